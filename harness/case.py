@@ -1,0 +1,114 @@
+"""A run as explicit data: everything that decides what happens, in one JSON document.
+
+The seed generates the fault schedule and feeds latencies, timeouts and the workload's choices;
+the schedule itself is written out, so that replaying is `run(case)` and shrinking is editing the
+case. Nothing here depends on the environment: a case found in simulation runs in Docker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import UsageError
+
+__all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "stream"]
+
+CASE_SCHEMA: Final = 1
+NS_PER_S: Final = 1_000_000_000
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One planned fault: which nemesis, when after the start of the chaos phase, for how long.
+
+    Targets are roles, resolved at the moment of the fault; `args` holds what the plan drew.
+    """
+
+    id: str
+    nemesis: str
+    at_ns: int
+    duration_ns: int
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One client operation at a fixed time after the start of the chaos phase."""
+
+    at_ns: int
+    process: int
+    f: str
+    value: Any = None
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to run. `faults` and `ops` are `None` until planned; `ops` stays so unless given,
+    and the workload's generator then makes them from the seed.
+    """
+
+    schema: int = CASE_SCHEMA
+    seed: int
+    target: str = "kudu"
+    profile: str = "strict"
+    bugs: tuple[str, ...] = ()
+    target_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    workload: str = "ddl"
+    workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    nemeses: tuple[str, ...] = ("none",)
+    interval_s: float = 10.0
+    duration_s: float = 5.0
+    time_limit_s: float = 60.0
+    rate: float = 30.0
+    concurrency: int = 8
+    op_timeout_s: float = 5.0
+    knobs: dict[str, Any] = msgspec.field(default_factory=dict)
+    faults: tuple[Fault, ...] | None = None
+    ops: tuple[ScheduledOp, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges; raises `UsageError`."""
+        if self.schema != CASE_SCHEMA:
+            raise UsageError(
+                f"case schema {self.schema} is not known here; this version reads {CASE_SCHEMA}"
+            )
+        positive = {
+            "interval_s": self.interval_s,
+            "duration_s": self.duration_s,
+            "time_limit_s": self.time_limit_s,
+            "rate": self.rate,
+            "concurrency": self.concurrency,
+            "op_timeout_s": self.op_timeout_s,
+        }
+        for name, value in positive.items():
+            if not 0 < value < 1e9:
+                raise UsageError(f"{name} is {value}; it must be above 0 and below 1e9")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"the seed is {self.seed}; it must be in 0 .. 2**63-1")
+
+    def encode(self) -> bytes:
+        """Canonical, human-readable JSON."""
+        return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=1) + b"\n"
+
+
+def load_case(path: Path) -> Case:
+    """Read a case file; raises `UsageError` that says what is wrong where."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the case file {str(path)!r}: {error.strerror}") from error
+    try:
+        return msgspec.json.decode(data, type=Case)
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"the case file {str(path)!r} is no case: {error}; "
+            "write one with `harness run --dry-run`"
+        ) from error
+
+
+def stream(seed: int, label: str) -> random.Random:
+    """An independent random stream for `label` (stable across processes and hash seeds)."""
+    digest = hashlib.blake2b(f"{seed}/{label}".encode(), digest_size=16).digest()
+    return random.Random(int.from_bytes(digest, "big"))

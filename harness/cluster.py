@@ -1,0 +1,254 @@
+"""The nemesis's door to the world: nodes, links, clocks and disks that can be broken and healed.
+
+Every verb is idempotent and says whether it changed anything, since composed nemeses overlap.
+Faults that do not end by themselves are *leases*: they carry a deadline in seconds, and a healer
+that survives the controller's death undoes them then. Every fault is measured to have bitten
+(`Bite`), never assumed to have.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from harness.errors import UsageError
+
+__all__ = [
+    "CLIENT",
+    "Bite",
+    "Capability",
+    "Cluster",
+    "ClusterEvent",
+    "Fidelity",
+    "Link",
+    "LinkQuality",
+    "NodeSpec",
+    "NodeState",
+    "unsupported",
+]
+
+CLIENT: Final = "client"
+"""The name of the harness's own clients as an end of links."""
+
+
+class Capability(enum.Enum):
+    """One thing an environment may be able to do to a cluster."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    PAUSE = "pause"
+    WIPE = "wipe"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition-one-way"
+    DELAY = "delay"
+    DROP = "drop"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    THROTTLE = "throttle"
+    STALL = "stall"
+    RESET = "reset"
+    LOSE_UNSYNCED = "lose-unsynced"
+    TORN_WRITE = "torn-write"
+    CLOCK_SKEW = "clock-skew"
+    CLOCK_DRIFT = "clock-drift"
+    SLOW_CPU = "slow-cpu"
+
+
+class Fidelity(enum.Enum):
+    """How faithfully an environment does it."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
+    NONE = "none"
+
+
+class NodeState(enum.Enum):
+    """What a node is doing, as the environment sees it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DOWN = "down"
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A declaration of one node: protocol and deployment are two axes, this is the second.
+
+    A node is either written against `Env` (`entry`, as `package.module:function` of type
+    `harness.env.NodeMain`, called with `config`) or a foreign program (`command`, or `image`
+    with `command`), started with placeholders filled in:
+
+    | placeholder      | becomes                                                         |
+    |------------------|-----------------------------------------------------------------|
+    | `{host}`         | the address the program must bind                               |
+    | `{port:7051}`    | the real TCP port to bind for the declared port                 |
+    | `{peer:m2:7051}` | `host:port` under which this node reaches node m2's port         |
+    | `{data}`         | the node's data folder                                          |
+    | `{name}`         | the node's name                                                 |
+    | `{package:P}`    | the folder that holds the importable package or module `P`       |
+
+    Only nodes with an `entry` run in simulation.
+    """
+
+    name: str
+    role: str
+    ports: tuple[int, ...]
+    entry: str | None = None
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    image: str | None = None
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Link(msgspec.Struct, frozen=True, order=True):
+    """One direction between two nodes; either may be `CLIENT`."""
+
+    source: str
+    destination: str
+
+    @staticmethod
+    def between(left: Iterable[str], right: Iterable[str]) -> list[Link]:
+        """Both directions of every pair across two groups, sorted."""
+        pairs = [(a, b) for a in left for b in right if a != b]
+        return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
+
+
+class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bad link does to frames (simulation) or bytes (proxies). Zero means untouched."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    drop: float = 0.0  # probability a frame, 0..1
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    rate_kb_s: int = 0
+    stall: bool = False  # hold everything back until healed
+
+
+class Bite(msgspec.Struct, frozen=True):
+    """How much a fault really did. `count` is `None` where the environment cannot measure it."""
+
+    count: int | None
+    unit: str  # "frames", "packets", "bytes", "processes"
+
+
+class ClusterEvent(msgspec.Struct, frozen=True):
+    """Something a node or the environment reported.
+
+    Kinds from environments: `node-started` {boot}, `node-exited` {code, expected, log}; all other
+    kinds are the target's own (`Env.event`). `time_ns` is the driver's monotonic clock at arrival.
+    """
+
+    time_ns: int
+    node: str
+    kind: str
+    data: dict[str, Any]
+
+
+def unsupported(
+    environment: str, capability: Capability, alternatives: Sequence[str]
+) -> UsageError:
+    """The error for a fault that this environment cannot do; names those that can."""
+    where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
+    return UsageError(
+        f"the environment {environment!r} cannot do {capability.value!r}; use {where}"
+    )
+
+
+class Cluster(Protocol):
+    """The deployed nodes. Methods raise `UsageError` for what the environment cannot do and
+    `InfrastructureError` when a fault did not take (a process that would not stop, ...).
+    """
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Fidelity]:
+        """What can be done here; a missing key is `Fidelity.NONE`."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        """All declared nodes, in declaration order."""
+        ...
+
+    def state(self, node: str) -> NodeState:
+        """What the node is doing now."""
+        ...
+
+    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
+        """Have every event delivered on the driver's loop."""
+        ...
+
+    async def start(self, node: str) -> bool:
+        """Start a node that is down, on the disk it left behind."""
+        ...
+
+    async def stop(self, node: str) -> bool:
+        """Stop a node gracefully (SIGTERM, cancellation), then by force after a bound."""
+        ...
+
+    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
+        """Kill a node at once (SIGKILL), verified dead on return.
+
+        `lose_unsynced`: an arbitrary part of what was never synced is gone, as after a power cut;
+        `torn`: the last surviving write may be cut in the middle.
+        """
+        ...
+
+    async def pause(self, node: str, *, lease_s: float) -> bool:
+        """Freeze a node (SIGSTOP), verified frozen on return; thawed when the lease ends."""
+        ...
+
+    async def resume(self, node: str) -> bool:
+        """Thaw a paused node."""
+        ...
+
+    async def wipe(self, node: str) -> bool:
+        """Empty the disk of a node that is down."""
+        ...
+
+    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
+        """Swallow everything on these links (silence, not refusal); returns the fault's id.
+
+        Existing connections stall: nothing arrives while the cut lasts.
+        """
+        ...
+
+    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
+        """Worsen these links; returns the fault's id."""
+        ...
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Reset the open connections on these links; returns how many."""
+        ...
+
+    async def heal(self, fault: str) -> Bite:
+        """Undo one link fault and say what it did; a second call returns the same."""
+        ...
+
+    async def heal_among(self, nodes: Iterable[str]) -> None:
+        """Make every link among these nodes (and the clients) whole; other cuts stay."""
+        ...
+
+    async def heal_all(self) -> None:
+        """Undo every link fault and clock fault and thaw every node. Starts nothing."""
+        ...
+
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
+        """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`."""
+        ...
+
+    async def slow(self, node: str, *, factor: float) -> None:
+        """Make the node's CPU slower by `factor` (1.0 = normal)."""
+        ...
+
+    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
+        """The end of the node's log."""
+        ...

@@ -1,0 +1,225 @@
+"""The target's door to the world: everything a target node may touch comes through `Env`.
+
+Target code is plain asyncio (`sleep`, `timeout`, `Queue`, `Lock`, ...), which the simulation
+virtualises; clocks, sockets, files and randomness exist only here. The same target source then
+runs in simulation, in local processes and in containers. Follows the interface that FoundationDB's
+simulator made popular (`flow/include/flow/IAsyncFile.h` and friends): own every door and a seed
+replays the world.
+
+A dead incarnation's `Env` is inert: nothing that still runs after a kill reaches the network, the
+disk, the trace or the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "Address",
+    "ClientEnv",
+    "Clock",
+    "Conn",
+    "Disk",
+    "Env",
+    "File",
+    "Listener",
+    "Network",
+    "NodeMain",
+]
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Address(NamedTuple):
+    """A port of a node by their logical names, e.g. `("m1", 7051)`; environments resolve it."""
+
+    node: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.port}"
+
+
+class Clock(Protocol):
+    """Time as this node sees it; skew, step and drift are injected into `wall_ns`."""
+
+    def monotonic_ns(self) -> int:
+        """Ns since an arbitrary start; the running loop's `time()` in integer form."""
+        ...
+
+    def wall_ns(self) -> int:
+        """Ns since the epoch, as the node's wall clock shows it."""
+        ...
+
+    def max_error_ns(self) -> int:
+        """The error bound an NTP daemon would report for `wall_ns`, in ns."""
+        ...
+
+
+class Conn(Protocol):
+    """An ordered connection of frames. The unit is one frame of bytes, whole or not at all."""
+
+    @property
+    def peer(self) -> str:
+        """The name of the node at the other end, or its address where no name is known."""
+        ...
+
+    async def send(self, frame: bytes) -> None:
+        """Queue one frame; waits on back-pressure.
+
+        Raises `ConnectionResetError` when the connection is gone, `ValueError` when the frame is
+        larger than `FRAME_BYTES_MAX`.
+        """
+        ...
+
+    async def recv(self) -> bytes | None:
+        """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
+        ...
+
+    def close(self) -> None:
+        """End the connection in order; safe to call twice."""
+        ...
+
+
+class Listener(Protocol):
+    """A listening port."""
+
+    def close(self) -> None:
+        """Stop accepting; open connections stay."""
+        ...
+
+
+class Network(Protocol):
+    """Connections of frames between named nodes."""
+
+    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
+        """Accept on `port`; each connection runs `on_connect` in a task of the node."""
+        ...
+
+    async def connect(self, address: Address) -> Conn:
+        """Connect within the caller's own timeout.
+
+        Raises `ConnectionRefusedError` where nobody listens; silence across a cut or to a paused
+        node lasts until the caller's timeout.
+        """
+        ...
+
+
+class File(Protocol):
+    """An append-only file."""
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
+        ...
+
+    async def append(self, data: bytes) -> int:
+        """Append and return the offset `data` starts at: visible, but not durable until `sync`."""
+        ...
+
+    async def sync(self) -> None:
+        """Make everything appended so far durable. An `OSError` must be fatal to the caller."""
+        ...
+
+    async def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        ...
+
+    def size(self) -> int:
+        """The visible size in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close without syncing; safe to call twice."""
+        ...
+
+
+class Disk(Protocol):
+    """A rooted directory of the node: append-only files and atomic replacement.
+
+    Paths are relative, with `/` between parts; folders appear as needed.
+    """
+
+    async def open(self, path: str) -> File:
+        """Open for appending, creating the file where it is missing."""
+        ...
+
+    async def read(self, path: str) -> bytes:
+        """The whole file. Raises `FileNotFoundError`."""
+        ...
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Replace the file atomically and durably (write aside, sync, rename, sync folder)."""
+        ...
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """Paths that start with `prefix`, sorted."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Remove the file durably; a missing one is no error."""
+        ...
+
+
+class Env(Protocol):
+    """One per node incarnation. Target code sees nothing else of the world."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def boot(self) -> int:
+        """How many times the node was started before; grows by one at every start."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The node's clock."""
+        ...
+
+    @property
+    def net(self) -> Network:
+        """The node's network."""
+        ...
+
+    @property
+    def disk(self) -> Disk:
+        """The node's disk; survives kills and restarts."""
+        ...
+
+    @property
+    def random(self) -> random.Random:
+        """The node's own random stream, derived from the run's seed."""
+        ...
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
+        ...
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
+
+        Roles are announced this way: kind `leader` or `follower` with `group` and `term`.
+        """
+        ...
+
+
+class ClientEnv(Env, Protocol):
+    """The harness's own door, on which clients run; its node name is `client`."""
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port under which a client reaches `address`, for protocols of their own.
+
+        Raises `UsageError` in simulation, where there are no sockets.
+        """
+        ...
+
+
+NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
+"""A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled
+(a graceful stop); returning or raising by itself is an exit that the crash checker reports."""

@@ -1,0 +1,1 @@
+"""The three worlds a target runs in: simulation, local processes, Docker containers."""

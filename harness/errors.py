@@ -1,0 +1,64 @@
+"""One small tree of exceptions, by cause, and the exit codes they map to.
+
+Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid, 1 invalid, 2 unknown,
+254 usage, 255 crash. A message shows the value, the rule it broke and the repair.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "EXIT_CRASH",
+    "EXIT_INTERRUPTED",
+    "EXIT_INVALID",
+    "EXIT_UNKNOWN",
+    "EXIT_USAGE",
+    "EXIT_VALID",
+    "CheckerLimitError",
+    "HarnessError",
+    "HistoryError",
+    "InfrastructureError",
+    "InternalError",
+    "TargetError",
+    "UsageError",
+]
+
+EXIT_VALID = 0
+EXIT_INVALID = 1
+EXIT_UNKNOWN = 2
+EXIT_INTERRUPTED = 130
+EXIT_USAGE = 254
+EXIT_CRASH = 255
+
+
+class HarnessError(Exception):
+    """The root of everything the harness raises on purpose."""
+
+    exit_code = EXIT_CRASH
+
+
+class UsageError(HarnessError):
+    """The caller asked for something that cannot be: a bad flag, case, plug-in or combination."""
+
+    exit_code = EXIT_USAGE
+
+
+class HistoryError(UsageError):
+    """A stored or imported history is torn, hostile or malformed; says where (file, line, op)."""
+
+
+class InfrastructureError(HarnessError):
+    """The world around the target failed: no Docker, no port, no disk. Never a verdict."""
+
+
+class TargetError(HarnessError):
+    """The target did not come up, or broke the contract of its plug-in. Never a verdict."""
+
+
+class CheckerLimitError(HarnessError):
+    """A checker hit one of its bounds (steps, memory, time); becomes the verdict `unknown`."""
+
+    exit_code = EXIT_UNKNOWN
+
+
+class InternalError(HarnessError):
+    """Our own mistake. Please report it with the run's folder."""

@@ -1,0 +1,245 @@
+"""Operations, histories and verdicts: the ground floor, which imports nothing of ours but errors.
+
+An `Op` is one line of a history, after Jepsen's: a client process *invokes* something and later
+learns that it happened (`ok`), did not happen (`fail`), or learns nothing (`info`: it may take
+effect at any later time, and the process is retired). Under each completion lie the RPC
+`attempts` that were really made, since a hidden retry ruins verdicts (KUDU-1537).
+
+A history is self-contained. What the harness itself saw goes into it as ops as well, so that
+every checker is a pure function of a history and a stored run can be checked again:
+
+| process   | f           | value of the op (type is always `info`)                               |
+|-----------|-------------|-----------------------------------------------------------------------|
+| "nemesis" | nemesis name| `{"action": "inject"|"heal", "fault": id, "targets": [...], ...}`       |
+| "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|"heal-all"|"converge"|"final"}` |
+| "harness" | leader      | `{"node": name, "term": n}`: a new leader was seen                     |
+| "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": [last lines]}`      |
+| "harness" | live        | `{"phase": ..., "ok": bool, "took_s": x, "missing": [...], ...}`        |
+| "harness" | converged   | `{"ok": bool, "took_s": x, "pending": [...]}`                           |
+| "harness" | snapshot    | the target's own dump of every node's state                           |
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+
+__all__ = [
+    "HARNESS",
+    "NEMESIS",
+    "Attempt",
+    "CheckResult",
+    "History",
+    "Op",
+    "OpType",
+    "Pair",
+    "Process",
+    "Verdict",
+    "encode_op",
+    "worst",
+]
+
+Process = int | str
+NEMESIS: Final = "nemesis"
+HARNESS: Final = "harness"
+
+
+class OpType(enum.Enum):
+    """What a line of a history says about its operation."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One RPC really sent under an operation. Times are ns since the start of the run."""
+
+    node: str
+    start: int
+    end: int
+    outcome: str  # "ok", or the error as the client saw it, e.g. "NOT_THE_LEADER"
+
+
+class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One line of a history.
+
+    `time` is in ns since the start of the run; `value` is plain JSON data; `node` is the node that
+    answered last; `error` is `CODE: text` in the target's own words.
+    """
+
+    index: int
+    time: int
+    process: Process
+    type: OpType
+    f: str
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def is_client(self) -> bool:
+        """Whether a client process did this, not the nemesis or the harness."""
+        return not isinstance(self.process, str)
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def encode_op(op: Op) -> bytes:
+    """The canonical bytes of an op: JSON with sorted keys. Equal ops have equal bytes."""
+    return _encoder.encode(op)
+
+
+class Pair(msgspec.Struct, frozen=True, gc=False):
+    """An invocation with its completion; `None` where the operation was still open at the end."""
+
+    invoke: Op
+    completion: Op | None
+
+    @property
+    def type(self) -> OpType:
+        """`ok`, `fail` or `info`; an operation without completion is `info`."""
+        return OpType.INFO if self.completion is None else self.completion.type
+
+
+class History(Sequence[Op]):
+    """An immutable sequence of ops in index order.
+
+    Raises `HistoryError` when indices do not rise, a process has two operations open, a process is
+    used again after `info`, or a completion has no invocation (it names the op).
+    """
+
+    def __init__(self, ops: Iterable[Op]) -> None:
+        """Validate and keep `ops`."""
+        self._ops: tuple[Op, ...] = tuple(ops)
+        self._pairs: tuple[Pair, ...] | None = None
+        self._validate()
+
+    def _validate(self) -> None:
+        previous = -1
+        open_ops: dict[Process, Op] = {}
+        retired: dict[Process, Op] = {}
+        for op in self._ops:
+            if op.index <= previous:
+                raise HistoryError(
+                    f"op {op.index} follows op {previous}: indices must rise; "
+                    "sort the history by index or export it again"
+                )
+            previous = op.index
+            if not op.is_client:
+                continue
+            if op.type is OpType.INVOKE:
+                if op.process in open_ops:
+                    raise HistoryError(
+                        f"op {op.index}: process {op.process} invokes {op.f!r} while its op "
+                        f"{open_ops[op.process].index} is still open; "
+                        "a process does one operation at a time"
+                    )
+                if op.process in retired:
+                    raise HistoryError(
+                        f"op {op.index}: process {op.process} is used again after its op "
+                        f"{retired[op.process].index} ended in info; give it a new process number"
+                    )
+                open_ops[op.process] = op
+                continue
+            if open_ops.pop(op.process, None) is None:
+                raise HistoryError(
+                    f"op {op.index}: process {op.process} completes {op.f!r} without an open "
+                    "invocation; the history lost its beginning or has a duplicate line"
+                )
+            if op.type is OpType.INFO:
+                retired[op.process] = op
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self._ops)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self._ops[item]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self._ops == other._ops
+
+    def __hash__(self) -> int:
+        return hash(self._ops)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Client operations, in the order of their invocations."""
+        if self._pairs is None:
+            completions: dict[int, Op] = {}
+            open_at: dict[Process, int] = {}
+            invokes: list[Op] = []
+            for op in self._ops:
+                if not op.is_client:
+                    continue
+                if op.type is OpType.INVOKE:
+                    open_at[op.process] = op.index
+                    invokes.append(op)
+                else:
+                    completions[open_at.pop(op.process)] = op
+            self._pairs = tuple(Pair(op, completions.get(op.index)) for op in invokes)
+        return self._pairs
+
+    def of_process(self, process: str) -> Iterator[Op]:
+        """The ops of `NEMESIS` or `HARNESS`."""
+        return (op for op in self._ops if op.process == process)
+
+    def facts(self, f: str) -> Iterator[Op]:
+        """What the harness recorded under `f` (see the module's table)."""
+        return (op for op in self.of_process(HARNESS) if op.f == f)
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical bytes of all ops, as hex: equal histories, equal digests."""
+        total = hashlib.sha256()
+        for op in self._ops:
+            total.update(encode_op(op))
+            total.update(b"\n")
+        return total.hexdigest()
+
+
+class Verdict(enum.Enum):
+    """What a check says. Merge with `worst`: valid < unknown < invalid."""
+
+    VALID = "valid"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+    @property
+    def rank(self) -> int:
+        """0 for valid, 1 for unknown, 2 for invalid."""
+        return _RANK[self]
+
+
+_RANK: Final = {Verdict.VALID: 0, Verdict.UNKNOWN: 1, Verdict.INVALID: 2}
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The dominating verdict; of none at all it is `unknown`, since nothing was proven."""
+    return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNKNOWN)
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result of one checker over one history.
+
+    `reason` is one line; `explanation` holds whole sentences for people, `operations` the indices
+    of the offending ops in the history, `details` whatever else a report may want (plain JSON).
+    """
+
+    checker: str
+    verdict: Verdict
+    reason: str
+    explanation: tuple[str, ...] = ()
+    operations: tuple[int, ...] = ()
+    details: dict[str, Any] = msgspec.field(default_factory=dict)

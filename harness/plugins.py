@@ -1,0 +1,354 @@
+"""What a plug-in is, and how it is found: protocols and the registry of entry points.
+
+Five groups, `harness.targets`, `.nemeses`, `.workloads`, `.checkers` and `.environments`; a value
+is `module:Class`, its name is what the command line shows. Names are listed without loading
+anything; only the chosen plug-in is imported. The built-in ones register in the same way, and
+`harness` imports none of them by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from harness.case import Case, Fault
+from harness.cluster import Bite, Capability, Cluster, Fidelity, NodeSpec
+from harness.env import ClientEnv
+from harness.errors import UsageError
+from harness.ops import Attempt, CheckResult, History, OpType
+
+if TYPE_CHECKING:
+    from harness.generator import Generator
+
+__all__ = [
+    "API_VERSION",
+    "GROUPS",
+    "Checker",
+    "Client",
+    "Completion",
+    "Convergence",
+    "DeploymentPlan",
+    "Environment",
+    "Injection",
+    "Nemesis",
+    "NodeRole",
+    "Option",
+    "Request",
+    "Roles",
+    "Session",
+    "Target",
+    "TargetSettings",
+    "Workload",
+    "load_plugin",
+    "plugin_names",
+]
+
+API_VERSION: Final = 1
+GROUPS: Final = ("targets", "nemeses", "workloads", "checkers", "environments")
+T = TypeVar("T")
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A command-line option that a target or workload brings: `--name VALUE`."""
+
+    name: str  # with dashes; in mappings of values it has underscores
+    default: int | float | str | bool
+    help: str
+
+
+# --- targets ---------------------------------------------------------------------------------
+
+
+class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a target is to be set up; `options` has a value for each of its `Option`s."""
+
+    profile: str
+    bugs: tuple[str, ...]
+    options: dict[str, Any]
+
+
+class NodeRole(msgspec.Struct, frozen=True):
+    """What one node says it is. `ready` is false for a leader that does not serve yet."""
+
+    role: str  # "leader", "follower", ... in the target's words
+    term: int = 0
+    ready: bool = True
+
+
+class Roles(msgspec.Struct, frozen=True):
+    """The roles of the nodes that answered, at one moment."""
+
+    by_node: dict[str, NodeRole]
+    candidates: tuple[str, ...]  # all nodes that can lead, in declaration order
+
+    @property
+    def leader(self) -> str | None:
+        """The node that claims to lead in the highest term, or nobody."""
+        leaders = [(r.term, name) for name, r in self.by_node.items() if r.role == "leader"]
+        return max(leaders)[1] if leaders else None
+
+
+class Convergence(msgspec.Struct, frozen=True):
+    """Whether the target came to rest; `pending` says in words what is still open."""
+
+    ok: bool
+    pending: tuple[str, ...] = ()
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """How one operation ended, classified by the client; `value` is plain JSON."""
+
+    type: OpType
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One operation to invoke. `f` is in the workload's vocabulary."""
+
+    f: str
+    value: Any = None
+
+
+class Client(Protocol):
+    """One client process. It never retries a mutation silently and classifies every outcome."""
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Do one operation within `timeout_s`; a lost mutation is `info`, a lost read `fail`.
+
+        Attempt times are the env clock's `monotonic_ns`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        ...
+
+
+class Target(Protocol):
+    """A system under test: its nodes, its client, and how to look into it."""
+
+    api_version: int
+    name: str
+    doc: str
+    vocabularies: frozenset[str]
+    profiles: tuple[str, ...]
+    bugs: Mapping[str, str]  # switch -> one line
+    options: tuple[Option, ...]
+
+    def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
+        """Declare the nodes; raises `UsageError` for impossible settings."""
+        ...
+
+    def client(self, env: ClientEnv, settings: TargetSettings, process: int) -> Client:
+        """A new client for one process."""
+        ...
+
+    def quorum_core(self, settings: TargetSettings, rng: random.Random) -> Sequence[str]:
+        """A smallest set of nodes that must serve on its own, drawn at random."""
+        ...
+
+    async def ready(self, env: ClientEnv, settings: TargetSettings) -> Convergence:
+        """Whether the target serves its clients now."""
+        ...
+
+    async def roles(self, env: ClientEnv, settings: TargetSettings) -> Roles:
+        """Ask every node that can lead what it is; silent nodes are left out."""
+        ...
+
+    async def converged(self, env: ClientEnv, settings: TargetSettings) -> Convergence:
+        """Whether all nodes agree and nothing is under way."""
+        ...
+
+    async def snapshot(self, env: ClientEnv, settings: TargetSettings) -> dict[str, Any]:
+        """Every node's state as plain JSON, for invariant checks."""
+        ...
+
+
+# --- workloads, nemeses, checkers ------------------------------------------------------------
+
+
+class Workload(Protocol):
+    """What clients ask for, in one vocabulary that targets speak."""
+
+    api_version: int
+    name: str
+    doc: str
+    vocabulary: str
+    options: tuple[Option, ...]
+    checkers: tuple[str, ...]  # names of checkers to run on its histories
+
+    def generator(self, case: Case) -> Generator:
+        """An endless generator of client operations; rate and time limit are added around it."""
+        ...
+
+    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
+        """One operation of every kind, in an order in which all can succeed; run one by one."""
+        ...
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """The reads that end a run."""
+        ...
+
+
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a nemesis really did; no targets means that it missed (nobody led, say)."""
+
+    targets: tuple[str, ...]
+    note: str
+    fault_ids: tuple[str, ...] = ()
+
+
+class Nemesis(Protocol):
+    """One way to break a cluster, aimed by role at the moment of the fault."""
+
+    api_version: int
+    name: str
+    doc: str
+    requires: frozenset[Capability]
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """The schedule over a chaos phase of `horizon_ns`; pure."""
+        ...
+
+    async def inject(
+        self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
+    ) -> Injection:
+        """Break something now."""
+        ...
+
+    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
+        """Undo it, and say what it did."""
+        ...
+
+
+class Checker(Protocol):
+    """A pure function of a history."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge; `unknown` with the reason where a bound is hit."""
+        ...
+
+
+# --- environments ----------------------------------------------------------------------------
+
+
+class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment is asked to deploy."""
+
+    run_id: str
+    nodes: tuple[NodeSpec, ...]
+    seed: int
+    knobs: dict[str, Any]
+    folder: Path | None  # for node logs; None keeps nothing
+    link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
+
+
+class Session(Protocol):
+    """A deployment while it lasts, on its running event loop."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nemesis's door."""
+        ...
+
+    @property
+    def env(self) -> ClientEnv:
+        """The clients' door; also the driver's clock and randomness."""
+        ...
+
+    @property
+    def interrupted(self) -> asyncio.Event:
+        """Set by the first Ctrl-C; the second cancels the run."""
+        ...
+
+
+class Environment(Protocol):
+    """A world that deploys nodes and breaks them."""
+
+    api_version: int
+    name: str
+    doc: str
+    capabilities: Mapping[Capability, Fidelity]
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be used here, with the fix; `None` if it can."""
+        ...
+
+    def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """Deploy with all nodes started, run `main` on the world's loop, and tear down.
+
+        Whatever `main` returned survives a failing teardown, which is logged as a warning and
+        left to `clean`. Raises `InfrastructureError` when the nodes cannot be deployed.
+        """
+        ...
+
+    def clean(self) -> list[str]:
+        """Remove what dead runs left behind; returns a line for each thing removed."""
+        ...
+
+
+# --- registry --------------------------------------------------------------------------------
+
+
+def _entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    only_builtin = os.environ.get("HARNESS_NO_PLUGINS") == "1"
+    for point in importlib.metadata.entry_points(group=f"harness.{group}"):
+        owner = point.dist.name if point.dist is not None else "?"
+        if only_builtin and owner != "catalog-harness":
+            continue
+        other = found.get(point.name)
+        if other is not None and other.value != point.value:
+            first = other.dist.name if other.dist is not None else "?"
+            raise UsageError(
+                f"two plug-ins in harness.{group} are named {point.name!r}: {other.value} "
+                f"(from {first}) and {point.value} (from {owner}); uninstall or rename one"
+            )
+        found[point.name] = point
+    return dict(sorted(found.items()))
+
+
+def plugin_names(group: str) -> list[str]:
+    """The names in one of `GROUPS`, sorted, without importing any plug-in."""
+    return list(_entry_points(group))
+
+
+def load_plugin(group: str, name: str) -> Any:
+    """Import and instantiate one plug-in.
+
+    Raises `UsageError` when the name is unknown (it lists those that exist) or the plug-in is
+    broken or written for another `API_VERSION`.
+    """
+    points = _entry_points(group)
+    if name not in points:
+        known = ", ".join(points) or "none installed"
+        raise UsageError(f"{name!r} is not among the {group}: {known}")
+    try:
+        plugin = points[name].load()()
+    except Exception as error:
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}"
+        ) from error
+    version = getattr(plugin, "api_version", None)
+    if version != API_VERSION:
+        raise UsageError(
+            f"the plug-in {name!r} of {group} has api_version {version}; "
+            f"this harness speaks {API_VERSION}"
+        )
+    return plugin

@@ -1,0 +1,1 @@
+"""Nemeses: one small file a fault family, aimed by role at the moment of the fault."""
