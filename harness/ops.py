@@ -8,15 +8,15 @@ effect at any later time, and the process is retired). Under each completion lie
 A history is self-contained. What the harness itself saw goes into it as ops as well, so that
 every checker is a pure function of a history and a stored run can be checked again:
 
-| process   | f           | value of the op (type is always `info`)                               |
-|-----------|-------------|-----------------------------------------------------------------------|
-| "nemesis" | nemesis name| `{"action": "inject"|"heal", "fault": id, "targets": [...], ...}`       |
-| "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|"heal-all"|"converge"|"final"}` |
-| "harness" | leader      | `{"node": name, "term": n}`: a new leader was seen                     |
-| "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": [last lines]}`      |
-| "harness" | live        | `{"phase": ..., "ok": bool, "took_s": x, "missing": [...], ...}`        |
-| "harness" | converged   | `{"ok": bool, "took_s": x, "pending": [...]}`                           |
-| "harness" | snapshot    | the target's own dump of every node's state                           |
+| process   | f           | value of the op (type is always `info`)                     |
+|-----------|-------------|-------------------------------------------------------------|
+| "nemesis" | its name    | `{"action": "inject"|"heal", "fault": id, "targets", ...}`   |
+| "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|...}`               |
+| "harness" | leader      | `{"node": name, "term": n}`: a new leader was seen           |
+| "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": lines}`  |
+| "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
+| "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
+| "harness" | snapshot    | the target's own dump of every node's state                 |
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class TabletErrorCode(enum.IntEnum):
     ALREADY_INPROGRESS = 18
 
 
-class MasterError(_Message):
+class MasterError(_Message, frozen=True):
     """An application error of a master. A master that lost leadership *while* writing says so
     with `indeterminate`: the write may still commit (Kudu's case 7(d), KUDU-591).
     """
@@ -138,14 +138,14 @@ class MasterError(_Message):
     indeterminate: bool = False
 
 
-class TabletError(_Message):
+class TabletError(_Message, frozen=True):
     """An application error of a tablet server."""
 
     code: TabletErrorCode
     message: str
 
 
-class Meta(_Message):
+class Meta(_Message, frozen=True):
     """What every master answer carries. `revision` is -1 where the answer reflects no state."""
 
     master_uuid: str
@@ -153,7 +153,7 @@ class Meta(_Message):
     revision: int = -1
 
 
-class RequestId(_Message):
+class RequestId(_Message, frozen=True):
     """Names one logical DDL operation; every resend carries the same one."""
 
     client_id: str
@@ -164,7 +164,7 @@ class RequestId(_Message):
 # --- schema and partitions -------------------------------------------------------------------
 
 
-class Column(_Message):
+class Column(_Message, frozen=True):
     """A column. Ids are never used again in a table (KUDU-461)."""
 
     id: int
@@ -174,13 +174,13 @@ class Column(_Message):
     is_nullable: bool = True
 
 
-class Schema(_Message):
+class Schema(_Message, frozen=True):
     """The columns of a table, keys first."""
 
     columns: tuple[Column, ...]
 
 
-class PartitionSchema(_Message):
+class PartitionSchema(_Message, frozen=True):
     """How rows map to tablets: hash buckets over `hash_columns`, then ranges of the key."""
 
     num_hash_buckets: int = 1
@@ -188,14 +188,14 @@ class PartitionSchema(_Message):
     range_columns: tuple[str, ...] = ()
 
 
-class Partition(_Message):
+class Partition(_Message, frozen=True):
     """One tablet's share: encoded partition keys `[start, end)`; empty means unbounded."""
 
     start: bytes
     end: bytes
 
 
-class PeerConfig(_Message):
+class PeerConfig(_Message, frozen=True):
     """A member of a Raft configuration."""
 
     uuid: str
@@ -205,7 +205,7 @@ class PeerConfig(_Message):
     replace: bool = False
 
 
-class RaftConfig(_Message):
+class RaftConfig(_Message, frozen=True):
     """A Raft configuration and the index of the operation that set it (-1 for the first)."""
 
     opid_index: int
@@ -215,14 +215,14 @@ class RaftConfig(_Message):
 # --- MasterService: DDL ----------------------------------------------------------------------
 
 
-class TableIdentifier(_Message):
+class TableIdentifier(_Message, frozen=True):
     """A table by id, by name, or both (which must then agree)."""
 
     table_id: str | None = None
     table_name: str | None = None
 
 
-class CreateTableRequest(_Message):
+class CreateTableRequest(_Message, frozen=True):
     """`num_tablets` hash buckets over the key; -1 replicas means the default. `comment` holds the
     nonce by which a later read recognises this very creation.
     """
@@ -236,7 +236,7 @@ class CreateTableRequest(_Message):
     comment: str = ""
 
 
-class CreateTableResponse(_Message):
+class CreateTableResponse(_Message, frozen=True):
     """Sent when the table is committed, before any tablet runs."""
 
     meta: Meta
@@ -245,14 +245,14 @@ class CreateTableResponse(_Message):
     schema_version: int = 0
 
 
-class DeleteTableRequest(_Message):
+class DeleteTableRequest(_Message, frozen=True):
     """Delete a table."""
 
     table: TableIdentifier
     request_id: RequestId
 
 
-class DeleteTableResponse(_Message):
+class DeleteTableResponse(_Message, frozen=True):
     """`schema_version` is the table's last."""
 
     meta: Meta
@@ -269,7 +269,7 @@ class StepType(enum.IntEnum):
     RENAME_COLUMN = 3
 
 
-class AlterStep(_Message):
+class AlterStep(_Message, frozen=True):
     """One step. ADD_COLUMN uses `column`, DROP_COLUMN `name`, RENAME_COLUMN `name`, `new_name`."""
 
     type: StepType
@@ -278,7 +278,7 @@ class AlterStep(_Message):
     new_name: str = ""
 
 
-class AlterTableRequest(_Message):
+class AlterTableRequest(_Message, frozen=True):
     """Steps are applied in order; the whole is atomic."""
 
     table: TableIdentifier
@@ -287,7 +287,7 @@ class AlterTableRequest(_Message):
     new_table_name: str | None = None
 
 
-class AlterTableResponse(_Message):
+class AlterTableResponse(_Message, frozen=True):
     """Sent when the alter is committed; tablets follow (`IsAlterTableDone`)."""
 
     meta: Meta
@@ -299,13 +299,13 @@ class AlterTableResponse(_Message):
 # --- MasterService: reads --------------------------------------------------------------------
 
 
-class IsCreateTableDoneRequest(_Message):
+class IsCreateTableDoneRequest(_Message, frozen=True):
     """Ask whether every live tablet runs."""
 
     table: TableIdentifier
 
 
-class IsCreateTableDoneResponse(_Message):
+class IsCreateTableDoneResponse(_Message, frozen=True):
     """The answer."""
 
     meta: Meta
@@ -314,13 +314,13 @@ class IsCreateTableDoneResponse(_Message):
     done: bool = False
 
 
-class IsAlterTableDoneRequest(_Message):
+class IsAlterTableDoneRequest(_Message, frozen=True):
     """Ask whether every tablet has the newest schema."""
 
     table: TableIdentifier
 
 
-class IsAlterTableDoneResponse(_Message):
+class IsAlterTableDoneResponse(_Message, frozen=True):
     """The answer; `schema_version` is the newest, whether done or not."""
 
     meta: Meta
@@ -330,13 +330,13 @@ class IsAlterTableDoneResponse(_Message):
     done: bool = False
 
 
-class GetTableSchemaRequest(_Message):
+class GetTableSchemaRequest(_Message, frozen=True):
     """Ask for a table's schema."""
 
     table: TableIdentifier
 
 
-class GetTableSchemaResponse(_Message):
+class GetTableSchemaResponse(_Message, frozen=True):
     """`schema` is the fully applied one, as in Kudu, of version `applied_schema_version`;
     `schema_version` is the version of the committed record and may be ahead while altering.
     """
@@ -355,13 +355,13 @@ class GetTableSchemaResponse(_Message):
     state: str = ""
 
 
-class ListTablesRequest(_Message):
+class ListTablesRequest(_Message, frozen=True):
     """`name_filter` is a substring; empty matches all."""
 
     name_filter: str = ""
 
 
-class ListedTable(_Message):
+class ListedTable(_Message, frozen=True):
     """A line of a table list."""
 
     id: str
@@ -370,7 +370,7 @@ class ListedTable(_Message):
     schema_version: int
 
 
-class ListTablesResponse(_Message):
+class ListTablesResponse(_Message, frozen=True):
     """In profile `strict` one consistent snapshot, sorted by name."""
 
     meta: Meta
@@ -378,7 +378,7 @@ class ListTablesResponse(_Message):
     tables: tuple[ListedTable, ...] = ()
 
 
-class GetTableLocationsRequest(_Message):
+class GetTableLocationsRequest(_Message, frozen=True):
     """Ask where the tablets of a key range are."""
 
     table: TableIdentifier
@@ -387,7 +387,7 @@ class GetTableLocationsRequest(_Message):
     max_returned_locations: int = 10
 
 
-class ReplicaLocation(_Message):
+class ReplicaLocation(_Message, frozen=True):
     """A replica of a tablet."""
 
     ts_uuid: str
@@ -396,7 +396,7 @@ class ReplicaLocation(_Message):
     member_type: str
 
 
-class TabletLocations(_Message):
+class TabletLocations(_Message, frozen=True):
     """A tablet and its replicas."""
 
     tablet_id: str
@@ -404,7 +404,7 @@ class TabletLocations(_Message):
     replicas: tuple[ReplicaLocation, ...]
 
 
-class GetTableLocationsResponse(_Message):
+class GetTableLocationsResponse(_Message, frozen=True):
     """Tablets in key order; any tablet in range that does not run fails the whole answer (9)."""
 
     meta: Meta
@@ -418,11 +418,11 @@ class GetTableLocationsResponse(_Message):
 # --- MasterService: cluster ------------------------------------------------------------------
 
 
-class ConnectToMasterRequest(_Message):
+class ConnectToMasterRequest(_Message, frozen=True):
     """Ask a master for its role as the catalog manager sees it."""
 
 
-class ConnectToMasterResponse(_Message):
+class ConnectToMasterResponse(_Message, frozen=True):
     """LEADER only when the catalog is loaded and ready in the current term."""
 
     meta: Meta
@@ -432,11 +432,11 @@ class ConnectToMasterResponse(_Message):
     cluster_id: str = ""
 
 
-class GetMasterRegistrationRequest(_Message):
+class GetMasterRegistrationRequest(_Message, frozen=True):
     """Ask a master who it is."""
 
 
-class GetMasterRegistrationResponse(_Message):
+class GetMasterRegistrationResponse(_Message, frozen=True):
     """`role` is the raw Raft role."""
 
     meta: Meta
@@ -446,11 +446,11 @@ class GetMasterRegistrationResponse(_Message):
     member_type: str = "VOTER"
 
 
-class ListTabletServersRequest(_Message):
+class ListTabletServersRequest(_Message, frozen=True):
     """Ask for this master's view of the tablet servers; leadership is not checked."""
 
 
-class TabletServerEntry(_Message):
+class TabletServerEntry(_Message, frozen=True):
     """A tablet server as one master knows it."""
 
     uuid: str
@@ -459,7 +459,7 @@ class TabletServerEntry(_Message):
     num_live_tablets: int
 
 
-class ListTabletServersResponse(_Message):
+class ListTabletServersResponse(_Message, frozen=True):
     """All tablet servers that ever registered with this master since it started."""
 
     meta: Meta
@@ -467,13 +467,13 @@ class ListTabletServersResponse(_Message):
     servers: tuple[TabletServerEntry, ...] = ()
 
 
-class TSRegistration(_Message):
+class TSRegistration(_Message, frozen=True):
     """How a tablet server is reached."""
 
     address: str
 
 
-class ReportedTablet(_Message):
+class ReportedTablet(_Message, frozen=True):
     """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them."""
 
     tablet_id: str
@@ -486,7 +486,7 @@ class ReportedTablet(_Message):
     error: str | None = None
 
 
-class TabletReport(_Message):
+class TabletReport(_Message, frozen=True):
     """Full or incremental; a dirty mark is cleared only when a report numbered at or after it
     was acknowledged.
     """
@@ -497,7 +497,7 @@ class TabletReport(_Message):
     removed_tablet_ids: tuple[str, ...] = ()
 
 
-class TSHeartbeatRequest(_Message):
+class TSHeartbeatRequest(_Message, frozen=True):
     """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed."""
 
     ts_uuid: str
@@ -507,7 +507,7 @@ class TSHeartbeatRequest(_Message):
     num_live_tablets: int = 0
 
 
-class TSHeartbeatResponse(_Message):
+class TSHeartbeatResponse(_Message, frozen=True):
     """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
     report, and is -1 when it was not handled.
     """
@@ -520,15 +520,15 @@ class TSHeartbeatResponse(_Message):
     processed_sequence: int = -1
 
 
-class DumpEntitiesRequest(_Message):
+class DumpEntitiesRequest(_Message, frozen=True):
     """Ask a master for everything it holds, from its own state, whatever its role."""
 
 
-class DumpTabletsRequest(_Message):
+class DumpTabletsRequest(_Message, frozen=True):
     """Ask a tablet server for everything it holds."""
 
 
-class DumpResponse(_Message):
+class DumpResponse(_Message, frozen=True):
     """Plain JSON data, for snapshots and for people."""
 
     data: dict[str, Any]
@@ -537,7 +537,7 @@ class DumpResponse(_Message):
 # --- TabletServerAdminService ----------------------------------------------------------------
 
 
-class CreateTabletRequest(_Message):
+class CreateTabletRequest(_Message, frozen=True):
     """Create a replica of a tablet."""
 
     dest_uuid: str
@@ -550,7 +550,7 @@ class CreateTabletRequest(_Message):
     config: RaftConfig
 
 
-class DeleteTabletRequest(_Message):
+class DeleteTabletRequest(_Message, frozen=True):
     """`delete_type` is DELETED or TOMBSTONED; with `cas_config_opid_index` the call fails with
     CAS_FAILED when the replica's committed configuration is newer (KUDU-1129).
     """
@@ -562,7 +562,7 @@ class DeleteTabletRequest(_Message):
     cas_config_opid_index: int | None = None
 
 
-class AlterSchemaRequest(_Message):
+class AlterSchemaRequest(_Message, frozen=True):
     """Sent to the tablet's leader, which replicates it to its group."""
 
     dest_uuid: str
@@ -572,7 +572,7 @@ class AlterSchemaRequest(_Message):
     new_table_name: str | None = None
 
 
-class TabletServerResponse(_Message):
+class TabletServerResponse(_Message, frozen=True):
     """The answer to all administrative calls."""
 
     error: TabletError | None = None

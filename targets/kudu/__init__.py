@@ -1,0 +1,1 @@
+"""The bundled target: Apache Kudu's masters and tablet servers, re-created on `Env`."""
