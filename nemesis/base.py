@@ -1,0 +1,57 @@
+"""What all periodic nemeses share: the version of the protocol and the shape of a plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from harness.case import Fault
+from harness.cluster import Bite, Capability, Cluster
+from harness.plugins import API_VERSION, Injection
+from nemesis.schedule import plan_periodic
+
+__all__ = ["MISSED", "LinkNemesis", "PeriodicNemesis"]
+
+MISSED = Injection(targets=(), note="missed: nobody leads at this moment")
+
+
+class PeriodicNemesis:
+    """A nemesis with one fault an interval. Subclasses name themselves, inject and heal."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str]
+    doc: ClassVar[str]
+    requires: ClassVar[frozenset[Capability]] = frozenset()
+
+    def draw_args(self, rng: random.Random) -> dict[str, Any]:
+        """What the plan decides beforehand; must not depend on who leads."""
+        del rng
+        return {}
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """One fault an interval (see `nemesis.schedule`)."""
+        return plan_periodic(
+            self.name,
+            rng,
+            horizon_ns=horizon_ns,
+            interval_ns=interval_ns,
+            duration_ns=duration_ns,
+            draw_args=self.draw_args,
+        )
+
+
+class LinkNemesis(PeriodicNemesis):
+    """A nemesis whose faults are cuts: healing sums up what they swallowed."""
+
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTITION})
+
+    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
+        """Undo every cut; the bite is unmeasured if any of them is."""
+        bites = [await cluster.heal(fault) for fault in injection.fault_ids]
+        counts = [bite.count for bite in bites]
+        unit = bites[0].unit if bites else "frames"
+        measured = [count for count in counts if count is not None]
+        return Bite(sum(measured) if len(measured) == len(counts) else None, unit)

@@ -1,0 +1,184 @@
+"""DDL on few names by many clients: what races in a catalog, races here.
+
+Names are few so that creates, renames and deletes meet each other; every mutation carries a nonce
+of its own, which reads later show (the creating nonce as the table's comment, altering nonces as
+column names), so that even an operation with an unknown outcome can be recognised.
+
+Vocabulary `ddl`, invocation values: create {name, nonce, columns, partitions, replicas}; alter
+{name, nonce, steps: [["add", c] | ["drop", c] | ["rename", old, new]]}; rename {name, new_name,
+nonce}; delete {name, nonce}; get, locate, is-create-done, is-alter-done {name}; list {}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.generator import Context, Draft, Emit, Generator
+from harness.ops import Op
+from harness.plugins import API_VERSION, Option, Request
+
+__all__ = ["KINDS", "DdlWorkload", "parse_mix"]
+
+KINDS: Final = (
+    "create",
+    "alter",
+    "rename",
+    "delete",
+    "get",
+    "list",
+    "locate",
+    "is-create-done",
+    "is-alter-done",
+)
+DEFAULT_MIX: Final = (
+    "create=26,alter=18,rename=8,delete=12,get=16,list=8,locate=6,is-create-done=3,is-alter-done=3"
+)
+NAMES_MAX: Final = 10_000
+
+
+def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
+    """Weights by kind of operation from `create=26,alter=18,...`; raises `UsageError`."""
+    weights: dict[str, int] = {}
+    for part in text.split(","):
+        kind, separator, weight = part.strip().partition("=")
+        if kind not in KINDS or not separator or not weight.isdigit():
+            raise UsageError(
+                f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
+                f"{', '.join(KINDS)}"
+            )
+        weights[kind] = int(weight)
+    if sum(weights.values()) == 0:
+        raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
+    return tuple((kind, weights[kind]) for kind in KINDS if weights.get(kind))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _DdlOps:
+    """An endless generator; `count` makes nonces unique."""
+
+    names: int
+    partitions: int
+    replicas: int
+    mix: tuple[tuple[str, int], ...]
+    total: int
+    count: int = 0
+
+    def op(self, ctx: Context) -> Emit:
+        """The next operation, drawn from the run's random stream."""
+        kind = self._kind(ctx.random)
+        value = self._value(kind, ctx.random)
+        return Emit(Draft(kind, value), dataclasses.replace(self, count=self.count + 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Outcomes change nothing: clients know no more than users do."""
+        del ctx, event
+        return self
+
+    def _kind(self, rng: random.Random) -> str:
+        left = rng.randrange(self.total)
+        for kind, weight in self.mix:
+            left -= weight
+            if left < 0:
+                return kind
+        raise AssertionError("the weights do not add up to their total")
+
+    def _value(self, kind: str, rng: random.Random) -> dict[str, Any]:
+        if kind == "list":
+            return {}
+        name = f"t{rng.randrange(self.names)}"
+        nonce = f"n{self.count}"
+        if kind == "create":
+            return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
+        if kind == "alter":
+            return {"name": name, "nonce": nonce, "steps": _steps(nonce, rng)}
+        if kind == "rename":
+            return {"name": name, "new_name": f"t{rng.randrange(self.names)}", "nonce": nonce}
+        if kind == "delete":
+            return {"name": name, "nonce": nonce}
+        return {"name": name}
+
+
+def _create(name: str, nonce: str, partitions: int, replicas: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "nonce": nonce,
+        "columns": ["v0", "v1"],
+        "partitions": partitions,
+        "replicas": replicas,
+    }
+
+
+def _steps(nonce: str, rng: random.Random) -> list[list[str]]:
+    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it."""
+    column = f"c{nonce}"
+    choice = rng.randrange(10)
+    if choice < 7:
+        return [["add", column]]
+    if choice < 9:
+        return [["add", column], ["rename", column, f"{column}r"]]
+    return [["add", column], ["drop", "v1"]]
+
+
+class DdlWorkload:
+    """Create, alter, rename, delete, get, list and locate on few names."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "ddl"
+    doc: ClassVar[str] = "create, alter, rename, delete, get, list and locate on few names"
+    vocabulary: ClassVar[str] = "ddl"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("names", 4, "how many table names the clients fight over"),
+        Option("partitions", 2, "tables get 1 to this many tablets"),
+        Option("replicas", 3, "replicas of each tablet"),
+        Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (
+        "linearizable-catalog",
+        "catalog-invariants",
+        "liveness",
+        "crash",
+        "stats",
+    )
+
+    def generator(self, case: Case) -> Generator:
+        """Endless random DDL."""
+        options = case.workload_options
+        names, partitions = int(options["names"]), int(options["partitions"])
+        if not 1 <= names <= NAMES_MAX:
+            raise UsageError(f"--names is {names}; it must be in 1 .. {NAMES_MAX}")
+        if not 1 <= partitions <= 60:
+            raise UsageError(f"--partitions is {partitions}; it must be in 1 .. 60")
+        mix = parse_mix(str(options["mix"]))
+        return _DdlOps(
+            names=names,
+            partitions=partitions,
+            replicas=int(options["replicas"]),
+            mix=mix,
+            total=sum(weight for _, weight in mix),
+        )
+
+    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
+        """The life of one table that nobody else touches."""
+        name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}"
+        replicas = int(case.workload_options["replicas"])
+        return (
+            Request("create", _create(name, f"{nonce}c", 1, replicas)),
+            Request("is-create-done", {"name": name}),
+            Request("locate", {"name": name}),
+            Request("alter", {"name": name, "nonce": f"{nonce}a", "steps": [["add", f"c{nonce}"]]}),
+            Request("is-alter-done", {"name": name}),
+            Request("rename", {"name": name, "new_name": renamed, "nonce": f"{nonce}r"}),
+            Request("get", {"name": renamed}),
+            Request("list", {}),
+            Request("delete", {"name": renamed, "nonce": f"{nonce}d"}),
+        )
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """One list, then every name."""
+        names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
+        return (Request("list", {}), *(Request("get", {"name": name}) for name in names))

@@ -1,0 +1,68 @@
+"""One register that many clients read, write and compare-and-set: the smallest useful workload.
+
+Vocabulary `register`: read {} answers {value}; write {value}; cas {old, new}. Values written are
+unique, so that a stale read can only be stale. The register starts as null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator
+from harness.ops import Op
+from harness.plugins import API_VERSION, Option, Request
+
+__all__ = ["RegisterWorkload"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _RegisterOps:
+    """An endless generator; `count` makes written values unique."""
+
+    cas_percent: int
+    count: int = 1
+
+    def op(self, ctx: Context) -> Emit:
+        """Half reads; of the rest `cas_percent` are compare-and-set from a recent value."""
+        following = dataclasses.replace(self, count=self.count + 1)
+        if ctx.random.randrange(2) == 0:
+            return Emit(Draft("read", {}), following)
+        if ctx.random.randrange(100) < self.cas_percent:
+            old = max(1, self.count - 1 - ctx.random.randrange(3))
+            return Emit(Draft("cas", {"old": old, "new": self.count}), following)
+        return Emit(Draft("write", {"value": self.count}), following)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Outcomes change nothing."""
+        del ctx, event
+        return self
+
+
+class RegisterWorkload:
+    """Reads, writes and compare-and-set on one register."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "register"
+    doc: ClassVar[str] = "read, write and (with --cas-percent) compare-and-set one register"
+    vocabulary: ClassVar[str] = "register"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("cas-percent", 0, "how many of the mutations are compare-and-set, in percent"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = ("linearizable-register", "liveness", "crash", "stats")
+
+    def generator(self, case: Case) -> Generator:
+        """Endless reads and writes."""
+        return _RegisterOps(int(case.workload_options["cas_percent"]))
+
+    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
+        """A write and a read."""
+        del case
+        return (Request("write", {"value": -1 - attempt}), Request("read", {}))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """One read."""
+        del case
+        return (Request("read", {}),)
