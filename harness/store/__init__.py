@@ -1,0 +1,32 @@
+"""The run store: what a run leaves behind, and how it is read again.
+
+`store/<name>/<run>/` holds
+
+| file             | what                                                                  |
+|------------------|-----------------------------------------------------------------------|
+| case.json        | the case, with its planned faults; written before anything happens     |
+| ops.log          | every op as it happens, checksummed; gone once the run is sealed       |
+| history.parquet  | the sealed history, sorted by index                                    |
+| results.json     | verdict, one entry a checker, the anti-vacuity certificate             |
+| run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
+| logs/            | a log a node                                                           |
+
+`store/<name>/latest` links to the newest run. A run without `run.json` was cut short: its history
+is in `ops.log`, and `harness check` reads it back.
+"""
+
+from harness.store.folder import RunFolder, RunRecord, StoredRun, load_run, new_run_id
+from harness.store.oplog import OpLog, read_log
+from harness.store.parquet import read_parquet, write_parquet
+
+__all__ = [
+    "OpLog",
+    "RunFolder",
+    "RunRecord",
+    "StoredRun",
+    "load_run",
+    "new_run_id",
+    "read_log",
+    "read_parquet",
+    "write_parquet",
+]

@@ -1,0 +1,138 @@
+"""A run's folder: created before anything happens, complete once `run.json` stands in it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case, load_case
+from harness.errors import HistoryError, InfrastructureError, UsageError
+from harness.ops import CheckResult, History, Verdict
+from harness.store.oplog import OpLog, read_log
+from harness.store.parquet import read_parquet, write_parquet
+
+__all__ = ["RunFolder", "RunRecord", "StoredRun", "load_run", "new_run_id"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: what this run was, in one small file."""
+
+    schema: int = 1
+    run: str
+    environment: str
+    started: str  # ISO 8601, UTC
+    wall_s: float
+    verdict: Verdict
+    digest: str
+    ops: int
+    versions: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+class StoredRun(msgspec.Struct, frozen=True):
+    """A run as read back; `record` is `None` and `note` says why where it was cut short."""
+
+    folder: Path
+    case: Case
+    history: History
+    record: RunRecord | None
+    note: str | None
+
+
+def new_run_id(seed: int) -> str:
+    """A name for a run: UTC time to the second, seed, and this process, so that none collide."""
+    now = dt.datetime.now(tz=dt.UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{seed}-{os.getpid()}"
+
+
+class RunFolder:
+    """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks."""
+
+    def __init__(self, store: Path, name: str, run_id: str) -> None:
+        """Create `store/name/run_id` and point `latest` at it."""
+        for part, flag in ((name, "--name"), (run_id, "run")):
+            if not _NAME.fullmatch(part):
+                raise UsageError(
+                    f"{flag} is {part!r}; use up to 100 letters, digits, '.', '_' and '-', "
+                    "beginning with a letter or digit"
+                )
+        self.path = store / name / run_id
+        try:
+            self.path.mkdir(parents=True)
+            latest = self.path.parent / "latest"
+            temporary = self.path.parent / f".latest-{run_id}"
+            temporary.symlink_to(run_id)
+            temporary.replace(latest)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot create the run folder {self.path}: {error.strerror}; "
+                "choose another --store"
+            ) from error
+
+    def write_case(self, case: Case) -> None:
+        """Write `case.json`."""
+        self._replace("case.json", case.encode())
+
+    def open_log(self) -> OpLog:
+        """Open `ops.log`."""
+        return OpLog(self.path / "ops.log")
+
+    def seal(self, history: History) -> None:
+        """Write `history.parquet`, then drop `ops.log`."""
+        write_parquet(self.path / "history.parquet", history)
+        (self.path / "ops.log").unlink(missing_ok=True)
+
+    def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
+        """Write `results.json`."""
+        content = {"checkers": [msgspec.to_builtins(result) for result in results], **extra}
+        self._replace(
+            "results.json", msgspec.json.format(msgspec.json.encode(content, order="sorted"))
+        )
+
+    def finish(self, record: RunRecord) -> None:
+        """Write `run.json`: from now on the run is complete."""
+        self._replace("run.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        temporary = self.path / f".{name}.part"
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path / name)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot write {self.path / name}: {error.strerror}; free some space or choose "
+                "another --store"
+            ) from error
+
+
+def load_run(path: Path) -> StoredRun:
+    """Read a run's folder, sealed or torn; raises `HistoryError` or `UsageError`."""
+    if not path.is_dir():
+        raise UsageError(f"{str(path)!r} is no run folder; give a folder below the store")
+    if not (path / "case.json").exists():
+        raise UsageError(f"{str(path)!r} holds no case.json, so it is no run folder")
+    case = load_case(path / "case.json")
+    record: RunRecord | None = None
+    if (path / "run.json").exists():
+        try:
+            record = msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
+        except (OSError, msgspec.DecodeError) as error:
+            raise HistoryError(f"{str(path / 'run.json')!r} is no run record: {error}") from error
+    if (path / "history.parquet").exists():
+        note = None if record is not None else "the run was sealed but not finished"
+        return StoredRun(path, case, read_parquet(path / "history.parquet"), record, note)
+    if not (path / "ops.log").exists():
+        raise HistoryError(f"{str(path)!r} holds neither history.parquet nor ops.log")
+    ops, torn = read_log(path / "ops.log")
+    note = torn or "the run was cut short: its history comes from the op log"
+    return StoredRun(path, case, History(ops), record, note)

@@ -1,0 +1,124 @@
+"""The log of a run while it goes on: append-only, checksummed, one record an op.
+
+A record is its length and CRC-32 (little endian, 4 bytes each) and the op's canonical JSON. Each
+is handed to the kernel in one `write` before the op counts as recorded, so a SIGKILL of the
+harness loses none; a power cut may, which is no concern of a history. The design follows Jepsen's
+block format (`jepsen/src/jepsen/store/format.clj`), which exists for the same reason.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.errors import HistoryError, InfrastructureError
+from harness.ops import Op, encode_op
+
+__all__ = ["MAGIC", "RECORD_BYTES_MAX", "OpLog", "read_log"]
+
+MAGIC: Final = b"catalog-harness ops 1\n"
+RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
+_HEADER: Final = struct.Struct("<II")
+
+
+class OpLog:
+    """An open log. Raises `InfrastructureError` when the disk does not take an op."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the log; the file must not exist."""
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot create the op log {path}: {error.strerror}"
+            ) from error
+        self._write(MAGIC)
+
+    def append(self, op: Op) -> None:
+        """Record one op; on return a crash of this process cannot lose it."""
+        payload = encode_op(op)
+        if len(payload) > RECORD_BYTES_MAX:
+            raise InfrastructureError(
+                f"op {op.index} ({op.f}) takes {len(payload)} bytes; "
+                f"the limit of a record is {RECORD_BYTES_MAX}"
+            )
+        self._write(_HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                written = os.write(self._fd, left)
+            except OSError as error:
+                raise InfrastructureError(
+                    f"the op log {self._path} cannot be written: {error.strerror}; "
+                    "free some space or choose another --store"
+                ) from error
+            left = left[written:]
+
+    def close(self) -> None:
+        """Close the log; safe to call twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read_log(path: Path) -> tuple[list[Op], str | None]:
+    """The ops of a log, and a sentence about its torn end if it has one.
+
+    Raises `HistoryError` for anything a crash cannot explain (a bad record with more behind it).
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):
+            return [], f"{path} was cut within its first {len(MAGIC)} bytes"
+        raise HistoryError(f"{str(path)!r} is no op log: it does not start with {MAGIC!r}")
+    decoder = msgspec.json.Decoder(Op)
+    ops: list[Op] = []
+    offset = len(MAGIC)
+    while offset < len(data):
+        payload = _payload(data, offset)
+        if payload is None:
+            return ops, (
+                f"{path} ends in a torn record at byte {offset}: "
+                f"{len(ops)} ops recovered, {len(data) - offset} bytes dropped"
+            )
+        end = offset + _HEADER.size + len(payload)
+        _, crc = _HEADER.unpack_from(data, offset)
+        if zlib.crc32(payload) != crc:
+            if end == len(data):
+                return (
+                    ops,
+                    f"{path} ends in a torn record at byte {offset}: {len(ops)} ops recovered",
+                )
+            raise HistoryError(
+                f"{str(path)!r} is damaged at byte {offset}: the checksum of op record "
+                f"{len(ops)} does not match, and {len(data) - end} bytes follow it; "
+                "restore the file from a copy"
+            )
+        try:
+            ops.append(decoder.decode(payload))
+        except msgspec.DecodeError as error:
+            raise HistoryError(f"{str(path)!r} holds no op at byte {offset}: {error}") from error
+        offset = end
+    return ops, None
+
+
+def _payload(data: bytes, offset: int) -> bytes | None:
+    """The record's bytes, or `None` where the file ends before the record does."""
+    if offset + _HEADER.size > len(data):
+        return None
+    length, _ = _HEADER.unpack_from(data, offset)
+    start = offset + _HEADER.size
+    if start + length > len(data):
+        return None
+    return data[start : start + length]
