@@ -1,0 +1,97 @@
+"""Processes as the kernel shows them, identified so that a recycled pid is never mistaken.
+
+A pid alone names whoever has it now. A pid with the start time of its process (field 22 of
+`/proc/PID/stat`, in clock ticks since boot) names one process for ever, and a pidfd opened before
+that check pins it while a signal is sent. See proc(5), pidfd_open(2).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["ProcessId", "all_processes", "environment_of", "identify", "is_alive", "send", "state"]
+
+_STATE, _START_TICKS = 0, 19  # positions after the command's closing parenthesis
+
+
+class ProcessId(NamedTuple):
+    """One process, for ever."""
+
+    pid: int
+    start_ticks: int
+
+    def __str__(self) -> str:
+        return f"{self.pid}:{self.start_ticks}"
+
+    @staticmethod
+    def parse(text: str) -> ProcessId:
+        """The inverse of `str`; raises `ValueError`."""
+        pid, _, ticks = text.partition(":")
+        return ProcessId(int(pid), int(ticks))
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command stands in parentheses and may itself hold spaces and parentheses.
+    return text.rpartition(")")[2].split()
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The identity of the process that has `pid` now; `None` if there is none."""
+    fields = _stat(pid)
+    return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
+
+
+def state(process: ProcessId) -> str | None:
+    """The one-letter state (R, S, D, T, Z, ...); `None` once the process is gone."""
+    fields = _stat(process.pid)
+    if fields is None or int(fields[_START_TICKS]) != process.start_ticks:
+        return None
+    return fields[_STATE]
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Whether the process still runs (or is stopped); a zombie does not."""
+    return state(process) not in {None, "Z", "X"}
+
+
+def send(process: ProcessId, number: signal.Signals) -> bool:
+    """Signal exactly this process; false when it is gone. Raises `PermissionError`."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if state(process) is None:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty when gone or not ours to read."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return {}
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+def all_processes() -> Iterator[ProcessId]:
+    """Every process, in the order of pids."""
+    for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):  # noqa: PTH208
+        process = identify(pid)
+        if process is not None:
+            yield process

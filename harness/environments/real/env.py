@@ -1,0 +1,141 @@
+"""`Env` over the real world: asyncio on TCP, files in a folder, the machine's clocks.
+
+The same class serves a node (in its own process or container) and, with endpoints, the driver's
+clients. Nothing is injected here: processes are killed and paused from outside and links are broken
+between them, so a target cannot tell whether it is under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.case import stream
+from harness.env import Address
+from harness.environments.real.disk import RealDisk
+from harness.environments.real.network import RealNetwork
+
+__all__ = ["MAX_ERROR_NS", "RealClientEnv", "RealClock", "RealEnv"]
+
+MAX_ERROR_NS: Final = 10_000_000
+"""All nodes of a real run share one machine's clock; this is what a good NTP daemon would claim."""
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+OnPanic = Callable[[str, BaseException], None]
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def monotonic_ns(self) -> int:
+        """Ns of the clock that `asyncio` loops run on."""
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        """Ns since the epoch."""
+        return time.time_ns()
+
+    def max_error_ns(self) -> int:
+        """`MAX_ERROR_NS`."""
+        return MAX_ERROR_NS
+
+
+class RealEnv:
+    """One incarnation of a node.
+
+    `on_event` receives what the node traces; `on_panic` receives the name of a task and the error
+    that nobody in it handled, and must end the node.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        boot: int,
+        seed: int,
+        data: Path,
+        listen: Mapping[int, tuple[str, int]],
+        connect: Mapping[str, tuple[str, int]],
+        on_event: OnEvent,
+        on_panic: OnPanic,
+    ) -> None:
+        self._name = name
+        self._boot = boot
+        self._clock = RealClock()
+        self._net = RealNetwork(name, listen, connect, lambda coro, n: self.spawn(coro, name=n))
+        self._disk = RealDisk(data)
+        self._random = stream(seed, f"node/{name}/{boot}")
+        self._on_event = on_event
+        self._on_panic = on_panic
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._name
+
+    @property
+    def boot(self) -> int:
+        """How many times the node was started before."""
+        return self._boot
+
+    @property
+    def clock(self) -> RealClock:
+        """The machine's clocks."""
+        return self._clock
+
+    @property
+    def net(self) -> RealNetwork:
+        """The node's network."""
+        return self._net
+
+    @property
+    def disk(self) -> RealDisk:
+        """The node's folder."""
+        return self._disk
+
+    @property
+    def random(self) -> random.Random:
+        """The stream `node/<name>/<boot>` of the run's seed."""
+        return self._random
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task; an error that it does not handle panics the node."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        # The loop itself holds tasks weakly; this set is what keeps them alive.
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_panic(task.get_name(), error)
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Trace `kind`."""
+        self._on_event(kind, data)
+
+    async def close(self) -> None:
+        """Cancel every spawned task, wait for them, and end the disk's threads."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._disk.close()
+
+
+class RealClientEnv(RealEnv):
+    """The harness's own door: a `RealEnv` without ports that can resolve addresses."""
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port under which a client reaches `address`; raises `UsageError`."""
+        return self.net.endpoint(address)

@@ -1,0 +1,62 @@
+"""The lines a node writes: one JSON object each, for the driver to read and a log to keep.
+
+| key   | value                                                                       |
+|-------|-----------------------------------------------------------------------------|
+| ts_ns | wall clock of the node, ns since the epoch                                  |
+| level | `event` for `Env.event`, else the level of a log line (`info`, `error`, ...) |
+| event | the kind of the event; `log` for log lines                                  |
+| node  | the node's name                                                             |
+| data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
+
+A line that is no such object (a foreign program's own log, an interpreter's last words) is kept as
+text and is never taken for an event.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["EVENT_LEVEL", "LINE_BYTES_MAX", "NodeLine", "encode_line", "parse_line"]
+
+EVENT_LEVEL: Final = "event"
+LINE_BYTES_MAX: Final = 1024 * 1024
+
+
+class NodeLine(msgspec.Struct, frozen=True):
+    """One line of a node's output."""
+
+    ts_ns: int
+    level: str
+    event: str
+    node: str
+    data: dict[str, Any]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for is traced as its `repr`, rather than killing the node."""
+    return repr(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_decoder = msgspec.json.Decoder(NodeLine)
+
+
+def encode_line(line: NodeLine) -> bytes:
+    """The line with its newline; one longer than `LINE_BYTES_MAX` is cut and says so."""
+    encoded = _encoder.encode(line)
+    if len(encoded) >= LINE_BYTES_MAX:
+        cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}
+        encoded = _encoder.encode(msgspec.structs.replace(line, data=cut))
+    return encoded + b"\n"
+
+
+def parse_line(raw: bytes) -> NodeLine | None:
+    """The line as an object; `None` where it is just text."""
+    if not raw.startswith(b"{"):
+        return None
+    try:
+        return _decoder.decode(raw)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,103 @@
+"""What nodes print: kept in a file, its end at hand, its events delivered to subscribers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Final
+
+from harness.cluster import ClusterEvent
+from harness.environments.real.lines import EVENT_LEVEL, LINE_BYTES_MAX, parse_line
+
+__all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
+
+LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+TAIL_LINES_MAX: Final = 400
+
+_log = logging.getLogger(__name__)
+
+
+class EventBus:
+    """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[ClusterEvent], None]] = []
+
+    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
+        """Have every later event delivered; a callback must not raise."""
+        self._callbacks.append(callback)
+
+    def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
+        """Deliver one event, stamped with the driver's monotonic clock."""
+        event = ClusterEvent(time.monotonic_ns(), node, kind, data)
+        for callback in self._callbacks:
+            callback(event)
+
+
+class NodeLog:
+    """The output of one node over all of its incarnations.
+
+    Everything goes to `path` (if given) up to `LOG_BYTES_MAX`, after which the file says that it
+    was cut; the last `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit reports.
+    """
+
+    def __init__(self, node: str, bus: EventBus, path: Path | None) -> None:
+        self._node = node
+        self._bus = bus
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
+        self._left_bytes = LOG_BYTES_MAX
+        self._partial = b""
+        self._file: IO[bytes] | None = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+
+    def feed(self, data: bytes) -> None:
+        """Take output as it arrives, in pieces of any size."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > LINE_BYTES_MAX:
+            lines.append(self._partial)
+            self._partial = b""
+        for line in lines:
+            self._line(line)
+
+    def end_incarnation(self) -> None:
+        """A process has ended: what it left without a newline is its last line."""
+        if self._partial:
+            self._line(self._partial)
+            self._partial = b""
+
+    def _line(self, raw: bytes) -> None:
+        self._tail.append(raw.decode("utf-8", "replace"))
+        self._keep(raw + b"\n")
+        line = parse_line(raw)
+        if line is not None and line.level == EVENT_LEVEL:
+            self._bus.publish(self._node, line.event, line.data)
+
+    def _keep(self, raw: bytes) -> None:
+        if self._file is None:
+            return
+        if len(raw) > self._left_bytes:
+            self._file.write(f"[cut here: the log reached {LOG_BYTES_MAX} bytes]\n".encode())
+            self.close()
+            return
+        self._left_bytes -= len(raw)
+        try:
+            self._file.write(raw)
+            self._file.flush()
+        except OSError as error:
+            _log.warning("the log of %s is no longer written: %s", self._node, error)
+            self._file = None
+
+    def tail(self, last_lines: int) -> list[str]:
+        """The last lines, oldest first."""
+        return list(self._tail)[-last_lines:] if last_lines > 0 else []
+
+    def close(self) -> None:
+        """Close the file; later output is kept in memory only. Safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,215 @@
+"""Frames between named nodes over TCP.
+
+A frame is four bytes of length, big-endian, and that many bytes. A connection opens with a
+greeting: the connector sends `harness/1 <its name>`, the listener answers `harness/1 <its name>`.
+The greeting carries the peer's name, turns strangers away, and makes `connect` honest when a link
+proxy stands between: a proxy accepts before it has dialled, so only the answer proves that the
+node is there. A connection that ends before the answer was refused; no answer at all is what a cut
+or a paused node looks like, and lasts until the caller's own timeout.
+
+TCP_NODELAY is on: asyncio sets it on every TCP socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from harness.env import FRAME_BYTES_MAX, Address, Conn, Listener
+from harness.errors import UsageError
+
+__all__ = ["RealConn", "RealNetwork"]
+
+_HEADER = struct.Struct(">I")
+_GREETING = b"harness/1 "
+_GREETING_BYTES_MAX = 256
+_GREETING_TIMEOUT_S = 60.0
+_READ_BUFFER_BYTES = 256 * 1024
+_BACKLOG = 1024
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
+
+
+class RealConn:
+    """A connection of frames over one TCP stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._peer = _address(writer)
+        self._body_bytes: int | None = None
+        self._closed = False
+
+    @property
+    def peer(self) -> str:
+        """The peer's node name once it has greeted, its address before."""
+        return self._peer
+
+    async def send(self, frame: bytes) -> None:
+        """Queue one frame; waits while the socket's buffer is above its high-water mark."""
+        if len(frame) > FRAME_BYTES_MAX:
+            raise ValueError(
+                f"a frame of {len(frame)} bytes; the limit is FRAME_BYTES_MAX = {FRAME_BYTES_MAX}"
+            )
+        if self._closed or self._writer.is_closing():
+            raise ConnectionResetError(f"the connection to {self._peer} is closed")
+        self._writer.write(_HEADER.pack(len(frame)) + frame)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise self._reset(error) from error
+
+    async def recv(self) -> bytes | None:
+        """The next frame; a cancelled call loses nothing, the next one continues."""
+        return await self._recv(FRAME_BYTES_MAX)
+
+    async def _recv(self, bytes_max: int) -> bytes | None:
+        if self._closed:
+            raise ConnectionResetError(f"the connection to {self._peer} is closed")
+        try:
+            if self._body_bytes is None:
+                # `readexactly` takes nothing until everything is there, so the header is the only
+                # progress that has to be remembered across a cancellation.
+                header = await self._reader.readexactly(_HEADER.size)
+                (self._body_bytes,) = _HEADER.unpack(header)
+            self._check_announced(self._body_bytes, bytes_max)
+            frame = await self._reader.readexactly(self._body_bytes)
+        except asyncio.IncompleteReadError as error:
+            if self._body_bytes is None and not error.partial and not self._closed:
+                return None
+            raise self._reset(error) from error
+        except ConnectionResetError:
+            raise
+        except OSError as error:
+            raise self._reset(error) from error
+        self._body_bytes = None
+        return frame
+
+    def _check_announced(self, size: int, bytes_max: int) -> None:
+        if size > bytes_max:
+            self.abort()
+            raise ConnectionResetError(
+                f"{self._peer} announced a frame of {size} bytes; the limit is {bytes_max}"
+            )
+
+    def close(self) -> None:
+        """End the connection in order: what was queued still goes out."""
+        self._closed = True
+        self._writer.close()
+
+    def abort(self) -> None:
+        """Drop the connection at once, with everything still queued."""
+        self._closed = True
+        self._writer.transport.abort()
+
+    async def greet(self, name: str) -> None:
+        """Say who we are. Raises `ConnectionResetError`."""
+        await self.send(_GREETING + name.encode())
+
+    async def wait_greeted(self) -> bool:
+        """Learn who the peer is; false when the peer speaks something else or leaves."""
+        greeting = await self._recv(_GREETING_BYTES_MAX)
+        if greeting is None or not greeting.startswith(_GREETING):
+            return False
+        self._peer = greeting.removeprefix(_GREETING).decode("utf-8", "replace")
+        return True
+
+    def _reset(self, error: Exception) -> ConnectionResetError:
+        return ConnectionResetError(f"the connection to {self._peer} broke: {error}")
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
+    return f"{host}:{port}"
+
+
+class _Listener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class RealNetwork:
+    """The network of one node.
+
+    `listen` maps its declared ports to the host and TCP port to bind, `connect` maps `node:port`
+    to the host and TCP port under which this node reaches it (usually a link proxy).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listen: Mapping[int, tuple[str, int]],
+        connect: Mapping[str, tuple[str, int]],
+        spawn: Spawn,
+    ) -> None:
+        self._name = name
+        self._listen = listen
+        self._connect = connect
+        self._spawn = spawn
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
+        try:
+            return self._connect[str(address)]
+        except KeyError:
+            known = ", ".join(sorted(self._connect)) or "none"
+            raise UsageError(
+                f"{self._name} knows no address {str(address)!r}; declared are: {known}"
+            ) from None
+
+    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
+        """Accept on the declared `port`; raises `UsageError` for an undeclared one."""
+        if port not in self._listen:
+            known = ", ".join(map(str, self._listen)) or "none"
+            raise UsageError(
+                f"{self._name} listens on port {port}, which its NodeSpec does not declare; "
+                f"declared are: {known}"
+            )
+        host, real_port = self._listen[port]
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            conn = RealConn(reader, writer)
+            self._spawn(self._serve(conn, on_connect), f"accept:{port}:{conn.peer}")
+
+        server = await asyncio.start_server(
+            accepted, host, real_port, limit=_READ_BUFFER_BYTES, backlog=_BACKLOG
+        )
+        return _Listener(server)
+
+    async def _serve(self, conn: RealConn, on_connect: Callable[[Conn], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(_GREETING_TIMEOUT_S):
+                if not await conn.wait_greeted():
+                    conn.abort()
+                    return
+                await conn.greet(self._name)
+        except (ConnectionResetError, TimeoutError):
+            conn.abort()  # a stranger, or a connector that gave up while the link was cut
+            return
+        await on_connect(conn)
+
+    async def connect(self, address: Address) -> Conn:
+        """Connect and greet; waits as long as the caller lets it."""
+        host, port = self.endpoint(address)
+        try:
+            reader, writer = await asyncio.open_connection(host, port, limit=_READ_BUFFER_BYTES)
+        except OSError as error:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
+        conn = RealConn(reader, writer)
+        greeted = False
+        try:
+            await conn.greet(self._name)
+            greeted = await conn.wait_greeted()
+        except ConnectionResetError as error:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
+        finally:
+            if not greeted:
+                conn.abort()
+        if not greeted:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}) hung up before it answered")
+        return conn

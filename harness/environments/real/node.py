@@ -1,0 +1,183 @@
+"""The runner of one node: `python -m harness.environments.real.node`.
+
+It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`
+and runs the entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. An entry that returns or
+raises by itself, or a spawned task that fails, is a panic: its traceback goes out as the last line
+and the process ends at once with exit code 1, since a half-dead node that keeps answering would be
+worse than a dead one.
+
+Imports are kept light: six of these start together on two cores when a cluster comes up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from harness.env import NodeMain
+from harness.environments.real.env import RealEnv
+from harness.environments.real.lines import EVENT_LEVEL, NodeLine, encode_line
+from harness.errors import UsageError
+
+__all__ = ["NODE_FILE_VARIABLE", "NodeFile", "load_entry", "main"]
+
+NODE_FILE_VARIABLE: Final = "HARNESS_NODE_FILE"
+EXIT_PANIC: Final = 1
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a node is told. `listen` is keyed by declared port, `connect` by `node:port`."""
+
+    name: str
+    boot: int
+    entry: str
+    config: dict[str, Any]
+    seed: int
+    data: str
+    listen: dict[str, tuple[str, int]]
+    connect: dict[str, tuple[str, int]]
+
+
+def load_entry(entry: str) -> NodeMain:
+    """Import `package.module:function`; raises `UsageError` that says what is missing."""
+    module_name, _, function_name = entry.partition(":")
+    if not module_name or not function_name:
+        raise UsageError(f"the entry {entry!r} must read package.module:function")
+    try:
+        function: NodeMain = getattr(importlib.import_module(module_name), function_name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the entry {entry!r} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise UsageError(
+            f"the entry {entry!r} is missing: {module_name} has no {function_name!r}"
+        ) from error
+    return function
+
+
+class _Output:
+    """Standard output, a line at a time."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._open = True
+
+    def write(self, level: str, event: str, data: dict[str, Any]) -> None:
+        line = NodeLine(time.time_ns(), level, event, self._node, data)
+        view = memoryview(encode_line(line))
+        while view and self._open:
+            try:
+                view = view[os.write(sys.stdout.fileno(), view) :]
+            except BrokenPipeError:
+                # The driver is gone. The node serves on until its warden ends it.
+                self._open = False
+
+    def event(self, kind: str, data: dict[str, Any]) -> None:
+        self.write(EVENT_LEVEL, kind, data)
+
+    def panic(self, where: str, error: BaseException | None) -> NoReturn:
+        """Say why and be gone, without letting any other task take another step."""
+        data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
+        if error is not None:
+            data["message"] += f": {error!r}"
+            data["traceback"] = "".join(traceback.format_exception(error))
+        self.write("critical", "log", data)
+        os._exit(EXIT_PANIC)
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self, output: _Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = {"logger": record.name, "message": record.getMessage()}
+        if record.exc_info is not None:
+            data["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        self._output.write(record.levelname.lower(), "log", data)
+
+
+async def _run(node: NodeFile, entry: NodeMain, output: _Output) -> None:
+    env = RealEnv(
+        node.name,
+        boot=node.boot,
+        seed=node.seed,
+        data=Path(node.data),
+        listen={int(port): where for port, where in node.listen.items()},
+        connect=node.connect,
+        on_event=output.event,
+        on_panic=lambda task, error: output.panic(f"task {task!r}", error),
+    )
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: _unhandled(output, context))
+    main_task = loop.create_task(entry(env, node.config), name="main")
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        stopping.set()
+        main_task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        await main_task
+    except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
+        # A cancellation counts as a stop only when it is ours: the entry may have been cancelled
+        # by a mistake of its own.
+        if not (stopping.is_set() and isinstance(error, asyncio.CancelledError)):
+            output.panic("main", error)
+    if stopping.is_set():
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            await env.close()
+        return
+    output.panic("main: it returned, but a node runs until it is stopped", None)
+
+
+def _unhandled(output: _Output, context: dict[str, Any]) -> None:
+    """What asyncio itself could not deliver (a callback's error, say); logged, not fatal."""
+    error = context.get("exception")
+    data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
+    if isinstance(error, BaseException):
+        data["traceback"] = "".join(traceback.format_exception(error))
+    output.write("error", "log", data)
+
+
+def _read_file(path: Path) -> NodeFile:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=NodeFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"the node file {str(path)!r} cannot be used: {error}") from error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one node until it is stopped; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m harness.environments.real.node")
+    parser.add_argument("--file", help=f"the node file; default: ${NODE_FILE_VARIABLE}")
+    path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE)
+    if not path:
+        parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops us
+    try:
+        node = _read_file(Path(path))
+        output = _Output(node.name)
+        logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
+        entry = load_entry(node.entry)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    asyncio.run(_run(node, entry, output))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,340 @@
+"""The warden: a detached process that guards one run and undoes its faults if the driver cannot.
+
+`python -m harness.environments.warden` reads JSON lines (`Message`) on its standard input. A
+guarded key holds one undo: kill or continue a process, run a command, send an HTTP request. At the
+deadline of a key the warden undoes it. At the end of the input, which is what the driver's death
+looks like however it died, it undoes everything still guarded, the last first, kills whatever
+process of the run is left, and exits. It lives in a session of its own and ignores the signals of
+a terminal, so Ctrl-C and a closed window do not reach it. No answer is needed: what was written to
+the pipe is read even if the writer is dead.
+
+Order matters for the driver: guard first, then break; undo first, then release. Undoing is
+idempotent, so a fault may be undone by both.
+
+Every process of a run carries `HARNESS_RUN_ID` and `HARNESS_CONTROLLER` in its environment.
+`leftovers` finds by them what a run left behind whose driver *and* warden were both killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import http.client
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from harness.environments import procfs
+from harness.environments.procfs import ProcessId
+from harness.errors import InfrastructureError
+
+__all__ = [
+    "CONTROLLER_VARIABLE",
+    "ROLE_VARIABLE",
+    "RUN_VARIABLE",
+    "Continue",
+    "HttpRequest",
+    "Kill",
+    "Run",
+    "Undo",
+    "Warden",
+    "leftovers",
+    "run_environment",
+]
+
+RUN_VARIABLE: Final = "HARNESS_RUN_ID"
+CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"
+ROLE_VARIABLE: Final = "HARNESS_PROCESS"
+"""What a process is to its run: `node:<name>`, `link-proxy` or `warden`."""
+
+_RUN_TIMEOUT_S: Final = 60.0
+_HTTP_TIMEOUT_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 90.0
+_READ_BYTES: Final = 65536
+
+
+class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
+    """SIGKILL exactly this process."""
+
+    pid: int
+    start_ticks: int
+
+
+class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
+    """SIGCONT exactly this process."""
+
+    pid: int
+    start_ticks: int
+
+
+class Run(msgspec.Struct, frozen=True, tag_field="kind", tag="run"):
+    """Run a command, for up to a minute."""
+
+    argv: list[str]
+
+
+class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
+    """Send a request; a 404 counts as done, since what it names is gone already."""
+
+    method: str
+    url: str
+    body: str = ""
+
+
+Undo = Kill | Continue | Run | HttpRequest
+
+
+class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
+    """Undo `undo` at the end of the run, or after `deadline_s` if that comes first."""
+
+    key: str
+    undo: Undo
+    deadline_s: float | None = None
+
+
+class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
+    """The key is undone already, or is no longer to be."""
+
+    key: str
+
+
+Message = Guard | Release
+
+
+# --- the process -----------------------------------------------------------------------------
+
+
+def _request(undo: HttpRequest) -> None:
+    url = urllib.parse.urlsplit(undo.url)
+    connection = http.client.HTTPConnection(url.netloc, timeout=_HTTP_TIMEOUT_S)
+    try:
+        connection.request(undo.method, url.path or "/", undo.body or None)
+        response = connection.getresponse()
+        response.read()
+        if response.status >= 400 and response.status != 404:
+            raise InfrastructureError(f"{undo.method} {undo.url} answered {response.status}")
+    finally:
+        connection.close()
+
+
+def _perform(undo: Undo) -> None:
+    match undo:
+        case Kill(pid, start_ticks):
+            procfs.send(ProcessId(pid, start_ticks), signal.SIGKILL)
+        case Continue(pid, start_ticks):
+            procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT)
+        case Run(argv):
+            subprocess.run(
+                argv,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                timeout=_RUN_TIMEOUT_S,
+            )
+        case HttpRequest():
+            _request(undo)
+
+
+class _Book:
+    """What is guarded, in order of guarding, and the deadlines."""
+
+    def __init__(self) -> None:
+        self._undos: dict[str, tuple[int, Undo]] = {}
+        self._deadlines: list[tuple[float, int, str]] = []
+        self._numbers = itertools.count()
+
+    def handle(self, message: Message, now_s: float) -> None:
+        """Apply one message. Guarding a key again replaces what it held."""
+        if isinstance(message, Release):
+            self._undos.pop(message.key, None)
+            return
+        number = next(self._numbers)
+        self._undos.pop(message.key, None)
+        self._undos[message.key] = (number, message.undo)
+        if message.deadline_s is not None:
+            heapq.heappush(self._deadlines, (now_s + message.deadline_s, number, message.key))
+
+    def next_deadline_s(self) -> float | None:
+        """When `expired` may have something."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expired(self, now_s: float) -> Iterator[tuple[str, Undo]]:
+        """Take out what has reached its deadline."""
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            _, number, key = heapq.heappop(self._deadlines)
+            held = self._undos.get(key)
+            if held is not None and held[0] == number:
+                del self._undos[key]
+                yield key, held[1]
+
+    def remaining(self) -> Iterator[tuple[str, Undo]]:
+        """Take out everything, the last guarded first."""
+        while self._undos:
+            key, (_, undo) = self._undos.popitem()
+            yield key, undo
+
+
+def _undo(key: str, undo: Undo) -> None:
+    """Perform and report; a failure must not keep the others from being undone."""
+    try:
+        _perform(undo)
+    except Exception as error:  # noqa: BLE001 - reported; the rest still has to be undone
+        _report(f"could not undo {key}: {error!r}")
+    else:
+        _report(f"undid {key}: {undo}")
+
+
+def _report(text: str) -> None:
+    try:
+        os.write(sys.stderr.fileno(), f"{time.strftime('%H:%M:%S')} warden: {text}\n".encode())
+    except OSError:
+        return  # the log's disk or pipe is gone; undoing matters more than telling
+
+
+def serve(descriptor: int) -> None:
+    """Guard until the input ends, then undo what is left."""
+    book = _Book()
+    decoder = msgspec.json.Decoder(Message)
+    pending = b""
+    while True:
+        deadline_s = book.next_deadline_s()
+        wait_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+        readable, _, _ = select.select([descriptor], [], [], wait_s)
+        if readable:
+            data = os.read(descriptor, _READ_BYTES)
+            if not data:
+                break
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                try:
+                    book.handle(decoder.decode(line), time.monotonic())
+                except msgspec.DecodeError as error:
+                    _report(f"ignored the line {line[:200]!r}: {error}")
+        for key, undo in book.expired(time.monotonic()):
+            _undo(key, undo)
+    for key, undo in book.remaining():
+        _undo(key, undo)
+    _sweep(os.environ.get(RUN_VARIABLE, ""))
+
+
+def _sweep(run_id: str) -> None:
+    """Kill what nobody guarded: children of foreign programs, a node started at the last moment."""
+    for process in procfs.all_processes():
+        environment = procfs.environment_of(process.pid)
+        role = environment.get(ROLE_VARIABLE, "warden")
+        if run_id and environment.get(RUN_VARIABLE) == run_id and role != "warden":
+            _undo(role, Kill(*process))
+
+
+def main() -> int:
+    """The process; see the module."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    serve(sys.stdin.fileno())
+    return 0
+
+
+# --- the driver's side -----------------------------------------------------------------------
+
+
+def run_environment(run_id: str, role: str) -> dict[str, str]:
+    """What to add to the environment of every process of a run, so that it can be found."""
+    controller = procfs.identify(os.getpid())
+    assert controller is not None
+    return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: str(controller), ROLE_VARIABLE: role}
+
+
+class Warden:
+    """The driver's handle on the warden of its run."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
+        self._process = process
+        self._pipe = pipe
+        self._encoder = msgspec.json.Encoder()
+
+    @staticmethod
+    def start(run_id: str, *, log: Path | None = None) -> Warden:
+        """Start the warden of `run_id`; what it undoes is written to `log`."""
+        environment = os.environ | run_environment(run_id, "warden")
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        with open(log if log is not None else os.devnull, "ab") as errors:  # noqa: PTH123
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "harness.environments.warden"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        return Warden(process, process.stdin)
+
+    @property
+    def pid(self) -> int:
+        """The pid of the warden's process."""
+        return self._process.pid
+
+    def guard(self, key: str, undo: Undo, *, deadline_s: float | None = None) -> None:
+        """Have `undo` done at the deadline or when we die; raises `InfrastructureError`."""
+        self._send(Guard(key=key, undo=undo, deadline_s=deadline_s))
+
+    def release(self, key: str) -> None:
+        """Forget `key`; raises `InfrastructureError`."""
+        self._send(Release(key=key))
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._pipe.write(self._encoder.encode(message) + b"\n")
+            self._pipe.flush()
+        except (OSError, ValueError) as error:
+            raise InfrastructureError(
+                f"the warden (pid {self.pid}) of this run is gone: {error}; faults would not be "
+                "undone if the harness died, so none is injected any more"
+            ) from error
+
+    def close(self) -> None:
+        """Have everything still guarded undone and wait for it; raises `InfrastructureError`."""
+        with contextlib.suppress(BrokenPipeError):  # it died earlier; the exit code below tells
+            self._pipe.close()
+        try:
+            code = self._process.wait(_CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError(
+                f"the warden (pid {self.pid}) did not finish within {_CLOSE_TIMEOUT_S:.0f} s; "
+                "run `harness clean` once it has"
+            ) from error
+        if code != 0:
+            raise InfrastructureError(
+                f"the warden (pid {self.pid}) ended with code {code}; run `harness clean`"
+            )
+
+
+def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
+    """Processes of runs whose driver is dead: process, run id, role. Ours to read, that is."""
+    for process in procfs.all_processes():
+        environment = procfs.environment_of(process.pid)
+        run_id = environment.get(RUN_VARIABLE)
+        controller = environment.get(CONTROLLER_VARIABLE)
+        if not run_id or not controller:
+            continue
+        try:
+            owner = ProcessId.parse(controller)
+        except ValueError:
+            continue  # not written by us
+        if procfs.is_alive(process) and not procfs.is_alive(owner):
+            yield process, run_id, environment.get(ROLE_VARIABLE, "?")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
