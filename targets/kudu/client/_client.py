@@ -1,0 +1,213 @@
+"""One client process of the bundled target: vocabulary `ddl`, strict about what it knows.
+
+The state of an operation is the list of its attempts. A mutation is sent once, and again only
+after an answer that proves the attempt before did nothing (`RetryPolicy` says when else); a read
+is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts: they
+carry nothing of the operation. How it ends follows `_classify`:
+
+| the attempts                                               | mutation | read |
+|------------------------------------------------------------|----------|------|
+| the last was answered within the deadline                  | ok       | ok   |
+| refused by a leader, and no attempt before is unknown      | fail     | fail |
+| none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
+| any of unknown outcome and none answered later             | info     | fail |
+
+A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
+of its own success, and an old request may still be on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.env import Env
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Request
+from targets.kudu import messages as m
+from targets.kudu.client._caller import Caller
+from targets.kudu.client._calls import Call, plan_call
+from targets.kudu.client._classify import (
+    Effect,
+    error_text,
+    mutation_effect,
+    read_may_retry,
+    rpc_error_effect,
+    rpc_error_text,
+)
+from targets.kudu.client._leader import LeaderFinder
+from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.rpc import RpcError
+
+__all__ = ["KuduClient"]
+
+_NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
+
+
+@dataclasses.dataclass(slots=True)
+class _Operation:
+    """What is known of an operation under way."""
+
+    call: Call
+    deadline_ns: int
+    attempts: list[Attempt]
+    maybe_done: bool = False  # an attempt's outcome is unknown
+    error: str = _NO_LEADER
+    node: str | None = None
+
+
+class KuduClient:
+    """One process's client; sends one operation at a time and remembers the leader."""
+
+    def __init__(
+        self,
+        env: Env,
+        rpc: Caller,
+        *,
+        masters: Sequence[str],
+        process: int,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        """Speak to `masters` ("node:port") over `rpc`, which the client owns and closes."""
+        self._env = env
+        self._rpc = rpc
+        self._policy = policy or RetryPolicy()
+        self._leader = LeaderFinder(env, rpc, masters, self._policy)
+        self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
+        self._seq_no = 0
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Do one operation; see the module's table for how it ends.
+
+        Raises `UsageError` for operations or values outside the vocabulary.
+        """
+        self._seq_no += 1
+        value = request.value if isinstance(request.value, dict) else {}
+        request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
+        operation = _Operation(
+            call=plan_call(request, request_id),
+            deadline_ns=self._env.clock.monotonic_ns() + int(timeout_s * 1e9),
+            attempts=[],
+        )
+        while True:
+            completion = await self._attempt(operation)
+            if completion is not None:
+                return completion
+            if len(operation.attempts) >= self._policy.attempts_max:
+                operation.error += f" (gave up after {len(operation.attempts)} attempts)"
+                return self._unanswered(operation)
+            await self._pause(operation)
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        self._rpc.close()
+
+    # --- one attempt -------------------------------------------------------------------------
+
+    async def _attempt(self, operation: _Operation) -> Completion | None:
+        """Find the leader and send once; `None` asks for another attempt."""
+        address = await self._leader.find(operation.deadline_ns)
+        left_s = self._left_s(operation)
+        if address is None or left_s <= 0:
+            return self._unanswered(operation)
+        operation.node = address.partition(":")[0]
+        call = operation.call
+        limit_s = (
+            self._policy.mutation_attempt_timeout_s
+            if call.is_mutation
+            else self._policy.read_attempt_timeout_s
+        )
+        start_ns = self._env.clock.monotonic_ns()
+        try:
+            response = await self._rpc.call(
+                address,
+                call.method,
+                call.request,
+                call.response_type,
+                timeout_s=min(limit_s, left_s),
+            )
+        except RpcError as failure:
+            self._record(operation, start_ns, rpc_error_text(failure))
+            self._leader.forget()
+            return self._after(operation, rpc_error_effect(failure))
+        error: m.MasterError | None = response.error
+        self._record(operation, start_ns, "ok" if error is None else error_text(error))
+        if self._left_s(operation) < 0:
+            return self._too_late(operation, response)
+        return self._judge(operation, response)
+
+    def _judge(self, operation: _Operation, response: Any) -> Completion | None:
+        error = response.error
+        call = operation.call
+        if error is None:
+            return self._complete(operation, OpType.OK, call.answered_value(response), None)
+        if error.code in {
+            m.MasterErrorCode.NOT_THE_LEADER,
+            m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
+        }:
+            self._leader.forget()
+        if call.is_mutation:
+            effect = mutation_effect(error)
+            if effect is not Effect.REFUSED:
+                return self._after(operation, effect)
+            if operation.maybe_done:
+                return self._unanswered(operation)
+            return self._complete(
+                operation, OpType.FAIL, call.refused_value(response), operation.error
+            )
+        observed = call.refused_value(response)
+        if observed is not None and observed["result"] == "not-found":
+            return self._complete(operation, OpType.OK, observed, None)  # a complete answer
+        if read_may_retry(error):
+            return self._after(operation, Effect.NONE)
+        return self._complete(operation, OpType.FAIL, None, operation.error)
+
+    def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
+        """Whether another attempt is allowed after one with `effect`."""
+        if not operation.call.is_mutation:
+            return None
+        if effect is Effect.UNKNOWN:
+            operation.maybe_done = True
+            if not self._policy.resend:
+                return self._unanswered(operation)
+        return None
+
+    # --- endings -----------------------------------------------------------------------------
+
+    def _too_late(self, operation: _Operation, response: Any) -> Completion:
+        """An answer after the deadline is as good as none, unless it proves there was no effect.
+
+        The caller has stopped waiting, so that even `ok` would be stamped at a wrong time.
+        """
+        if operation.call.is_mutation and mutation_effect(response.error) is not Effect.NONE:
+            operation.maybe_done = True
+        operation.error = "TIMED_OUT: the answer came after the deadline"
+        return self._unanswered(operation)
+
+    def _unanswered(self, operation: _Operation) -> Completion:
+        lost = operation.call.is_mutation and operation.maybe_done
+        return self._complete(
+            operation, OpType.INFO if lost else OpType.FAIL, None, operation.error
+        )
+
+    def _complete(
+        self, operation: _Operation, kind: OpType, value: Any, error: str | None
+    ) -> Completion:
+        return Completion(kind, value, error, operation.node, tuple(operation.attempts))
+
+    def _record(self, operation: _Operation, start_ns: int, outcome: str) -> None:
+        assert operation.node is not None
+        end_ns = self._env.clock.monotonic_ns()
+        operation.attempts.append(Attempt(operation.node, start_ns, end_ns, outcome))
+        operation.error = outcome
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _left_s(self, operation: _Operation) -> float:
+        return (operation.deadline_ns - self._env.clock.monotonic_ns()) / 1e9
+
+    async def _pause(self, operation: _Operation) -> None:
+        left_s = max(0.0, self._left_s(operation))
+        await asyncio.sleep(min(self._policy.backoff_s(len(operation.attempts)), left_s))

@@ -1,0 +1,126 @@
+"""Finding the leader master: `ConnectToMaster` to all of them at once.
+
+Kudu's client takes the first answer that claims LEADER and compares no terms
+(`client/master_rpc.cc`), so a cut-off ex-leader can win even for a client that knows every
+address. Here (P23 of profile `strict`) a leader is accepted only when a majority of the masters
+has answered and none of those answers shows a higher term. A master that is not initialised yet
+counts as a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.kudu.client._caller import Caller
+from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.messages import ConnectToMasterRequest, ConnectToMasterResponse
+from targets.kudu.rpc import RpcError
+
+__all__ = ["LeaderFinder", "MasterAnswer", "choose_leader"]
+
+_ROUND_LIMIT_S: Final = 1.0
+_GRACE_STEP_S: Final = 0.2  # after a majority answered without a leader: wait so long for the rest
+
+
+class MasterAnswer(msgspec.Struct, frozen=True):
+    """What one master said of itself; `ready_leader` is the catalog manager's word."""
+
+    address: str
+    term: int
+    ready_leader: bool
+
+
+def choose_leader(answers: Sequence[MasterAnswer], masters: int) -> MasterAnswer | None:
+    """The leader these answers prove to be the newest known, if they are a majority's."""
+    if 2 * len(answers) <= masters:
+        return None
+    newest = max(answer.term for answer in answers)
+    leaders = [a for a in answers if a.ready_leader and a.term == newest]
+    return leaders[0] if leaders else None
+
+
+class LeaderFinder:
+    """Finds the leader and remembers it until told to forget."""
+
+    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
+        """Look among `masters` ("node:port")."""
+        self._env = env
+        self._rpc = rpc
+        self._masters = tuple(masters)
+        self._policy = policy
+        self._cached: str | None = None
+
+    def forget(self) -> None:
+        """Drop the remembered leader: it answered that it is none, or did not answer."""
+        self._cached = None
+
+    async def find(self, deadline_ns: int) -> str | None:
+        """The leader's address; `None` when the deadline passed without one."""
+        failures = 0
+        while self._cached is None:
+            left_s = (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                return None
+            failures += 1
+            leader = await self._ask_all(
+                min(_ROUND_LIMIT_S, left_s), grace_s=_GRACE_STEP_S * failures
+            )
+            if leader is not None:
+                self._cached = leader.address
+                break
+            left_s = (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                return None
+            await asyncio.sleep(min(self._policy.backoff_s(failures), left_s))
+        return self._cached
+
+    async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
+        """One round: ends with a leader, when all answered or failed, or at its limit."""
+        answers: list[MasterAnswer] = []
+        arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
+        tasks = [
+            self._env.spawn(self._ask(address, limit_s, arrived), name=f"connect-{address}")
+            for address in self._masters
+        ]
+        leader: MasterAnswer | None = None
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                for _ in tasks:
+                    answer = await arrived.get()
+                    if answer is None:
+                        continue
+                    answers.append(answer)
+                    leader = choose_leader(answers, len(self._masters))
+                    if leader is not None:
+                        break
+                    if 2 * len(answers) > len(self._masters):
+                        loop = asyncio.get_running_loop()
+                        limit.reschedule(min(limit.when() or 0.0, loop.time() + grace_s))
+        except TimeoutError:
+            leader = None  # the next round asks again
+        finally:
+            for task in tasks:
+                task.cancel()
+        return leader
+
+    async def _ask(
+        self, address: str, limit_s: float, arrived: asyncio.Queue[MasterAnswer | None]
+    ) -> None:
+        try:
+            response = await self._rpc.call(
+                address,
+                "MasterService.ConnectToMaster",
+                ConnectToMasterRequest(),
+                ConnectToMasterResponse,
+                timeout_s=limit_s,
+            )
+        except RpcError:
+            arrived.put_nowait(None)
+            return
+        ready = response.error is None and response.role == "LEADER"
+        arrived.put_nowait(MasterAnswer(address, response.meta.term, ready))

@@ -1,0 +1,34 @@
+"""When the client sends a request again: explicit data, so that a history can be read with it.
+
+Kudu's own client resends every master request until its deadline, mutation or not
+(`client/master_proxy_rpc.cc`), which can act twice (KUDU-1537). Ours sends a mutation again only
+after an answer which proves that the attempt before did nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["RetryPolicy"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Limits of one operation.
+
+    `resend` also repeats a mutation after an attempt of unknown outcome, with the same request id.
+    That is sound only where DDL is exactly-once (profile `strict`): the first result is kept with
+    the batch, and a repetition gets it again. An operation with such an attempt is then `ok` if a
+    later one succeeds and `info` otherwise, never `fail`.
+    """
+
+    resend: bool = False
+    attempts_max: int = 50
+    mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
+    read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried
+    backoff_step_s: float = 0.05
+    backoff_max_s: float = 0.5
+
+    def backoff_s(self, attempt: int) -> float:
+        """The pause after the `attempt`-th attempt in a row (from 1): linear, as in Kudu."""
+        return min(self.backoff_step_s * attempt, self.backoff_max_s)

@@ -1,0 +1,161 @@
+"""Heartbeats to every master, one loop each, as Kudu has one thread each.
+
+The shell around `ReportTracker`: it waits for the interval or for a change, asks the tablet
+manager for the reports that are due, and feeds the answer back. A tablet that turns dirty is
+reported at once, after a short pause in which further changes join it. A master that does not
+answer costs only its own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from harness.env import Env
+from targets.kudu.flags import Flags
+from targets.kudu.messages import (
+    ReportedTablet,
+    TabletReport,
+    TSHeartbeatRequest,
+    TSHeartbeatResponse,
+    TSRegistration,
+)
+from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.tserver._reports import BeatPlan, ReportKind, ReportTracker
+
+__all__ = ["Heartbeater", "TabletReports"]
+
+_COALESCE_S: Final = 0.01
+
+
+class TabletReports(Protocol):
+    """Where reports come from: the tablet manager."""
+
+    def report(
+        self, tablet_ids: Sequence[str] | None
+    ) -> tuple[tuple[ReportedTablet, ...], tuple[str, ...]]:
+        """These tablets, or all for `None`, as they are now, and the ids that are gone."""
+        ...
+
+    @property
+    def live_tablets(self) -> int:
+        """How many replicas hold data."""
+        ...
+
+
+class _MasterLoop:
+    """The heartbeats to one master."""
+
+    def __init__(
+        self, env: Env, rpc: RpcClient, master: str, *, identity: _Identity, flags: Flags
+    ) -> None:
+        self._env = env
+        self._rpc = rpc
+        self._master = master
+        self._identity = identity
+        self._interval_s = flags.heartbeat_interval_ms / 1000
+        self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
+        self._tracker = ReportTracker(
+            failures_before_backoff=flags.heartbeat_max_failures_before_backoff
+        )
+        self._wake = asyncio.Event()
+
+    def mark_dirty(self, tablet_id: str) -> None:
+        self._tracker.mark_dirty(tablet_id)
+        if self._tracker.beat_now:
+            self._wake.set()
+
+    async def run(self, tablets: TabletReports) -> None:
+        while True:
+            self._wake.clear()
+            await self._beat(tablets)
+            if self._tracker.beat_now:
+                if self._tracker.failures == 0:
+                    await asyncio.sleep(_COALESCE_S)
+                else:  # refused at once, say: Kudu retries without a pause, which only burns CPU
+                    await asyncio.sleep(self._interval_s / 10)
+                continue
+            try:
+                async with asyncio.timeout(self._interval_s):
+                    await self._wake.wait()
+                await asyncio.sleep(_COALESCE_S)
+            except TimeoutError:
+                continue  # the interval passed: a beat is due
+
+    async def _beat(self, tablets: TabletReports) -> None:
+        plan = self._tracker.plan()
+        try:
+            response = await self._rpc.call(
+                self._master,
+                "MasterService.TSHeartbeat",
+                self._request(plan, tablets),
+                TSHeartbeatResponse,
+                timeout_s=self._rpc_timeout_s,
+            )
+        except RpcError:
+            self._tracker.failed()
+            return
+        if response.error is not None:
+            self._tracker.failed()
+            return
+        self._tracker.answered(plan, response)
+
+    def _request(self, plan: BeatPlan, tablets: TabletReports) -> TSHeartbeatRequest:
+        report = None
+        if plan.kind is not ReportKind.NONE:
+            is_incremental = plan.kind is ReportKind.INCREMENTAL
+            updated, removed = tablets.report(plan.tablet_ids if is_incremental else None)
+            report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
+        identity = self._identity
+        return TSHeartbeatRequest(
+            ts_uuid=identity.uuid,
+            ts_seqno=identity.seqno,
+            registration=TSRegistration(identity.address) if plan.register else None,
+            report=report,
+            num_live_tablets=tablets.live_tablets,
+        )
+
+
+class _Identity:
+    """Who heartbeats; `seqno` is the start time, so that masters notice restarts."""
+
+    __slots__ = ("address", "seqno", "uuid")
+
+    def __init__(self, uuid: str, address: str, seqno: int) -> None:
+        self.uuid = uuid
+        self.address = address
+        self.seqno = seqno
+
+
+class Heartbeater:
+    """Keeps every master informed."""
+
+    def __init__(
+        self,
+        env: Env,
+        rpc: RpcClient,
+        masters: Sequence[str],
+        *,
+        uuid: str,
+        address: str,
+        flags: Flags,
+    ) -> None:
+        """Heartbeat as tablet server `uuid`, reachable at `address`, to all `masters`."""
+        self._env = env
+        identity = _Identity(uuid, address, env.clock.wall_ns())
+        self._loops = [
+            _MasterLoop(env, rpc, master, identity=identity, flags=flags) for master in masters
+        ]
+
+    def mark_dirty(self, tablet_id: str) -> None:
+        """The tablet changed: every master has to hear it."""
+        for loop in self._loops:
+            loop.mark_dirty(tablet_id)
+
+    def start(self, tablets: TabletReports) -> list[asyncio.Task[None]]:
+        """Start one loop a master."""
+        return [
+            self._env.spawn(loop.run(tablets), name=f"heartbeat-{number}")
+            for number, loop in enumerate(self._loops)
+        ]

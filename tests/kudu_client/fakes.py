@@ -1,0 +1,122 @@
+"""A scripted RPC door and an event loop on virtual time, so that no test waits."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcError
+
+Handler = Callable[[str, Any], Any]
+
+
+class _Selector(selectors.SelectSelector):
+    """Never waits: moves the loop's clock instead."""
+
+    now_s = 0.0
+
+    def select(self, timeout=None):
+        if timeout is None:
+            raise AssertionError("everything waits for ever")
+        self.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self):
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self):
+        return self._virtual.now_s
+
+
+def run_virtual(main: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(main)
+
+
+class FakeClock:
+    def monotonic_ns(self) -> int:
+        return round(asyncio.get_running_loop().time() * 1e9)
+
+    def wall_ns(self) -> int:
+        return self.monotonic_ns()
+
+    def max_error_ns(self) -> int:
+        return 0
+
+
+class FakeEnv:
+    name = "client"
+    boot = 0
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.random = random.Random(1)
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, coro, *, name):
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def event(self, kind, **data):
+        pass
+
+
+@dataclasses.dataclass
+class Silence:
+    """A scripted answer that never comes."""
+
+
+@dataclasses.dataclass
+class Late:
+    """A scripted answer after a while."""
+
+    after_s: float
+    answer: Any
+
+
+class FakeRpc:
+    """Answers by `(address, method)`: a list is used up one by one, its last entry stays."""
+
+    def __init__(self, script: dict[tuple[str, str], list[Any]]) -> None:
+        self.script = {key: list(answers) for key, answers in script.items()}
+        self.sent: list[tuple[str, str, Any]] = []
+        self.closed = False
+
+    async def call(self, address, method, request, response_type, *, timeout_s):
+        name = method.partition(".")[2]
+        self.sent.append((address, name, request))
+        answers = self.script[address, name]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Late):
+            if answer.after_s > timeout_s:
+                await asyncio.sleep(timeout_s)
+                raise RpcError("timed out", sent=True)
+            await asyncio.sleep(answer.after_s)
+            answer = answer.answer
+        if isinstance(answer, Silence):
+            await asyncio.sleep(timeout_s)
+            raise RpcError("timed out", sent=True)
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, response_type)
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+    def requests(self, name: str) -> list[Any]:
+        return [request for _, method, request in self.sent if method == name]
+
+
+def connect(term: int, role: str = "FOLLOWER", error: m.MasterError | None = None):
+    return m.ConnectToMasterResponse(m.Meta("u", term), role=role, error=error)

@@ -1,0 +1,135 @@
+"""Whom the client takes for the leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from targets.kudu import messages as m
+from targets.kudu.client._leader import LeaderFinder, MasterAnswer, choose_leader
+from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.rpc import RpcError
+from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect, run_virtual
+
+MASTERS = ("m1:7051", "m2:7051", "m3:7051")
+UNINITIALISED = m.MasterError(
+    m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED, m.AppStatus.SERVICE_UNAVAILABLE, "starting"
+)
+
+
+def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS):
+    """The leader found, the seconds it took, and the fake."""
+
+    async def main():
+        rpc = FakeRpc({(a, "ConnectToMaster"): answers[a] for a in masters})
+        env = FakeEnv()
+        finder = LeaderFinder(env, rpc, masters, RetryPolicy())
+        leader = await finder.find(round(limit_s * 1e9))
+        return leader, env.clock.monotonic_ns() / 1e9, rpc
+
+    return run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("answers", "masters", "expected"),
+    [
+        ([], 3, None),
+        ([("m1", 1, True)], 1, "m1"),
+        ([("m1", 5, True)], 3, None),  # one of three is no majority
+        ([("m1", 5, True), ("m2", 5, False)], 3, "m1"),
+        ([("m1", 5, True), ("m2", 6, False)], 3, None),  # a newer term exists: stale
+        ([("m1", 5, True), ("m2", 6, True)], 3, "m2"),
+        ([("m1", 5, True), ("m2", 5, False)], 5, None),
+        ([("m1", 5, True), ("m2", 5, False)], 4, None),
+        ([("m1", 5, False), ("m2", 5, False), ("m3", 5, False)], 3, None),
+    ],
+)
+def test_choice(answers, masters, expected):
+    chosen = choose_leader([MasterAnswer(*a) for a in answers], masters)
+    assert (chosen.address if chosen else None) == expected
+
+
+def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
+    async def main():
+        rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
+        rpc.script["m2:7051", "ConnectToMaster"] = [connect(3, "LEADER")]
+        finder = LeaderFinder(FakeEnv(), rpc, MASTERS, RetryPolicy())
+        assert await finder.find(10**9) == "m2:7051"
+        asked = len(rpc.sent)
+        assert await finder.find(10**9) == "m2:7051"
+        assert asked == len(rpc.sent) <= 3
+        finder.forget()
+        assert await finder.find(10**9) == "m2:7051"
+        assert len(rpc.sent) > asked
+
+    run_virtual(main())
+
+
+def test_stale_leader_that_answers_first_loses():
+    leader, _, _ = find(
+        {
+            "m1:7051": [connect(4, "LEADER")],
+            "m2:7051": [Late(0.05, connect(5, "LEADER"))],
+            "m3:7051": [Late(0.02, connect(5))],
+        }
+    )
+    assert leader == "m2:7051"
+
+
+def test_stale_leader_is_not_taken_while_its_successor_is_silent():
+    leader, took_s, _ = find(
+        {
+            "m1:7051": [connect(4, "LEADER")],
+            "m2:7051": [Silence()],
+            "m3:7051": [connect(5)],
+        },
+        limit_s=3.0,
+    )
+    assert leader is None
+    assert took_s == pytest.approx(3.0, abs=0.01)
+
+
+def test_silent_minority_does_not_delay_the_leader():
+    leader, took_s, _ = find(
+        {
+            "m1:7051": [Silence()],
+            "m2:7051": [connect(5)],
+            "m3:7051": [connect(5, "LEADER")],
+        }
+    )
+    assert leader == "m3:7051"
+    assert took_s < 0.01
+
+
+def test_election_under_way_is_waited_for():
+    leader, took_s, _ = find(
+        {
+            "m1:7051": [RpcError("refused", sent=False)],
+            "m2:7051": [connect(4), connect(4), connect(5, "LEADER")],
+            "m3:7051": [connect(4, error=UNINITIALISED), connect(4), connect(5)],
+        }
+    )
+    assert leader == "m2:7051"
+    assert 0.1 < took_s < 2.0
+
+
+def test_majority_without_leader_waits_only_a_little_for_the_rest():
+    leader, took_s, _ = find(
+        {
+            "m1:7051": [Silence()],
+            "m2:7051": [connect(4), connect(5)],
+            "m3:7051": [connect(4), connect(5, "LEADER")],
+        }
+    )
+    assert leader == "m3:7051"
+    assert took_s < 0.5
+
+
+def test_deadline_ends_the_search_with_nobody():
+    leader, took_s, _ = find({a: [Silence()] for a in MASTERS}, limit_s=2.5)
+    assert leader is None
+    assert took_s == pytest.approx(2.5, abs=0.01)
+
+
+def test_single_master_needs_no_other():
+    leader, _, _ = find({"m1:7051": [connect(1, "LEADER")]}, masters=("m1:7051",))
+    assert leader == "m1:7051"
