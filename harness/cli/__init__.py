@@ -1,0 +1,55 @@
+"""The command line: `harness VERB`. Heavy imports happen inside the verb that needs them.
+
+Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
+2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
+means *unknown*).
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from harness.cli.parser import VERBS, build_parser, verb_module
+from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError, UsageError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code; never raises."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except UsageError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except HarnessError as error:
+        print(f"harness: {type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("harness: interrupted; `harness clean` removes what is left", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (`harness list | head`); that is no failure of ours.
+        sys.stderr.close()
+        return EXIT_CRASH
+    except Exception:  # noqa: BLE001 - the last line of defence turns a crash into its exit code
+        traceback.print_exc()
+        print("harness: this is our own mistake; please report it", file=sys.stderr)
+        return EXIT_CRASH
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = build_parser()
+    verb = next((item for item in arguments if not item.startswith("-")), None)
+    if verb in VERBS:
+        rest = arguments[arguments.index(verb) + 1 :]
+        if arguments.index(verb) == 0:
+            return verb_module(verb).main(rest)
+    parsed = parser.parse_args(arguments)
+    if parsed.verb is None:
+        parser.print_help()
+        return EXIT_USAGE
+    return verb_module(parsed.verb).main([])

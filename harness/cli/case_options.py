@@ -1,0 +1,193 @@
+"""The options that make a case, shared by `run`, `soak` and `check-determinism`.
+
+Targets and workloads bring options of their own, so arguments are parsed twice: once to learn
+which plug-ins are meant, once for everything. A default of `None` inside the parser means "not
+given": that is how `--case FILE` can refuse flags that the file already decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case, load_case
+from harness.cli.parser import Parser
+from harness.errors import UsageError
+from harness.plugins import Option, Target, Workload, load_plugin
+
+__all__ = ["case_from", "parse_case_options"]
+
+_DEFAULTS: Final = Case(seed=0)
+_PLAIN: Final[dict[str, tuple[str, type, str]]] = {
+    # flag -> field of Case, type, help
+    "--profile": ("profile", str, "the target's profile"),
+    "--time-limit": ("time_limit_s", float, "length of the chaos phase, in seconds"),
+    "--rate": ("rate", float, "operations a second, all clients together"),
+    "--concurrency": ("concurrency", int, "client processes at work at once"),
+    "--interval": ("interval_s", float, "a nemesis strikes once in this many seconds"),
+    "--duration": ("duration_s", float, "a fault lasts about this many seconds"),
+    "--op-timeout": ("op_timeout_s", float, "a client gives up on an operation after this, in s"),
+}
+
+
+def parse_case_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins."""
+    _add_choices(parser)
+    chosen, _ = _silent_copy().parse_known_args(list(arguments))
+    target_name, workload_name = _chosen(chosen)
+    target: Target = load_plugin("targets", target_name)
+    workload: Workload = load_plugin("workloads", workload_name)
+    taken = {flag for action in parser._actions for flag in action.option_strings}  # noqa: SLF001
+    for owner, options in (("target", target.options), ("workload", workload.options)):
+        name = target_name if owner == "target" else workload_name
+        group = parser.add_argument_group(f"options of the {owner} {name!r}")
+        for option in options:
+            if f"--{option.name}" in taken:
+                raise UsageError(
+                    f"the {owner} {name!r} brings the option --{option.name}, which exists already"
+                )
+            taken.add(f"--{option.name}")
+            _add_option(group, owner, option)
+    parsed = parser.parse_args(list(arguments))
+    parsed.target_options = target.options
+    parsed.workload_options = workload.options
+    return parsed
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the case")
+    group.add_argument(
+        "--target", metavar="NAME", help=f"system under test (default: {_DEFAULTS.target})"
+    )
+    group.add_argument(
+        "--workload", metavar="NAME", help=f"what clients do (default: {_DEFAULTS.workload})"
+    )
+    group.add_argument(
+        "--nemesis",
+        metavar="A,B",
+        help="what breaks, comma-separated; `harness list` names them (default: none)",
+    )
+    group.add_argument(
+        "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
+    )
+    for flag, (field, kind, text) in _PLAIN.items():
+        default = getattr(_DEFAULTS, field)
+        group.add_argument(
+            flag,
+            dest=field,
+            type=kind,
+            metavar={str: "NAME", int: "N", float: "X"}[kind],
+            help=f"{text} (default: {default})",
+        )
+    group.add_argument(
+        "--knob",
+        metavar="NAME=VALUE",
+        action="append",
+        help="a knob of the simulation, e.g. latency=tail (repeatable)",
+    )
+    group.add_argument(
+        "--case", metavar="FILE", type=Path, help="take the whole case from FILE instead"
+    )
+
+
+def _silent_copy() -> Parser:
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--target")
+    parser.add_argument("--workload")
+    parser.add_argument("--case", type=Path)
+    return parser
+
+
+def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
+    if parsed.case is not None:
+        case = load_case(parsed.case)
+        return case.target, case.workload
+    return parsed.target or _DEFAULTS.target, parsed.workload or _DEFAULTS.workload
+
+
+def _add_option(group: Any, owner: str, option: Option) -> None:
+    dest = f"{owner}:{option.name.replace('-', '_')}"
+    text = f"{option.help} (default: {option.default if option.default != '' else 'none'})"
+    if isinstance(option.default, bool):
+        group.add_argument(
+            f"--{option.name}",
+            dest=dest,
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help=text,
+        )
+        return
+    kind = type(option.default)
+    group.add_argument(
+        f"--{option.name}",
+        dest=dest,
+        type=kind,
+        metavar={str: "TEXT", int: "N", float: "X"}[kind],
+        help=text.replace("%", "%%"),
+    )
+
+
+def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
+    """The case that was asked for; a missing `seed` is drawn from the system."""
+    given = {field: getattr(parsed, field) for field, _, _ in _PLAIN.values()}
+    given |= {
+        "target": parsed.target,
+        "workload": parsed.workload,
+        "nemeses": parsed.nemesis,
+        "bugs": parsed.bug,
+        "knobs": parsed.knob,
+        "seed": seed,
+    }
+    options = {
+        owner: {
+            option.name.replace("-", "_"): value
+            for option in getattr(parsed, f"{owner}_options")
+            if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}")) is not None
+        }
+        for owner in ("target", "workload")
+    }
+    if parsed.case is not None:
+        _refuse_beside_case(given, options)
+        return load_case(parsed.case)
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+    fields["bugs"] = tuple(parsed.bug or ())
+    fields["nemeses"] = _nemeses(parsed.nemesis)
+    fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
+    return Case(**fields, target_options=options["target"], workload_options=options["workload"])
+
+
+def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]]) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    names += [name for values in options.values() for name in values]
+    if names:
+        raise UsageError(
+            f"--case decides the whole case; drop the options for {', '.join(sorted(names))}, "
+            "or edit the file"
+        )
+
+
+def _nemeses(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return _DEFAULTS.nemeses
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--nemesis is {text!r}; write names with commas between, e.g. a,b")
+    if len(names) > 1 and "none" in names:
+        raise UsageError(f"--nemesis is {text!r}; `none` goes with no other nemesis")
+    return tuple(dict.fromkeys(names))
+
+
+def _knob(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--knob is {text!r}; write it as NAME=VALUE")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value

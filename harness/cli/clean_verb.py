@@ -1,0 +1,34 @@
+"""`harness clean`: remove what dead runs left behind, in every environment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from harness.cli.parser import Parser
+from harness.errors import EXIT_CRASH, HarnessError
+from harness.plugins import Environment, load_plugin, plugin_names
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Clean; runs whose controller is alive are left alone."""
+    parser = Parser(
+        prog="harness clean",
+        description="Remove processes, containers, networks and rules of runs whose harness is "
+        "dead. Runs that are still going on are left alone.",
+        allow_abbrev=False,
+    )
+    parser.parse_args(list(arguments))
+    removed: list[str] = []
+    failed = False
+    for name in plugin_names("environments"):
+        try:
+            environment: Environment = load_plugin("environments", name)
+            removed += [f"{name}: {line}" for line in environment.clean()]
+        except HarnessError as error:
+            failed = True
+            print(f"harness: cannot clean {name}: {error}", file=sys.stderr)
+    print("\n".join(removed) if removed else "nothing was left behind")
+    return EXIT_CRASH if failed else 0

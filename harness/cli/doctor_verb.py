@@ -1,0 +1,95 @@
+"""`harness doctor`: what works on this machine, and how to mend the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness import __version__
+from harness.cli.parser import Parser
+from harness.errors import UsageError
+from harness.plugins import GROUPS, Environment, load_plugin, plugin_names
+
+__all__ = ["main"]
+
+FREE_MB_MIN: Final = 500
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report; `fix` is what to do when it is not ok."""
+
+    ok: bool
+    what: str
+    detail: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Report; exit code 0 when at least one real environment and all built-in plug-ins work."""
+    parser = Parser(
+        prog="harness doctor",
+        description="Tell what works on this machine and how to mend the rest.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parsed = parser.parse_args(list(arguments))
+    findings = [_python(), _disk(), *_environments(), *_plugins()]
+    if parsed.json:
+        print(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what:24} {finding.detail}")
+    usable = [item for item in findings if item.what.startswith("environment ") and item.ok]
+    broken = [item for item in findings if not item.what.startswith("environment ") and not item.ok]
+    return 0 if len(usable) > 1 and not broken else 1
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    return Finding(
+        sys.version_info >= (3, 11),
+        "python",
+        f"{version} (harness {__version__}, {os.cpu_count()} cores)",
+    )
+
+
+def _disk() -> Finding:
+    free_mb = shutil.disk_usage(Path.cwd()).free // 2**20
+    text = f"{free_mb} MB free here"
+    if free_mb < FREE_MB_MIN:
+        text += f"; free at least {FREE_MB_MIN} MB or give --store another disk"
+    return Finding(free_mb >= FREE_MB_MIN, "disk", text)
+
+
+def _environments() -> list[Finding]:
+    findings = []
+    for name in plugin_names("environments"):
+        try:
+            environment: Environment = load_plugin("environments", name)
+        except UsageError as error:
+            findings.append(Finding(False, f"environment {name}", str(error)))
+            continue
+        reason = environment.unavailable()
+        findings.append(Finding(reason is None, f"environment {name}", reason or environment.doc))
+    return findings
+
+
+def _plugins() -> list[Finding]:
+    findings = []
+    for group in GROUPS:
+        names = plugin_names(group)
+        broken = []
+        for name in names:
+            try:
+                load_plugin(group, name)
+            except UsageError as error:
+                broken.append(str(error))
+        detail = "; ".join(broken) or f"{len(names)} found: {', '.join(names)}"
+        findings.append(Finding(bool(names) and not broken, f"plug-ins {group}", detail))
+    return findings

@@ -1,0 +1,78 @@
+"""The top-level parser and the table of verbs."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol, cast
+
+from harness import __version__
+from harness.errors import UsageError
+
+__all__ = ["VERBS", "Parser", "Verb", "build_parser", "verb_module"]
+
+VERBS: Final[dict[str, str]] = {
+    "run": "run one case: deploy, break, check",
+    "soak": "run many seeds in the simulation, in parallel",
+    "check": "check stored histories again",
+    "check-determinism": "prove that a seed replays bit for bit, or show where it diverges",
+    "list": "list environments, targets, workloads, nemeses and checkers",
+    "doctor": "tell what works on this machine and how to mend the rest",
+    "clean": "remove whatever dead runs left behind",
+    "image": "build the Docker image of the nodes",
+}
+
+EPILOG: Final = """examples:
+  harness run --nemesis partition-leader
+  harness run --env sim --nemesis kill-leader,pause-leader --seed 7
+  harness soak --env sim --seeds 1..200 --nemesis partition-leader
+  harness check store/ddl-none/latest
+
+exit codes: 0 valid, 1 invalid, 2 unknown, 254 usage, 255 crash"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are `UsageError`s with a suggestion."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting with 2, which would read as *unknown*."""
+        raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
+
+    def _suggestion(self, message: str) -> str:
+        prefix = "unrecognized arguments: "
+        if not message.startswith(prefix):
+            return ""
+        known = [flag for action in self._actions for flag in action.option_strings]
+        given = message.removeprefix(prefix).split()[0].split("=")[0]
+        close = difflib.get_close_matches(given, known, n=1)
+        return f"; did you mean {close[0]}?" if close else ""
+
+
+class Verb(Protocol):
+    """The module of a verb."""
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run the verb and return its exit code."""
+        ...
+
+
+def verb_module(verb: str) -> Verb:
+    """Import the module of one verb."""
+    return cast("Verb", importlib.import_module(f"harness.cli.{verb.replace('-', '_')}_verb"))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `harness --help` and of everything that is no verb."""
+    verbs = "\n".join(f"  {name:18} {text}" for name, text in VERBS.items())
+    parser = Parser(
+        prog="harness",
+        usage="harness VERB [OPTION ...]",
+        description=f"Chaos testing for replicated catalogs.\n\nverbs:\n{verbs}",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"harness {__version__}")
+    parser.add_argument("verb", nargs="?", choices=list(VERBS), help=argparse.SUPPRESS)
+    return parser

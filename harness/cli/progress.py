@@ -1,0 +1,107 @@
+"""What a run is doing right now: one rewritten line on a terminal, plain lines when piped.
+
+It listens to ops as they are recorded, so it needs no thread and no timer of its own, and works in
+virtual time as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final, TextIO
+
+from harness.ops import HARNESS, NEMESIS, Op, OpType
+
+__all__ = ["Progress"]
+
+TERMINAL_INTERVAL_S: Final = 0.25
+PIPE_INTERVAL_S: Final = 5.0
+WIDTH_MAX: Final = 160
+
+
+class Progress:
+    """Counts what it hears and shows it. Call it with each op; `finish` ends the line."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Write to `stream` (default: stderr)."""
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = (
+            self._stream.isatty()
+            and "NO_COLOR" not in os.environ
+            and os.environ.get("TERM") != "dumb"
+        )
+        self._interval_s = TERMINAL_INTERVAL_S if self._terminal else PIPE_INTERVAL_S
+        self._shown_s = time.monotonic()
+        self._shown_ops = 0
+        self._phase = "setup"
+        self._counts = {OpType.OK: 0, OpType.FAIL: 0, OpType.INFO: 0}
+        self._leader = "no leader yet"
+        self._active: dict[str, str] = {}
+        self._last_error = ""
+
+    def __call__(self, op: Op) -> None:
+        """Take note of one op, and show the state if it is time to."""
+        if op.process == HARNESS:
+            self._hear_fact(op)
+        elif op.process == NEMESIS:
+            self._hear_fault(op)
+        elif op.type is not OpType.INVOKE:
+            self._counts[op.type] += 1
+            if op.error:
+                self._last_error = op.error.split(":")[0][:40]
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= self._interval_s:
+            self._show(now_s, op.time / 1e9)
+
+    def _hear_fact(self, op: Op) -> None:
+        if op.f == "phase":
+            self._phase = op.value["phase"]
+            self._line(f"{op.time / 1e9:7.1f} s  phase {self._phase}")
+        elif op.f == "leader":
+            self._leader = f"{op.value['node']} leads in term {op.value['term']}"
+            self._line(f"{op.time / 1e9:7.1f} s  {self._leader}")
+        elif op.f == "node-exit" and not op.value["expected"]:
+            self._line(f"{op.time / 1e9:7.1f} s  node {op.value['node']} exited by itself")
+
+    def _hear_fault(self, op: Op) -> None:
+        value = op.value
+        if value["action"] == "inject" and value["targets"]:
+            self._active[value["fault"]] = f"{op.f} on {', '.join(value['targets'])}"
+            self._line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
+        elif value["action"] == "inject":
+            self._line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
+        else:
+            self._active.pop(value["fault"], None)
+            bite = value["bite"]
+            count = "an unknown number of" if bite["count"] is None else bite["count"]
+            self._line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {count} {bite['unit']} hit")
+
+    def _show(self, now_s: float, run_s: float) -> None:
+        total = sum(self._counts.values())
+        rate = (total - self._shown_ops) / max(now_s - self._shown_s, 1e-9)
+        self._shown_s, self._shown_ops = now_s, total
+        faults = "; ".join(self._active.values()) or "no fault"
+        counts = self._counts
+        text = (
+            f"{run_s:7.1f} s  {self._phase}: {rate:.0f} op/s, {counts[OpType.OK]} ok "
+            f"{counts[OpType.FAIL]} fail {counts[OpType.INFO]} info; {self._leader}; {faults}"
+        )
+        if self._last_error:
+            text += f"; last error {self._last_error}"
+        if self._terminal:
+            self._stream.write(f"\r\x1b[2K{text[:WIDTH_MAX]}")
+            self._stream.flush()
+        else:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        start = "\r\x1b[2K" if self._terminal else ""
+        self._stream.write(f"{start}{text}\n")
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """End the rewritten line."""
+        if self._terminal:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()

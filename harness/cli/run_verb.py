@@ -1,0 +1,201 @@
+"""`harness run`: one case, from deployment to verdict."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness import __version__
+from harness.case import Case
+from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.choose import AUTO, choose_environment
+from harness.cli.parser import Parser
+from harness.cli.progress import Progress
+from harness.cli.verdict_text import describe
+from harness.ops import Verdict
+from harness.planning import Plan, plan_case
+from harness.plugins import Environment
+from harness.run import Outcome, conduct
+from harness.store import RunFolder, RunRecord, new_run_id
+
+__all__ = ["main"]
+
+EPILOG = """examples:
+  harness run --nemesis partition-leader
+  harness run --env sim --nemesis kill-leader,pause-leader --seed 7 --time-limit 30
+  harness run --env process --bug NO-LEASE --nemesis partition-leader
+  harness run --env docker --case store/ddl-none/latest/case.json"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one case; returns the exit code of its verdict."""
+    parsed = _parse(arguments)
+    case = case_from(parsed, parsed.seed)
+    if parsed.dry_run:
+        sys.stdout.buffer.write(plan_case(case, None).case.encode())
+        return 0
+    environment = choose_environment(parsed.env, quiet=parsed.json)
+    plan = plan_case(case, environment)
+    folder = _folder(parsed, plan)
+    progress = Progress()
+    started = dt.datetime.now(tz=dt.UTC)
+    begin_s = time.monotonic()
+    print(
+        f"{plan.case.target}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
+        f"{','.join(plan.case.nemeses)}, seed {plan.case.seed}, in {environment.name}",
+        file=sys.stderr,
+    )
+    try:
+        outcome = conduct(
+            plan,
+            environment,
+            run_id=folder.path.name,
+            folder=folder,
+            link_proxy=parsed.link_proxy,
+            listener=None if parsed.quiet else progress,
+        )
+    except Exception:
+        print(f"harness: nothing to judge; what there is lies in {folder.path}", file=sys.stderr)
+        raise
+    finally:
+        progress.finish()
+    judgement = judge(
+        outcome.history, plan.case, plan.checkers, time_limit_s=parsed.check_time_limit
+    )
+    replay = _replay_command(environment, folder.path)
+    report = _report(plan, environment, outcome, judgement, folder.path, replay)
+    folder.write_results(list(judgement.results), {"verdict": judgement.verdict, "replay": replay})
+    folder.finish(
+        RunRecord(
+            run=folder.path.name,
+            environment=environment.name,
+            started=started.isoformat(),
+            wall_s=time.monotonic() - begin_s,
+            verdict=judgement.verdict,
+            digest=report["history_sha256"],
+            ops=len(outcome.history),
+            versions={"harness": __version__, "python": platform.python_version()},
+        )
+    )
+    if parsed.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        print("\n".join(_text(report, judgement, outcome)))
+    return judgement.exit_code
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="harness run",
+        description="Deploy a target, drive a workload, break things, heal them, and prove what "
+        "was kept.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--env",
+        default=AUTO,
+        metavar="ENV",
+        help="sim, process, docker, or auto: docker if it works here, else process (default: auto)",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
+    )
+    parser.add_argument(
+        "--link-proxy",
+        metavar="URL",
+        help="a Toxiproxy server to carry the links of --env process (default: our own)",
+    )
+    parser.add_argument(
+        "--check-time-limit",
+        type=float,
+        default=CHECK_TIME_LIMIT_S,
+        metavar="S",
+        help="each checker may take this long, in seconds (default: %(default)s)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the case and do nothing")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    return parse_case_options(parser, arguments)
+
+
+def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
+    name = parsed.name or default_name(plan.case)
+    folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
+    folder.write_case(plan.case)
+    return folder
+
+
+def default_name(case: Case) -> str:
+    """The name of a run's series where the user gives none."""
+    return "-".join([case.workload, *case.nemeses])[:100]
+
+
+def _replay_command(environment: Environment, folder: Path) -> str:
+    return shlex.join(
+        ["harness", "run", "--env", environment.name, "--case", str(folder / "case.json")]
+    )
+
+
+def _report(
+    plan: Plan,
+    environment: Environment,
+    outcome: Outcome,
+    judgement: Judgement,
+    folder: Path,
+    replay: str,
+) -> dict[str, Any]:
+    """The one JSON object of `--json`."""
+    return {
+        "schema_version": 1,
+        "verdict": judgement.verdict.value,
+        "exit_code": judgement.exit_code,
+        "environment": environment.name,
+        "target": plan.case.target,
+        "profile": plan.case.profile,
+        "bugs": list(plan.case.bugs),
+        "workload": plan.case.workload,
+        "nemeses": list(plan.case.nemeses),
+        "seed": plan.case.seed,
+        "ops": len(outcome.history),
+        "run_s": outcome.wall_ns / 1e9,
+        "interrupted": outcome.interrupted,
+        "run": str(folder),
+        "history_sha256": outcome.history.digest(),
+        "trace_digest": outcome.trace_digest,
+        "replay": replay,
+        "checkers": [msgspec.to_builtins(result) for result in judgement.results],
+    }
+
+
+def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> list[str]:
+    words = {
+        Verdict.VALID: "VALID: every promise checked was kept",
+        Verdict.UNKNOWN: "UNKNOWN: nothing was proven, see the reasons",
+        Verdict.INVALID: "INVALID: a promise was broken",
+    }
+    lines = [words[judgement.verdict], *describe(judgement), ""]
+    if outcome.interrupted:
+        lines.append("the run was interrupted: only what happened until then was checked")
+    lines.append(f"run folder      {report['run']}")
+    if report["environment"] == "sim":
+        lines.append(f"history SHA-256 {report['history_sha256']}")
+    lines.append(f"replay          {report['replay']}")
+    return lines

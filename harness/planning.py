@@ -1,0 +1,172 @@
+"""From what the user asked for to a complete, checked case: nothing has happened yet.
+
+Everything that can be refused is refused here, before the first node starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import NS_PER_S, Case, Fault, stream
+from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
+from harness.errors import UsageError
+from harness.plugins import (
+    Checker,
+    Environment,
+    Nemesis,
+    Option,
+    Target,
+    TargetSettings,
+    Workload,
+    load_plugin,
+    plugin_names,
+)
+
+__all__ = ["Plan", "plan_case", "with_defaults"]
+
+CONCURRENCY_MAX: Final = 10_000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A case together with the plug-ins that carry it out."""
+
+    case: Case
+    target: Target
+    settings: TargetSettings
+    nodes: tuple[NodeSpec, ...]
+    workload: Workload
+    nemeses: dict[str, Nemesis]
+    checkers: tuple[Checker, ...]
+
+
+def plan_case(case: Case, environment: Environment | None) -> Plan:
+    """Load the plug-ins, fill in defaults and the fault schedule, and refuse what cannot be.
+
+    With `environment` its capabilities are checked too. Raises `UsageError`.
+    """
+    target: Target = load_plugin("targets", case.target)
+    workload: Workload = load_plugin("workloads", case.workload)
+    if workload.vocabulary not in target.vocabularies:
+        raise UsageError(
+            f"the target {case.target!r} does not speak {workload.vocabulary!r}, the vocabulary of "
+            f"the workload {case.workload!r}; it speaks {', '.join(sorted(target.vocabularies))}"
+        )
+    if case.profile not in target.profiles:
+        raise UsageError(
+            f"the target {case.target!r} has no profile {case.profile!r}; it has "
+            f"{', '.join(target.profiles)}"
+        )
+    for bug in case.bugs:
+        if bug not in target.bugs:
+            known = ", ".join(sorted(target.bugs)) or "none"
+            raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+    if case.concurrency > CONCURRENCY_MAX:
+        raise UsageError(
+            f"--concurrency is {case.concurrency}; the limit is {CONCURRENCY_MAX} processes"
+        )
+    nemeses = {name: load_plugin("nemeses", name) for name in _nemesis_names(case)}
+    if environment is not None:
+        _check_capabilities(nemeses, environment)
+    case = msgspec.structs.replace(
+        case,
+        target_options=with_defaults("target", case.target, target.options, case.target_options),
+        workload_options=with_defaults(
+            "workload", case.workload, workload.options, case.workload_options
+        ),
+    )
+    case = _with_faults(case, nemeses)
+    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
+    workload.generator(case)  # refuses bad workload options now, not in the middle of a run
+    return Plan(
+        case=case,
+        target=target,
+        settings=settings,
+        nodes=_checked_nodes(target.nodes(settings), environment),
+        workload=workload,
+        nemeses=nemeses,
+        checkers=tuple(load_plugin("checkers", name) for name in workload.checkers),
+    )
+
+
+def with_defaults(
+    kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`given` completed from the options' defaults and of their types; raises `UsageError`."""
+    known = {option.name.replace("-", "_"): option for option in options}
+    for name in given:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise UsageError(f"the {kind} {owner!r} has no option {name!r}; it has: {names}")
+    values: dict[str, Any] = {}
+    for name, option in known.items():
+        value = given.get(name, option.default)
+        wanted = type(option.default)
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not wanted:
+            raise UsageError(
+                f"the option {option.name!r} of the {kind} {owner!r} is {value!r}; it takes "
+                f"{'a number' if wanted in {int, float} else f'a {wanted.__name__}'}"
+            )
+        values[name] = value
+    return values
+
+
+def _nemesis_names(case: Case) -> list[str]:
+    """Every nemesis the case names, in order, each once."""
+    planned = [fault.nemesis for fault in case.faults or ()]
+    return list(dict.fromkeys([*case.nemeses, *planned]))
+
+
+def _check_capabilities(nemeses: Mapping[str, Nemesis], environment: Environment) -> None:
+    for name, nemesis in nemeses.items():
+        for capability in sorted(nemesis.requires, key=lambda item: item.value):
+            if environment.capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
+                error = unsupported(environment.name, capability, _able(capability))
+                raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
+
+
+def _able(capability: Capability) -> list[str]:
+    """The installed environments that can do it."""
+    able = []
+    for name in plugin_names("environments"):
+        other: Environment = load_plugin("environments", name)
+        if other.capabilities.get(capability, Fidelity.NONE) is not Fidelity.NONE:
+            able.append(name)
+    return able
+
+
+def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
+    if case.faults is not None:
+        return case
+    faults: list[Fault] = []
+    for name, nemesis in nemeses.items():
+        faults.extend(
+            nemesis.plan(
+                stream(case.seed, f"nemesis/{name}"),
+                horizon_ns=int(case.time_limit_s * NS_PER_S),
+                interval_ns=int(case.interval_s * NS_PER_S),
+                duration_ns=int(case.duration_s * NS_PER_S),
+            )
+        )
+    faults.sort(key=lambda fault: (fault.at_ns, fault.id))
+    return msgspec.structs.replace(case, faults=tuple(faults))
+
+
+def _checked_nodes(
+    nodes: Sequence[NodeSpec], environment: Environment | None
+) -> tuple[NodeSpec, ...]:
+    names = [node.name for node in nodes]
+    if len(names) != len(dict.fromkeys(names)) or not names:
+        raise UsageError(f"the target declares the nodes {names}; names must be unique, and some")
+    if environment is not None and environment.name == "sim":
+        foreign = [node.name for node in nodes if node.entry is None]
+        if foreign:
+            raise UsageError(
+                f"the nodes {', '.join(foreign)} are foreign programs, which the simulation "
+                "cannot run; use --env process or --env docker"
+            )
+    return tuple(nodes)

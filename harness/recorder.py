@@ -1,0 +1,81 @@
+"""The one place where ops get their index and time, and reach the log before anything else.
+
+Listeners (progress, tests) see every op after it is recorded; they cannot change or lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from harness.env import Clock
+from harness.errors import InfrastructureError
+from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
+from harness.store.oplog import OpLog
+
+__all__ = ["OPS_MAX", "Recorder"]
+
+OPS_MAX: Final = 20_000_000
+"""A run that records more is stopped: beyond this a history no longer fits in memory."""
+
+
+class Recorder:
+    """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
+
+    def __init__(self, clock: Clock, log: OpLog | None = None) -> None:
+        """Start the run's clock now; `log` is the durable sink."""
+        self.start_ns = clock.monotonic_ns()
+        self._clock = clock
+        self._log = log
+        self._ops: list[Op] = []
+        self._listeners: list[Callable[[Op], None]] = []
+
+    def listen(self, listener: Callable[[Op], None]) -> None:
+        """Call `listener` with each op from now on."""
+        self._listeners.append(listener)
+
+    def now_ns(self) -> int:
+        """Ns since the start of the run."""
+        return self._clock.monotonic_ns() - self.start_ns
+
+    def record(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        node: str | None = None,
+        attempts: Sequence[Attempt] = (),
+    ) -> Op:
+        """Record one op now; durable (against a SIGKILL) on return."""
+        if len(self._ops) >= OPS_MAX:
+            raise InfrastructureError(
+                f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
+            )
+        op = Op(
+            index=len(self._ops),
+            time=self.now_ns(),
+            process=process,
+            type=kind,
+            f=f,
+            value=value,
+            error=error,
+            node=node,
+            attempts=tuple(attempts),
+        )
+        if self._log is not None:
+            self._log.append(op)
+        self._ops.append(op)
+        for listener in self._listeners:
+            listener(op)
+        return op
+
+    def fact(self, f: str, value: Any) -> Op:
+        """Record something the harness saw (see the table in `harness.ops`)."""
+        return self.record(HARNESS, OpType.INFO, f, value)
+
+    def history(self) -> History:
+        """Everything recorded so far."""
+        return History(self._ops)

@@ -1,0 +1,347 @@
+"""One run, as phases, in any environment.
+
+setup -> warm-up -> chaos (the workload under faults) -> heal a quorum core, which must come to
+life within a bound -> heal all -> converge -> final reads and snapshot -> seal. The phases after
+chaos follow TigerBeetle's simulator (`src/vopr.zig`): safety first, then liveness on a core.
+
+`conduct` is the whole of it. The history is checked by `harness.checking`, after the cluster is
+gone: a failing teardown can never destroy a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import NS_PER_S, stream
+from harness.cluster import ClusterEvent, NodeState
+from harness.errors import TargetError
+from harness.faults import FaultConductor
+from harness.generator import stagger, time_limit, timed_ops
+from harness.interpreter import interpret
+from harness.ops import History, Op, OpType
+from harness.planning import Plan
+from harness.plugins import (
+    Client,
+    Completion,
+    Convergence,
+    DeploymentPlan,
+    Environment,
+    Request,
+    Session,
+)
+from harness.recorder import Recorder
+from harness.store.folder import RunFolder
+
+__all__ = ["Outcome", "conduct"]
+
+READY_BOUND_S: Final = 60.0
+WARM_UP_S: Final = 2.0
+LIVE_BOUND_S: Final = 60.0
+"""Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
+Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
+CONVERGE_BOUND_S: Final = 90.0
+POLL_S: Final = 0.25
+FINAL_TRIES_MAX: Final = 40
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run left: its history, and whether it was cut short by the user."""
+
+    history: History
+    interrupted: bool
+    wall_ns: int
+    trace_digest: str | None
+
+
+def conduct(
+    plan: Plan,
+    environment: Environment,
+    *,
+    run_id: str,
+    folder: RunFolder | None,
+    link_proxy: str | None = None,
+    listener: Callable[[Op], None] | None = None,
+) -> Outcome:
+    """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
+
+    Raises `InfrastructureError` or `TargetError` when there is nothing to judge: the nodes did not
+    come up, or a fault did not take. The op log then stays in the folder.
+    """
+    deployment = DeploymentPlan(
+        run_id=run_id,
+        nodes=plan.nodes,
+        seed=plan.case.seed,
+        knobs=plan.case.knobs,
+        folder=None if folder is None else folder.path,
+        link_proxy=link_proxy,
+    )
+    log = None if folder is None else folder.open_log()
+
+    async def main(session: Session) -> Outcome:
+        recorder = Recorder(session.env.clock, log)
+        if listener is not None:
+            recorder.listen(listener)
+        run = _Run(plan, session, recorder)
+        interrupted = await run.phases()
+        digest = getattr(session, "trace_digest", None)
+        return Outcome(
+            history=recorder.history(),
+            interrupted=interrupted,
+            wall_ns=recorder.now_ns(),
+            trace_digest=digest() if callable(digest) else None,
+        )
+
+    try:
+        outcome = environment.execute(deployment, main)
+    finally:
+        if log is not None:
+            log.close()
+    if folder is not None:
+        folder.seal(outcome.history)
+    return outcome
+
+
+class _Run:
+    """The state the phases share."""
+
+    def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
+        self.plan = plan
+        self.case = plan.case
+        self.session = session
+        self.cluster = session.cluster
+        self.env = session.env
+        self.recorder = recorder
+        self.conductor = FaultConductor(
+            cluster=session.cluster,
+            env=session.env,
+            target=plan.target,
+            settings=plan.settings,
+            nemeses=plan.nemeses,
+            recorder=recorder,
+        )
+        self._candidates: tuple[str, ...] = ()
+        self._term_seen = -1
+        self._next_process: int | None = None
+        self._driver: tuple[int, Client] | None = None
+        session.cluster.subscribe(self._on_event)
+
+    async def phases(self) -> bool:
+        """All phases in order; whether the user cut them short."""
+        self._phase("setup")
+        await self._become_ready()
+        await self._workload_under_faults()
+        self._phase("heal-core")
+        await self._heal_core()
+        self._phase("heal-all")
+        await self._heal_all()
+        self._phase("converge")
+        await self._converge()
+        self._phase("final")
+        await self._final_reads()
+        return self.session.interrupted.is_set()
+
+    def _phase(self, name: str) -> None:
+        self.recorder.fact("phase", {"phase": name})
+
+    def _on_event(self, event: ClusterEvent) -> None:
+        if event.kind == "node-exited":
+            self.recorder.fact(
+                "node-exit",
+                {
+                    "node": event.node,
+                    "code": event.data.get("code"),
+                    "expected": bool(event.data.get("expected")),
+                    "log": list(event.data.get("log", ()))[-20:],
+                },
+            )
+        elif event.kind == "leader" and event.node in self._candidates:
+            term = int(event.data.get("term", 0))
+            if event.data.get("main", True) and term > self._term_seen:
+                self._term_seen = term
+                self.recorder.fact("leader", {"node": event.node, "term": term})
+
+    # --- setup and chaos ---------------------------------------------------------------------
+
+    async def _become_ready(self) -> None:
+        state = await self._poll(
+            lambda: self.plan.target.ready(self.env, self.plan.settings), READY_BOUND_S
+        )
+        if not state.ok:
+            logs = []
+            for name in list(self.cluster.nodes)[:3]:
+                logs.append(f"--- {name}")
+                logs.extend(await self.cluster.logs(name, last_lines=5))
+            pending = "; ".join(state.pending) or "no reason given"
+            raise TargetError(
+                f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
+                + "\n".join(logs)
+            )
+        roles = await self.plan.target.roles(self.env, self.plan.settings)
+        self._candidates = roles.candidates
+        if roles.leader is not None:
+            self._term_seen = roles.by_node[roles.leader].term
+            self.recorder.fact("leader", {"node": roles.leader, "term": self._term_seen})
+
+    async def _workload_under_faults(self) -> None:
+        self._phase("warm-up")
+        faults = self.env.spawn(self._faults(), name="faults")
+        if self.case.ops is not None:
+            generator = timed_ops(self.case.ops, offset_ns=int(WARM_UP_S * NS_PER_S))
+        else:
+            generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
+        await interpret(
+            time_limit(WARM_UP_S + self.case.time_limit_s, generator),
+            env=self.env,
+            open_client=self._client,
+            concurrency=self.case.concurrency,
+            recorder=self.recorder,
+            op_timeout_s=self.case.op_timeout_s,
+            rng=stream(self.case.seed, "workload"),
+            stop=self.session.interrupted,
+        )
+        self.conductor.end()
+        await faults
+
+    async def _faults(self) -> None:
+        await asyncio.sleep(WARM_UP_S)
+        self._phase("chaos")
+        await self.conductor.run(self.case.faults or ())
+
+    def _client(self, process: int) -> Client:
+        return self.plan.target.client(self.env, self.plan.settings, process)
+
+    # --- healing -----------------------------------------------------------------------------
+
+    async def _heal_core(self) -> None:
+        """Make a quorum whole, leave the rest broken, and demand that it serves."""
+        core = list(
+            self.plan.target.quorum_core(self.plan.settings, stream(self.case.seed, "core"))
+        )
+        for name in core:
+            await self.cluster.resume(name)
+        await self.cluster.heal_among(core)
+        for name in core:
+            if self.cluster.state(name) is NodeState.DOWN:
+                await self.cluster.start(name)
+        begin_ns = self.recorder.now_ns()
+        missing = await self._probe(begin_ns + int(LIVE_BOUND_S * NS_PER_S))
+        self.recorder.fact(
+            "live",
+            {
+                "core": core,
+                "ok": not missing,
+                "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
+                "bound_s": LIVE_BOUND_S,
+                "missing": missing,
+            },
+        )
+
+    async def _probe(self, deadline_ns: int) -> list[str]:
+        """Kinds of operation that did not succeed before the deadline, of all in the probe.
+
+        A request that definitely did nothing is sent again; one with an unknown outcome starts the
+        probe anew, on names and nonces of its own.
+        """
+        missing = [request.f for request in self.plan.workload.probe(self.case, 0)]
+        attempt = 0
+        while missing and self.recorder.now_ns() < deadline_ns:
+            for request in self.plan.workload.probe(self.case, attempt):
+                completion = await self._invoke_until_definite(request, deadline_ns)
+                if completion.type is not OpType.OK:
+                    break
+                missing = [f for f in missing if f != request.f]
+            attempt += 1
+        return missing
+
+    async def _invoke_until_definite(self, request: Request, deadline_ns: int) -> Completion:
+        while True:
+            completion = await self._invoke(request)
+            if completion.type is not OpType.FAIL or self.recorder.now_ns() >= deadline_ns:
+                return completion
+            await asyncio.sleep(POLL_S)
+
+    async def _invoke(self, request: Request) -> Completion:
+        """One operation by the driver's own process, recorded like any other."""
+        process, client = self._driver or self._new_driver()
+        self.recorder.record(process, OpType.INVOKE, request.f, request.value)
+        try:
+            async with asyncio.timeout(self.case.op_timeout_s * 2):
+                completion = await client.invoke(request, timeout_s=self.case.op_timeout_s)
+        except TimeoutError:
+            completion = Completion(OpType.INFO, error="client hung beyond its timeout")
+        self.recorder.record(
+            process,
+            completion.type,
+            request.f,
+            completion.value,
+            error=completion.error,
+            node=completion.node,
+            attempts=[
+                msgspec.structs.replace(
+                    attempt,
+                    start=attempt.start - self.recorder.start_ns,
+                    end=attempt.end - self.recorder.start_ns,
+                )
+                for attempt in completion.attempts
+            ],
+        )
+        if completion.type is OpType.INFO:
+            await client.close()
+            self._driver = None
+        return completion
+
+    def _new_driver(self) -> tuple[int, Client]:
+        """A client under a process number that nobody used: the workload's clients are done."""
+        if self._next_process is None:
+            used = [op.process for op in self.recorder.history() if isinstance(op.process, int)]
+            self._next_process = max(used, default=-1) + 1
+        process = self._next_process
+        self._next_process += 1
+        self._driver = (process, self._client(process))
+        return self._driver
+
+    async def _heal_all(self) -> None:
+        await self.conductor.heal_active()
+        await self.cluster.heal_all()
+        for name in self.cluster.nodes:
+            if self.cluster.state(name) is NodeState.DOWN:
+                await self.cluster.start(name)
+
+    async def _converge(self) -> None:
+        begin_ns = self.recorder.now_ns()
+        state = await self._poll(
+            lambda: self.plan.target.converged(self.env, self.plan.settings), CONVERGE_BOUND_S
+        )
+        self.recorder.fact(
+            "converged",
+            {
+                "ok": state.ok,
+                "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
+                "bound_s": CONVERGE_BOUND_S,
+                "pending": list(state.pending),
+            },
+        )
+
+    async def _poll(self, look: Callable[[], Any], bound_s: float) -> Convergence:
+        """Look until it is well or the bound has passed; the last look counts."""
+        deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
+        while True:
+            state: Convergence = await look()
+            if state.ok or self.recorder.now_ns() >= deadline_ns:
+                return state
+            await asyncio.sleep(POLL_S)
+
+    async def _final_reads(self) -> None:
+        for request in self.plan.workload.final(self.case):
+            for _ in range(FINAL_TRIES_MAX):
+                if (await self._invoke(request)).type is OpType.OK:
+                    break
+                await asyncio.sleep(POLL_S)
+        snapshot = await self.plan.target.snapshot(self.env, self.plan.settings)
+        self.recorder.fact("snapshot", snapshot)
+        if self._driver is not None:
+            await self._driver[1].close()
