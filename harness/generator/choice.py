@@ -1,0 +1,208 @@
+"""Combinators that choose among several generators.
+
+`any_of` and `shortest_any` ask all and take the soonest; `mix` and `weighted` draw whose turn it
+is, so that a mixture keeps its proportions whatever the generators' own times are. Unlike
+Jepsen's, `mix` passes updates on, and a pending member does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.generator.core import (
+    NOTHING,
+    Context,
+    Emit,
+    Generator,
+    GeneratorLike,
+    Pending,
+    Step,
+    lift,
+    sooner,
+)
+from harness.ops import Op
+
+__all__ = ["any_of", "flip_flop", "mix", "shortest_any", "weighted"]
+
+
+def _update_all(
+    generators: tuple[Generator, ...], ctx: Context, event: Op
+) -> tuple[Generator, ...]:
+    """All updated; the same tuple if nothing changed, so that callers can tell cheaply."""
+    updated = [generator.update(ctx, event) for generator in generators]
+    for old, new in zip(generators, updated, strict=True):
+        if old is not new:
+            return tuple(updated)
+    return generators
+
+
+def _any(states: Sequence[Generator], *, shortest: bool) -> Generator:
+    """Those of `states` that are left, bound together again."""
+    left = tuple(state for state in states if state is not NOTHING)
+    if shortest and len(left) < len(states):
+        return NOTHING
+    if len(left) < 2:
+        return left[0] if left else NOTHING
+    return _Any(left, shortest)
+
+
+class _Any(msgspec.Struct, frozen=True):
+    generators: tuple[Generator, ...]
+    shortest: bool
+
+    def op(self, ctx: Context) -> Step:
+        best: tuple[Emit, int, int] | None = None
+        states = list(self.generators)
+        for position, generator in enumerate(self.generators):
+            step = generator.op(ctx)
+            if isinstance(step, Emit):
+                offer = (step, 1, position)
+                best = offer if best is None else sooner(best, offer, ctx.random)
+            elif step is None:
+                if self.shortest:
+                    return None
+                states[position] = NOTHING
+            else:
+                states[position] = step.next
+        if best is not None:
+            step, _, position = best
+            states[position] = step.next
+            return Emit(step.draft, _any(states, shortest=self.shortest))
+        rest = _any(states, shortest=self.shortest)
+        return None if rest is NOTHING else Pending(rest)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        updated = _update_all(self.generators, ctx, event)
+        return self if updated is self.generators else _any(updated, shortest=self.shortest)
+
+
+def any_of(*generators: GeneratorLike) -> Generator:
+    """Whichever operation is soonest, from any of them; ties are drawn. Ends when all have."""
+    return _any([lift(generator) for generator in generators], shortest=False)
+
+
+def shortest_any(*generators: GeneratorLike) -> Generator:
+    """Like `any_of`, but ends as soon as one of them does: a workload while the nemesis works."""
+    return _any([lift(generator) for generator in generators], shortest=True)
+
+
+class _Mix(msgspec.Struct, frozen=True):
+    generators: tuple[Generator, ...]
+    weights: tuple[float, ...]
+    turn: int | None = None  # drawn when the one before was emitted: a retry changes nothing
+
+    def op(self, ctx: Context) -> Step:
+        if not ctx.free_mask:
+            return Pending(self)
+        generators, weights = self.generators, self.weights
+        turn = _draw(weights, ctx.random) if self.turn is None else self.turn
+        while True:
+            step = generators[turn].op(ctx)
+            if isinstance(step, Emit):
+                following = _draw(weights, ctx.random)
+                return Emit(step.draft, _replaced(generators, weights, turn, step.next, following))
+            if step is not None:
+                return self._from_others(ctx, generators, weights, turn, step)
+            generators = generators[:turn] + generators[turn + 1 :]
+            weights = weights[:turn] + weights[turn + 1 :]
+            if not generators:
+                return None
+            turn = _draw(weights, ctx.random)
+
+    @staticmethod
+    def _from_others(
+        ctx: Context,
+        generators: tuple[Generator, ...],
+        weights: tuple[float, ...],
+        turn: int,
+        pending: Pending,
+    ) -> Step:
+        """Whose turn it is cannot go on now; the next that can takes its place."""
+        for ahead in range(1, len(generators)):
+            position = (turn + ahead) % len(generators)
+            step = generators[position].op(ctx)
+            if isinstance(step, Emit):
+                # The turn stays: it is made up for as soon as it can be.
+                return Emit(step.draft, _replaced(generators, weights, position, step.next, turn))
+        return Pending(_replaced(generators, weights, turn, pending.next, turn))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        updated = _update_all(self.generators, ctx, event)
+        return self if updated is self.generators else _Mix(updated, self.weights, self.turn)
+
+
+def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
+    """A position, with a probability in proportion to its weight."""
+    if len(weights) == 1:
+        return 0
+    point = rng.random() * sum(weights)
+    for position, weight in enumerate(weights):
+        point -= weight
+        if point < 0:
+            return position
+    return len(weights) - 1  # reached by rounding only
+
+
+def _replaced(
+    generators: tuple[Generator, ...],
+    weights: tuple[float, ...],
+    position: int,
+    state: Generator,
+    turn: int,
+) -> Generator:
+    if state is generators[position]:
+        return _Mix(generators, weights, turn)
+    return _Mix((*generators[:position], state, *generators[position + 1 :]), weights, turn)
+
+
+def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
+    """A random mixture in proportion to the weights; an exhausted member leaves the draw.
+
+    Raises `UsageError` for a weight that is negative or not finite.
+    """
+    pairs = [(weight, lift(generator)) for weight, generator in choices]
+    for weight, _ in pairs:
+        if not 0 <= weight < float("inf"):
+            raise UsageError(f"a weight is {weight}; it must be a finite number of 0 or more")
+    kept = [(float(weight), g) for weight, g in pairs if weight > 0 and g is not NOTHING]
+    if not kept:
+        return NOTHING
+    return _Mix(tuple(g for _, g in kept), tuple(weight for weight, _ in kept))
+
+
+def mix(*generators: GeneratorLike) -> Generator:
+    """A uniform random mixture; an exhausted member leaves the draw.
+
+    Raises `UsageError` for a single list: as a generator that would be a sequence, not a mixture.
+    """
+    if len(generators) == 1 and isinstance(generators[0], (list, tuple)):
+        raise UsageError(
+            f"mix got one list of {len(generators[0])} generators; write mix(*generators)"
+        )
+    return weighted((1.0, generator) for generator in generators)
+
+
+class _FlipFlop(msgspec.Struct, frozen=True):
+    now: Generator
+    then: Generator
+
+    def op(self, ctx: Context) -> Step:
+        step = self.now.op(ctx)
+        if step is None:
+            return None
+        if isinstance(step, Pending):
+            return Pending(_FlipFlop(step.next, self.then))
+        return Emit(step.draft, _FlipFlop(self.then, step.next))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        now, then = self.now.update(ctx, event), self.then.update(ctx, event)
+        return self if now is self.now and then is self.then else _FlipFlop(now, then)
+
+
+def flip_flop(a: GeneratorLike, b: GeneratorLike) -> Generator:
+    """One of `a`, one of `b`, one of `a`, ...; ends when the one in turn is exhausted."""
+    return _FlipFlop(lift(a), lift(b))

@@ -1,0 +1,543 @@
+"""The protocol of generators, the context they look at, and how plain values become generators.
+
+A generator is an immutable value with two functions (`jepsen.generator`, README of
+https://github.com/jepsen-io/generator):
+
+* `op(ctx)` says what to do next: `None` (exhausted, for good), `Pending` (nothing now, ask again
+  after the next event), or `Emit` (a draft, and the generator to go on with). An emission is an
+  *offer*: whoever asked may drop it together with its successor and ask the old generator again
+  later, which the interpreter does with every draft that lies in the future.
+* `update(ctx, event)` tells it about an invocation or a completion; the result replaces it.
+
+All state is in the returned value. The one thing that moves elsewhere is `ctx.random`: the draws
+of a dropped offer are spent, so combinators keep what they drew for *later* in their state, which
+also keeps a retried draw from biasing the outcome.
+
+`Context` is immutable too, and cheap: threads are the bits of two integers (all, free), so that
+taking, freeing and restricting threads costs a few words at any concurrency. Processes are
+numbered as in Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the
+thread of a process, and no map is needed.
+
+Nothing here iterates over a set, reads a clock or draws from a module's randomness.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.ops import NEMESIS, Op, OpType, Process
+
+__all__ = [
+    "EMPTY_MAX",
+    "LOG",
+    "NOTHING",
+    "NS_PER_S",
+    "SLEEP",
+    "Context",
+    "Draft",
+    "Emit",
+    "Generator",
+    "GeneratorLike",
+    "Pending",
+    "RequestLike",
+    "Roster",
+    "Step",
+    "Thread",
+    "complete",
+    "concat",
+    "due_ns",
+    "lift",
+    "nanoseconds",
+    "new_context",
+    "sooner",
+]
+
+Thread = int | str
+"""A client thread's number, 0 up to the concurrency, or `"nemesis"`."""
+
+NS_PER_S: Final = 1_000_000_000
+EMPTY_MAX: Final = 1000
+"""How often in a row a function may return an empty generator before that is called a mistake."""
+SLEEP: Final = "sleep"
+"""The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
+LOG: Final = "log"
+"""The `f` of a draft of type `info` that writes `value` into the log of the run."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """An operation to be. Generators emit it with `process` and `time_ns` filled in.
+
+    `time_ns` is the earliest start, in ns since the start of the run; `None` is now. A `process`
+    of `None` is any free one. `type` is `invoke`, or `info` for `SLEEP` and `LOG`.
+    """
+
+    f: str
+    value: Any = None
+    process: Process | None = None
+    time_ns: int | None = None
+    type: OpType = OpType.INVOKE
+
+    def replace(self, **changes: Any) -> Draft:
+        """A copy with other values in the named fields."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Roster(msgspec.Struct, frozen=True, eq=False):
+    """The threads of a run; thread `i` is bit `i`, and the nemesis comes after the clients."""
+
+    names: tuple[Thread, ...]
+    clients: int
+    bits: tuple[int, ...]
+
+
+class Context(msgspec.Struct, frozen=True, eq=False):
+    """What a generator sees of the run: the time, and which threads are free in its part of it.
+
+    `free_process` rotates over the free threads: the search starts one thread further for each
+    invocation of the run, so that no thread is favoured and no randomness is spent.
+    """
+
+    time_ns: int
+    random: random.Random
+    roster: Roster
+    processes: tuple[Process, ...]  # by thread, for all threads of the roster
+    all_mask: int
+    free_mask: int
+    rotation: int = 0
+
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """All threads in this context, clients in order and then the nemesis."""
+        return self.names_of(self.all_mask)
+
+    @property
+    def free_threads(self) -> tuple[Thread, ...]:
+        """Those that do nothing now."""
+        return self.names_of(self.free_mask)
+
+    @property
+    def free_processes(self) -> tuple[Process, ...]:
+        """The processes of the free threads, in the order of threads."""
+        return tuple(self.processes[i] for i in indices(self.free_mask))
+
+    @property
+    def thread_count(self) -> int:
+        """How many threads there are in this context."""
+        return self.all_mask.bit_count()
+
+    @property
+    def busy_count(self) -> int:
+        """How many threads of this context are at work."""
+        return (self.all_mask & ~self.free_mask).bit_count()
+
+    def names_of(self, mask: int) -> tuple[Thread, ...]:
+        """The names of the threads in a mask."""
+        return tuple(self.roster.names[i] for i in indices(mask))
+
+    def index_of(self, process: Process) -> int:
+        """The bit of the thread that runs, or ran, `process`. Raises `UsageError`."""
+        clients = self.roster.clients
+        if isinstance(process, int):
+            if process >= 0 and clients:
+                return process % clients
+        elif process == NEMESIS and len(self.roster.names) > clients:
+            return clients
+        raise UsageError(
+            f"there is no thread for process {process!r}: the run has {clients} client threads "
+            f"and {'a' if len(self.roster.names) > clients else 'no'} nemesis; "
+            "leave the draft's process out to take any free one"
+        )
+
+    def thread_of(self, process: Process) -> Thread:
+        """The thread that runs, or ran, `process`. Raises `UsageError`."""
+        return self.roster.names[self.index_of(process)]
+
+    def process_of(self, thread: Thread) -> Process:
+        """The process that `thread` runs now. Raises `UsageError`."""
+        if isinstance(thread, int) and thread >= self.roster.clients:
+            raise UsageError(f"there is no thread {thread}: threads are 0 .. {self.roster.clients}")
+        return self.processes[self.index_of(thread)]
+
+    def is_free(self, process: Process) -> bool:
+        """Whether `process` is current, in this context, and does nothing."""
+        index = self.index_of(process)
+        free = self.free_mask & self.roster.bits[index]
+        return bool(free) and self.processes[index] == process
+
+    def free_process(self) -> Process | None:
+        """The free process whose turn it is, or `None` if all are busy."""
+        free = self.free_mask
+        if not free:
+            return None
+        ahead = free >> self.rotation
+        if ahead:
+            return self.processes[self.rotation + (ahead & -ahead).bit_length() - 1]
+        return self.processes[(free & -free).bit_length() - 1]
+
+    def restrict(self, mask: int) -> Context:
+        """This context with the threads of `mask` only."""
+        return Context(
+            self.time_ns,
+            self.random,
+            self.roster,
+            self.processes,
+            self.all_mask & mask,
+            self.free_mask & mask,
+            self.rotation,
+        )
+
+    def mask_where(self, predicate: Callable[[Thread], bool]) -> int:
+        """The mask of all threads of the roster that `predicate` accepts."""
+        names, bits = self.roster.names, self.roster.bits
+        return sum(bit for name, bit in zip(names, bits, strict=True) if predicate(name))
+
+    def restrict_to(self, threads: Iterable[Thread]) -> Context:
+        """This context with the named threads only."""
+        wanted = frozenset(threads)  # for membership only
+        return self.restrict(self.mask_where(wanted.__contains__))
+
+    def at(self, time_ns: int) -> Context:
+        """This context at another time."""
+        return Context(
+            time_ns,
+            self.random,
+            self.roster,
+            self.processes,
+            self.all_mask,
+            self.free_mask,
+            self.rotation,
+        )
+
+    def busy(self, index: int, time_ns: int) -> Context:
+        """At `time_ns`, the thread of bit `index` got to work."""
+        rotation = self.rotation + 1
+        return Context(
+            max(self.time_ns, time_ns),
+            self.random,
+            self.roster,
+            self.processes,
+            self.all_mask,
+            self.free_mask & ~self.roster.bits[index],
+            rotation if rotation < len(self.processes) else 0,
+        )
+
+    def freed(self, index: int, time_ns: int) -> Context:
+        """At `time_ns`, the thread of bit `index` became free."""
+        return Context(
+            max(self.time_ns, time_ns),
+            self.random,
+            self.roster,
+            self.processes,
+            self.all_mask,
+            self.free_mask | self.roster.bits[index],
+            self.rotation,
+        )
+
+    def retired(self, index: int) -> Context:
+        """A client thread goes on under a new process number; the nemesis keeps its name."""
+        old = self.processes[index]
+        if not isinstance(old, int):
+            return self
+        new = (old + self.roster.clients,)
+        return Context(
+            self.time_ns,
+            self.random,
+            self.roster,
+            self.processes[:index] + new + self.processes[index + 1 :],
+            self.all_mask,
+            self.free_mask,
+            self.rotation,
+        )
+
+
+class Generator(Protocol):
+    """A pure description of what to do; see the module's docstring."""
+
+    def op(self, ctx: Context) -> Step:
+        """What to do next. The draft of an `Emit` has a free process and a time not before
+        the context's.
+        """
+        ...
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Learn of an invocation or a completion; `ctx` is the one just after it."""
+        ...
+
+
+class Emit(msgspec.Struct, frozen=True, eq=False):
+    """Do `draft`, and go on with `next`."""
+
+    draft: Draft
+    next: Generator
+
+
+class Pending(msgspec.Struct, frozen=True, eq=False):
+    """Nothing to do until something happens; then ask `next`."""
+
+    next: Generator
+
+
+Step: TypeAlias = Emit | Pending | None
+
+
+class RequestLike(Protocol):
+    """Anything with an `f` and a `value`, such as `harness.plugins.Request`."""
+
+    @property
+    def f(self) -> str:
+        """The operation's name in the workload's vocabulary."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """Its argument."""
+        ...
+
+
+GeneratorLike: TypeAlias = (
+    "Generator | Draft | RequestLike | Sequence[GeneratorLike]"
+    " | Callable[[Context], GeneratorLike] | None"
+)
+"""What `lift` takes, and every combinator with it."""
+
+
+def indices(mask: int) -> list[int]:
+    """The bits set in `mask`, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def new_context(
+    concurrency: int,
+    rng: random.Random,
+    *,
+    nemesis: bool = True,
+    time_ns: int = 0,
+    processes: Sequence[int] | None = None,
+) -> Context:
+    """A context with all threads free. `processes` are those of the client threads, by default
+    their own numbers. Raises `UsageError`.
+    """
+    if concurrency < 0 or concurrency + nemesis < 1:
+        raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
+    own = list(range(concurrency)) if processes is None else list(processes)
+    for thread in range(concurrency):
+        if len(own) != concurrency or own[thread] < 0 or own[thread] % concurrency != thread:
+            raise UsageError(
+                f"the processes {own} do not fit {concurrency} threads: process i of the list must "
+                f"be i plus a multiple of {concurrency}"
+            )
+    names: tuple[Thread, ...] = (*range(concurrency), *((NEMESIS,) if nemesis else ()))
+    everything = (1 << len(names)) - 1
+    roster = Roster(names, concurrency, tuple(1 << i for i in range(len(names))))
+    running: tuple[Process, ...] = (*own, *((NEMESIS,) if nemesis else ()))
+    return Context(time_ns, rng, roster, running, everything, everything)
+
+
+def nanoseconds(seconds: float, what: str) -> int:
+    """Seconds as ns. Raises `UsageError` for what is no time span."""
+    if not 0 <= seconds < 1e9:
+        raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
+    return round(seconds * NS_PER_S)
+
+
+def due_ns(draft: Draft) -> int:
+    """When an emitted draft starts at the earliest."""
+    time_ns = draft.time_ns
+    assert time_ns is not None, "an emitted draft has a time"
+    return time_ns
+
+
+def complete(draft: Draft, ctx: Context) -> Draft | None:
+    """Fill in process and time; `None` while no process, or not the wanted one, is free.
+
+    Raises `UsageError` if the wanted process is not one of this context: it would wait forever.
+    """
+    process = draft.process
+    if process is None:
+        process = ctx.free_process()
+        if process is None:
+            return None
+    elif not ctx.is_free(process):
+        index = ctx.index_of(process)
+        if ctx.processes[index] == process and ctx.all_mask & ctx.roster.bits[index]:
+            return None
+        raise UsageError(
+            f"the draft {draft.f!r} wants process {process!r}, which is retired or not among the "
+            f"threads {ctx.threads[:10]} of its generator; leave the process out, or use on_threads"
+        )
+    wanted_ns = draft.time_ns
+    time_ns = ctx.time_ns if wanted_ns is None or wanted_ns < ctx.time_ns else wanted_ns
+    return Draft(draft.f, draft.value, process, time_ns, draft.type)
+
+
+def sooner(
+    first: tuple[Emit, int, int], second: tuple[Emit, int, int], rng: random.Random
+) -> tuple[Emit, int, int]:
+    """Of two offers `(emission, weight, position)` the earlier one.
+
+    A tie is drawn by weight, and the winner carries the weight of both: folding over many offers
+    is then fair to all. Always favouring one side would starve the other.
+    """
+    first_ns, second_ns = due_ns(first[0].draft), due_ns(second[0].draft)
+    if first_ns != second_ns:
+        return first if first_ns < second_ns else second
+    weight = first[1] + second[1]
+    chosen = first if rng.random() * weight < first[1] else second
+    return (chosen[0], weight, chosen[2])
+
+
+# --- plain values ----------------------------------------------------------------------------
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """The exhausted generator."""
+
+    def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
+        """Nothing, ever."""
+        return None
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
+        """Stay exhausted."""
+        return self
+
+
+NOTHING: Final[Generator] = _Nothing()
+
+
+class _Once(msgspec.Struct, frozen=True):
+    """One draft."""
+
+    draft: Draft
+
+    def op(self, ctx: Context) -> Step:
+        """The draft, then nothing."""
+        draft = complete(self.draft, ctx)
+        return Pending(self) if draft is None else Emit(draft, NOTHING)
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
+        """Nothing to learn."""
+        return self
+
+
+class _Sequence(msgspec.Struct, frozen=True):
+    """One generator after the other; `current` is the state of the one at `position`."""
+
+    generators: tuple[Generator, ...]
+    position: int
+    current: Generator
+
+    def op(self, ctx: Context) -> Step:
+        """From the first that is not exhausted."""
+        position, current, last = self.position, self.current, len(self.generators) - 1
+        while True:
+            step = current.op(ctx)
+            if step is not None:
+                break
+            if position == last:
+                return None
+            position += 1
+            current = self.generators[position]
+        rest = self._at(position, step.next)
+        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
+
+    def _at(self, position: int, current: Generator) -> Generator:
+        if position == len(self.generators) - 1:
+            return current
+        if current is NOTHING:
+            return self._at(position + 1, self.generators[position + 1])
+        return _Sequence(self.generators, position, current)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Only the generator in turn learns; those to come are as they were written."""
+        current = self.current.update(ctx, event)
+        if current is self.current:
+            return self
+        return _Sequence(self.generators, self.position, current)
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A function that is called for a generator again and again, until it returns `None`."""
+
+    function: Callable[[Context], GeneratorLike]
+    current: Generator | None = None
+
+    def op(self, ctx: Context) -> Step:
+        """Exhaust what the function made, then call it again."""
+        current = self.current
+        if current is None and not ctx.free_mask:
+            return Pending(self)
+        for _ in range(EMPTY_MAX):
+            if current is None:
+                made = self.function(ctx)
+                if made is None:
+                    return None
+                current = lift(made)
+            step = current.op(ctx)
+            if step is None:
+                current = None
+                continue
+            if isinstance(step, Pending):
+                return Pending(_Call(self.function, step.next))
+            rest = None if step.next is NOTHING else step.next
+            return Emit(step.draft, self if rest is self.current else _Call(self.function, rest))
+        raise UsageError(
+            f"the function {self.function!r} returned {EMPTY_MAX} empty generators in a row; "
+            "return None to end it"
+        )
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """What the function made last learns."""
+        if self.current is None:
+            return self
+        current = self.current.update(ctx, event)
+        return self if current is self.current else _Call(self.function, current)
+
+
+def lift(value: GeneratorLike) -> Generator:
+    """The generator that a plain value stands for. Raises `UsageError` for anything else.
+
+    `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
+    other; a function of the context is called again and again, each result run to its end, until
+    it returns `None`.
+    """
+    if value is None:
+        return NOTHING
+    if isinstance(value, Draft):
+        return _Once(value)
+    if hasattr(value, "op") and hasattr(value, "update"):
+        return cast("Generator", value)
+    if isinstance(value, (list, tuple)):
+        return concat(*value)
+    if isinstance(getattr(value, "f", None), str) and hasattr(value, "value"):
+        request = cast("RequestLike", value)
+        return _Once(Draft(request.f, request.value))
+    if callable(value):
+        return _Call(value)
+    raise UsageError(
+        f"{value!r} is no generator; give a Draft, a Request, a list of generators, a function of "
+        "the context, or a generator made by the functions of harness.generator"
+    )
+
+
+def concat(*generators: GeneratorLike) -> Generator:
+    """One generator after the other, without waiting for open operations in between."""
+    flat: list[Generator] = []
+    for item in generators:
+        lifted = lift(item)
+        if isinstance(lifted, _Sequence):  # flat, so that long chains do not nest
+            flat += (lifted.current, *lifted.generators[lifted.position + 1 :])
+        elif lifted is not NOTHING:
+            flat.append(lifted)
+    if len(flat) < 2:
+        return flat[0] if flat else NOTHING
+    return _Sequence(tuple(flat), 0, flat[0])

@@ -1,0 +1,263 @@
+"""Run a generator against simulated completions, with no cluster: for testing generators.
+
+As Jepsen's `jepsen.generator.test`, with the interpreter's own order: completions that are due
+are processed before the next operation is asked for. Everything is a function of the arguments.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from harness.errors import InternalError, UsageError
+from harness.generator.core import (
+    LOG,
+    NS_PER_S,
+    SLEEP,
+    Context,
+    Draft,
+    Emit,
+    GeneratorLike,
+    due_ns,
+    lift,
+    new_context,
+)
+from harness.generator.diagnosis import validate
+from harness.ops import HARNESS, NEMESIS, Op, OpType
+
+__all__ = [
+    "LATENCY_NS",
+    "OPS_MAX",
+    "Outcome",
+    "imperfect",
+    "invocations",
+    "perfect",
+    "perfect_history",
+    "perfect_info",
+    "quick",
+    "quick_history",
+    "simulate",
+]
+
+LATENCY_NS: Final = 10
+"""How long operations take in `perfect`, `perfect_info` and `imperfect`."""
+OPS_MAX: Final = 1_000_000
+"""How many ops a simulation may have before the generator is called endless."""
+_POLL_NS: Final = 10_000_000
+_POLLS_MAX: Final = 1000  # a generator that waits for time alone gets 10 s of it
+
+
+class Outcome(NamedTuple):
+    """How a simulated operation ends, and `latency_ns` after its invocation."""
+
+    type: OpType
+    latency_ns: int = LATENCY_NS
+
+
+class _Simulation:
+    """The state of one simulation; `run` is its loop."""
+
+    def __init__(
+        self, complete: Callable[[Context, Op], Outcome], ctx: Context, ops_max: int
+    ) -> None:
+        self.complete = complete
+        self.ctx = ctx
+        self.ops_max = ops_max
+        self.history: list[Op] = []
+        # (time, sequence, completion, whether it is part of the history)
+        self.in_flight: list[tuple[int, int, Op, bool]] = []
+        self.sequence = 0
+
+    def run(self, wanted: GeneratorLike) -> list[Op]:
+        generator = validate(wanted)
+        polls = 0
+        while True:
+            while self.in_flight and self.in_flight[0][0] <= self.ctx.time_ns:
+                event = self._end_next()
+                generator = generator.update(self.ctx, event)
+                self._retire(event)
+            step = generator.op(self.ctx)
+            if step is None:
+                break
+            next_ns = self.in_flight[0][0] if self.in_flight else None
+            if isinstance(step, Emit):
+                time_ns = due_ns(step.draft)
+                if next_ns is None or time_ns < next_ns:
+                    polls = 0
+                    invoked = self._begin(step.draft, time_ns)
+                    generator = step.next
+                    if invoked is not None:
+                        generator = generator.update(self.ctx, invoked)
+                    continue
+            else:
+                generator = step.next
+                if next_ns is None:
+                    polls += 1
+                    if polls > _POLLS_MAX:
+                        raise InternalError(
+                            "the generator is pending while nothing is in flight, and stays so: "
+                            f"{generator!r}"[:2000]
+                        )
+                    next_ns = self.ctx.time_ns + _POLL_NS
+            assert next_ns is not None, "set in all cases that lead here"
+            self.ctx = self.ctx.at(max(self.ctx.time_ns, next_ns))
+        while self.in_flight:
+            self._end_next()
+        return self.history
+
+    def _record(self, op: Op) -> Op:
+        if len(self.history) >= self.ops_max:
+            raise UsageError(
+                f"the generator made {self.ops_max} ops and goes on; put a limit around it"
+            )
+        numbered = msgspec.structs.replace(op, index=len(self.history))
+        self.history.append(numbered)
+        return numbered
+
+    def _begin(self, draft: Draft, time_ns: int) -> Op | None:
+        """Do a draft now: returns the invocation that the generator has to learn of."""
+        process = draft.process
+        assert process is not None, "an emitted draft has a process"
+        if draft.type is OpType.INFO and draft.f == LOG:
+            self.ctx = self.ctx.at(time_ns)
+            self._record(Op(-1, time_ns, HARNESS, OpType.INFO, LOG, {"message": draft.value}))
+            return None
+        self.ctx = self.ctx.busy(self.ctx.index_of(process), time_ns)
+        if draft.type is OpType.INFO and draft.f == SLEEP:
+            invoked = Op(-1, time_ns, process, OpType.INFO, SLEEP, draft.value)
+            end_ns = time_ns + round(draft.value * NS_PER_S)
+            self._push(msgspec.structs.replace(invoked, time=end_ns), recorded=False)
+            return None
+        kind = OpType.INFO if process == NEMESIS else OpType.INVOKE
+        invoked = self._record(Op(-1, time_ns, process, kind, draft.f, draft.value))
+        outcome = self.complete(self.ctx, invoked)
+        ended = msgspec.structs.replace(
+            invoked,
+            time=time_ns + outcome.latency_ns,
+            type=OpType.INFO if process == NEMESIS else outcome.type,
+        )
+        self._push(ended, recorded=True)
+        return invoked
+
+    def _push(self, op: Op, *, recorded: bool) -> None:
+        heapq.heappush(self.in_flight, (op.time, self.sequence, op, recorded))
+        self.sequence += 1
+
+    def _end_next(self) -> Op:
+        _, _, op, recorded = heapq.heappop(self.in_flight)
+        self.ctx = self.ctx.freed(self.ctx.index_of(op.process), op.time)
+        return self._record(op) if recorded else op
+
+    def _retire(self, op: Op) -> None:
+        if op.type is OpType.INFO and op.f != SLEEP:
+            self.ctx = self.ctx.retired(self.ctx.index_of(op.process))
+
+
+def simulate(
+    generator: GeneratorLike,
+    complete: Callable[[Context, Op], Outcome],
+    *,
+    concurrency: int = 2,
+    nemesis: bool = True,
+    seed: int = 0,
+    ops_max: int = OPS_MAX,
+) -> list[Op]:
+    """All ops of a run in which `complete(ctx, invocation)` says how each operation ends.
+
+    Raises `UsageError` for an endless generator, `InternalError` for one that is stuck or breaks
+    the protocol.
+    """
+    ctx = new_context(concurrency, random.Random(seed), nemesis=nemesis)
+    return _Simulation(complete, ctx, ops_max).run(lift(generator))
+
+
+def invocations(ops: list[Op]) -> list[Op]:
+    """Invocations; of the nemesis's ops, which are `info` at both ends, the first of each two."""
+    begun: list[Op] = []
+    at_work = False
+    for op in ops:
+        if op.process == NEMESIS:
+            at_work = not at_work
+            if at_work:
+                begun.append(op)
+        elif op.type is OpType.INVOKE or not op.is_client:
+            begun.append(op)
+    return begun
+
+
+def quick_history(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """Everything succeeds in no time."""
+    return simulate(
+        generator,
+        lambda _ctx, _op: Outcome(OpType.OK, 0),
+        concurrency=concurrency,
+        nemesis=nemesis,
+        seed=seed,
+    )
+
+
+def quick(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """The invocations of `quick_history`."""
+    return invocations(
+        quick_history(generator, concurrency=concurrency, nemesis=nemesis, seed=seed)
+    )
+
+
+def perfect_history(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """Everything succeeds in `LATENCY_NS`."""
+    return simulate(
+        generator,
+        lambda _ctx, _op: Outcome(OpType.OK),
+        concurrency=concurrency,
+        nemesis=nemesis,
+        seed=seed,
+    )
+
+
+def perfect(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """The invocations of `perfect_history`."""
+    return invocations(
+        perfect_history(generator, concurrency=concurrency, nemesis=nemesis, seed=seed)
+    )
+
+
+def perfect_info(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """The invocations of a run in which every operation crashes after `LATENCY_NS`."""
+    return invocations(
+        simulate(
+            generator,
+            lambda _ctx, _op: Outcome(OpType.INFO),
+            concurrency=concurrency,
+            nemesis=nemesis,
+            seed=seed,
+        )
+    )
+
+
+def imperfect(
+    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
+) -> list[Op]:
+    """All ops of a run in which each thread's operations fail, crash, succeed, fail, ..."""
+    turns: dict[int, int] = {}
+    kinds = (OpType.FAIL, OpType.INFO, OpType.OK)
+
+    def complete(ctx: Context, op: Op) -> Outcome:
+        index = ctx.index_of(op.process)
+        turns[index] = turns.get(index, -1) + 1
+        return Outcome(kinds[turns[index] % 3])
+
+    return simulate(generator, complete, concurrency=concurrency, nemesis=nemesis, seed=seed)
