@@ -1,0 +1,1 @@
+"""A register behind HTTP, and the plug-in that lets the harness test it."""

@@ -1,0 +1,151 @@
+"""The architecture holds: arrows point one way, files stay small, nothing is unfinished."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
+PLUGINS = tuple(name for name in PACKAGES if name != "harness")
+
+# Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
+FLOOR = ("harness.ops", "harness.errors")
+SEAMS = (*FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins")
+ALLOWED = {
+    "harness.ops": ("harness.errors",),
+    "harness.errors": (),
+    "harness.env": FLOOR,
+    "harness.cluster": FLOOR,
+    "harness.case": FLOOR,
+    "harness.generator": (*FLOOR, "harness.case", "harness.generator", "harness.plugins"),
+    "harness.plugins": (*SEAMS, "harness.case"),
+    "harness.store": (*FLOOR, "harness.case", "harness.store"),
+    "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
+    "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "nemesis": (*SEAMS, "harness.case", "nemesis"),
+    "workloads": (*SEAMS, "harness.case", "workloads"),
+    "checkers": (*FLOOR, "harness.case", "checkers"),
+}
+THIRD_PARTY = {
+    "harness.ops": {"msgspec"},
+    "checkers": {"msgspec", "numpy"},
+    "targets": {"msgspec"},
+    "nemesis": {"msgspec"},
+    "workloads": {"msgspec"},
+}
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+
+def sources():
+    """Every Python file of the distribution."""
+    return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
+
+
+def module_of(path):
+    """The dotted name of a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path):
+    """Dotted names of all modules a file imports, wherever in the file."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; write the whole name"
+            names.append(node.module)
+    return names
+
+
+def rule_for(module, table):
+    """The entry of the longest prefix of `module`."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        if prefix in table:
+            return table[prefix]
+    return None
+
+
+def below(name, prefixes):
+    """Whether `name` is one of `prefixes` or inside one."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downwards(path):
+    module = module_of(path)
+    ours = [name for name in imports_of(path) if name.split(".")[0] in PACKAGES]
+    if module.split(".")[0] == "harness":
+        assert [name for name in ours if name.split(".")[0] in PLUGINS] == []
+    allowed = rule_for(module, ALLOWED)
+    if allowed is not None:
+        assert [name for name in ours if not below(name, allowed)] == []
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_third_party_imports_are_few(path):
+    allowed = rule_for(module_of(path), THIRD_PARTY)
+    if allowed is None:
+        return
+    foreign = {
+        name.split(".")[0]
+        for name in imports_of(path)
+        if name.split(".")[0] not in {*sys.stdlib_module_names, *PACKAGES}
+    }
+    assert foreign - allowed == set()
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), f"{path} has no docstring that tells its design"
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = node.end_lineno - node.lineno + 1
+            docstring = ast.get_docstring(node, clean=False) or ""
+            assert lines - docstring.count("\n") <= FUNCTION_LINES_MAX, f"{path}: {node.name}"
+
+
+def test_nothing_is_unfinished():
+    pattern = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|raise NotImplementedError")
+    found = [
+        f"{path}: {line}"
+        for path in sources()
+        for line in path.read_text().splitlines()
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_public_names_exist():
+    """What `__all__` lists is there (a rename that forgets it is caught here, not by a user)."""
+    for path in sources():
+        tree = ast.parse(path.read_text())
+        listed = []
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                listed = [element.value for element in getattr(node.value, "elts", [])]
+        defined = set()
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                defined.add(node.name)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                defined |= {
+                    name.id
+                    for target in targets
+                    for name in ast.walk(target)
+                    if isinstance(name, ast.Name)
+                }
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        assert [name for name in listed if name not in defined] == [], path
