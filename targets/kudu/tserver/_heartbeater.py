@@ -9,6 +9,7 @@ answer costs only its own loop.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -42,6 +43,15 @@ class TabletReports(Protocol):
     def live_tablets(self) -> int:
         """How many replicas hold data."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Identity:
+    """Who heartbeats; `seqno` grows with every start, so that masters notice restarts."""
+
+    uuid: str
+    seqno: int
+    address: str
 
 
 class _MasterLoop:
@@ -117,17 +127,6 @@ class _MasterLoop:
         )
 
 
-class _Identity:
-    """Who heartbeats; `seqno` is the start time, so that masters notice restarts."""
-
-    __slots__ = ("address", "seqno", "uuid")
-
-    def __init__(self, uuid: str, address: str, seqno: int) -> None:
-        self.uuid = uuid
-        self.address = address
-        self.seqno = seqno
-
-
 class Heartbeater:
     """Keeps every master informed."""
 
@@ -138,12 +137,13 @@ class Heartbeater:
         masters: Sequence[str],
         *,
         uuid: str,
+        seqno: int,
         address: str,
         flags: Flags,
     ) -> None:
-        """Heartbeat as tablet server `uuid`, reachable at `address`, to all `masters`."""
+        """Heartbeat to all `masters` as tablet server `uuid`, reachable at `address`."""
         self._env = env
-        identity = _Identity(uuid, address, env.clock.wall_ns())
+        identity = _Identity(uuid, seqno, address)
         self._loops = [
             _MasterLoop(env, rpc, master, identity=identity, flags=flags) for master in masters
         ]

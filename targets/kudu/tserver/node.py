@@ -1,8 +1,10 @@
 """The tablet server process: identity, RPC services, tablets and heartbeats put together.
 
 `config` is `{"masters": [address...], "address": "t1:7050", "flags": {...}, "profile": name,
-"bugs": [switch...]}`. Its uuid is drawn at the first boot and kept in the file `instance`; a wiped
-server is a new one. All replicas are open before the server listens.
+"bugs": [switch...]}`. The file `instance` keeps its identity: the uuid, drawn at the first boot (a
+wiped server is a new one), and the number of its last start. That is the wall clock in ns, as in
+Kudu, but it always grows, so that a clock that was set back between two starts cannot make masters
+take the living server for its own predecessor. All replicas are open before the server listens.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ class TServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bugs: tuple[str, ...] = ()
 
 
-class _Instance(msgspec.Struct, frozen=True):
+class _Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uuid: str
+    seqno: int
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -49,7 +52,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     except msgspec.ValidationError as error:
         raise UsageError(f"bad tablet server configuration: {error}") from error
     behaviour_of(settings.profile, settings.bugs)  # refuses unknown names
-    uuid = await _load_uuid(env)
+    instance = await _start_instance(env)
+    uuid = instance.uuid
     client = RpcClient(env)
     server = RpcServer(env, parse_address(settings.address).port)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
@@ -58,6 +62,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         client,
         settings.masters,
         uuid=uuid,
+        seqno=instance.seqno,
         address=settings.address,
         flags=settings.flags,
     )
@@ -75,18 +80,19 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     await asyncio.gather(*heartbeater.start(manager))  # they never end by themselves
 
 
-async def _load_uuid(env: Env) -> str:
-    """This server's identity; made durable before anybody hears of it."""
+async def _start_instance(env: Env) -> _Instance:
+    """This server's identity at this start; durable before anybody hears of it."""
+    now_ns = env.clock.wall_ns()
     try:
-        stored = await env.disk.read(_INSTANCE)
+        stored = msgspec.json.decode(await env.disk.read(_INSTANCE), type=_Instance)
     except FileNotFoundError:
-        instance = _Instance(f"{env.random.getrandbits(128):032x}")
-        await env.disk.replace(_INSTANCE, msgspec.json.encode(instance))
-        return instance.uuid
-    try:
-        return msgspec.json.decode(stored, type=_Instance).uuid
+        instance = _Instance(f"{env.random.getrandbits(128):032x}", now_ns)
     except msgspec.DecodeError as error:
         raise TargetError(f"the file {_INSTANCE!r} is corrupt: {error}") from error
+    else:
+        instance = _Instance(stored.uuid, max(now_ns, stored.seqno + 1))
+    await env.disk.replace(_INSTANCE, msgspec.json.encode(instance))
+    return instance
 
 
 def _register(server: RpcServer, manager: TabletManager) -> None:

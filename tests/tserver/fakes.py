@@ -1,0 +1,150 @@
+"""A disk in memory, and a Raft replica that commits alone and at once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from targets.kudu import messages as m
+
+
+class FakeDisk:
+    """Whole files only: what superblocks need. `fail_after` operations it dies like a power cut."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.fail_after: int | None = None
+
+    def _step(self) -> None:
+        if self.fail_after is not None:
+            if self.fail_after == 0:
+                raise OSError("power cut")
+            self.fail_after -= 1
+
+    async def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    async def replace(self, path: str, data: bytes) -> None:
+        self._step()
+        self.files[path] = data
+
+    async def list(self, prefix: str = "") -> list[str]:
+        return sorted(path for path in self.files if path.startswith(prefix))
+
+    async def remove(self, path: str) -> None:
+        self._step()
+        self.files.pop(path, None)
+
+
+class FakeClock:
+    now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ns(self) -> int:
+        return self.now_ns
+
+    def max_error_ns(self) -> int:
+        return 0
+
+
+class FakeEnv:
+    name = "t1"
+    boot = 0
+
+    def __init__(self, disk: FakeDisk | None = None) -> None:
+        self.disk = disk or FakeDisk()
+        self.clock = FakeClock()
+        self.random = random.Random(5)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def event(self, kind: str, **data: Any) -> None:
+        self.events.append((kind, data))
+
+
+class FakeReplica:
+    """Leads unless told otherwise; `raises` scripts the next `replicate`."""
+
+    def __init__(
+        self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
+        on_role_change,
+    ):  # fmt: skip
+        self._env = env
+        self._file = f"{folder}/meta"
+        self._machine = machine
+        self._on_role_change = on_role_change
+        self.group_id = group_id
+        self.role, self.term, self.leader_uuid = "LEADER", 1, local_uuid
+        self.committed_config = initial_config
+        self.state_text = "NOT_INITIALIZED"
+        self.raises: Exception | None = None
+        self.log: list[bytes] = []
+
+    async def start(self) -> None:
+        assert self.state_text == "NOT_INITIALIZED"
+        if self._file not in self._env.disk.files:
+            await self._env.disk.replace(self._file, b"")
+        self.state_text = "RUNNING"
+        self._on_role_change(self)
+
+    async def stop(self) -> None:
+        assert self.state_text == "RUNNING"
+        self.state_text = "STOPPED"
+
+    async def delete_data(self) -> None:
+        assert self.state_text in {"NOT_INITIALIZED", "STOPPED"}
+        await self._env.disk.remove(self._file)
+
+    async def replicate(self, payload: bytes, *, timeout_s: float | None = None):
+        if self.raises is not None:
+            raise self.raises
+        self.log.append(payload)
+        return len(self.log), self.term, self._machine.apply(len(self.log), self.term, payload)
+
+    def dump(self) -> dict[str, Any]:
+        return {"term": self.term}
+
+
+UUID = "a" * 32
+
+
+def schema(*names: str) -> m.Schema:
+    columns = tuple(m.Column(1 + n, name) for n, name in enumerate(names))
+    return m.Schema((m.Column(0, "key", is_key=True), *columns))
+
+
+def create(tablet_id: str = "x", **changes: Any) -> m.CreateTabletRequest:
+    fields: dict[str, Any] = {
+        "dest_uuid": UUID,
+        "table_id": "table",
+        "table_name": "t",
+        "tablet_id": tablet_id,
+        "partition": m.Partition(b"", b"\x80"),
+        "schema": schema("a"),
+        "schema_version": 3,
+        "config": m.RaftConfig(-1, (m.PeerConfig(UUID, "t1:7050"),)),
+    }
+    return m.CreateTabletRequest(**(fields | changes))
+
+
+def delete(tablet_id: str = "x", **changes: Any) -> m.DeleteTabletRequest:
+    fields: dict[str, Any] = {
+        "dest_uuid": UUID,
+        "tablet_id": tablet_id,
+        "delete_type": "DELETED",
+        "reason": "test",
+    }
+    return m.DeleteTabletRequest(**(fields | changes))
+
+
+def alter(version: int, *columns: str, **changes: Any) -> m.AlterSchemaRequest:
+    fields: dict[str, Any] = {
+        "dest_uuid": UUID,
+        "tablet_id": "x",
+        "schema": schema(*columns),
+        "schema_version": version,
+    }
+    return m.AlterSchemaRequest(**(fields | changes))

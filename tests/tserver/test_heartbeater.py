@@ -1,0 +1,180 @@
+"""The heartbeat loops on virtual time, and a server's identity over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from harness.errors import TargetError, UsageError
+from targets.kudu import messages as m
+from targets.kudu.flags import Flags
+from targets.kudu.rpc import RpcError
+from targets.kudu.tserver import node
+from targets.kudu.tserver._heartbeater import Heartbeater
+from tests.kudu_client import fakes as virtual
+from tests.tserver.fakes import FakeDisk, FakeEnv
+
+
+class Tablets:
+    """Two tablets that are all there is to report."""
+
+    live_tablets = 2
+
+    def report(self, tablet_ids):
+        ids = ("x", "y") if tablet_ids is None else tuple(tablet_ids)
+        make = m.ReportedTablet
+        return tuple(make(i, "RUNNING", "READY", 1, None, None, 0) for i in ids), ("gone",)
+
+
+class Masters:
+    """`leader` handles reports; addresses in `down` refuse, those in `silent` never answer."""
+
+    def __init__(self, leader: str | None = "m1:7051") -> None:
+        self.leader, self.term = leader, 1
+        self.down: set[str] = set()
+        self.silent: set[str] = set()
+        self.beats: list[tuple[float, str, m.TSHeartbeatRequest]] = []
+
+    async def call(self, address, method, request, response_type, *, timeout_s):
+        assert (method, response_type) == ("MasterService.TSHeartbeat", m.TSHeartbeatResponse)
+        self.beats.append((asyncio.get_running_loop().time(), address, request))
+        if address in self.down:
+            raise RpcError("refused", sent=False)
+        if address in self.silent:
+            await asyncio.sleep(timeout_s)
+            raise RpcError("timed out", sent=True)
+        leads = address == self.leader
+        report = request.report
+        return m.TSHeartbeatResponse(
+            m.Meta(address, self.term),
+            leader_master=leads,
+            processed_sequence=report.sequence_number if leads and report else -1,
+        )
+
+    def to(self, address: str) -> list[m.TSHeartbeatRequest]:
+        return [request for _, to, request in self.beats if to == address]
+
+
+def run(masters: Masters, script, addresses=("m1:7051", "m2:7051")):
+    async def main():
+        env = virtual.FakeEnv()
+        heartbeater = Heartbeater(
+            env, masters, addresses, uuid="u", seqno=9, address="t1:7050", flags=Flags()
+        )
+        tasks = heartbeater.start(Tablets())
+        await script(heartbeater)
+        for task in tasks:
+            task.cancel()
+
+    virtual.run_virtual(main())
+
+
+def test_first_beats_register_everywhere_and_then_keep_the_interval():
+    masters = Masters()
+
+    async def script(_):
+        await asyncio.sleep(5.05)
+
+    run(masters, script)
+    for address in ("m1:7051", "m2:7051"):
+        first, *later = masters.to(address)
+        assert first.registration == m.TSRegistration("t1:7050")
+        assert (first.ts_uuid, first.ts_seqno, first.num_live_tablets) == ("u", 9, 2)
+        assert not first.report.is_incremental
+        assert [r.tablet_id for r in first.report.updated_tablets] == ["x", "y"]
+        assert first.report.removed_tablet_ids == ("gone",)
+        assert all(beat.registration is None for beat in later)
+        assert len(later) in {4, 5}
+    assert all(b.report.is_incremental for b in masters.to("m1:7051")[1:])
+    assert all(b.report is None for b in masters.to("m2:7051")[1:])
+
+
+def test_changes_reach_the_leader_at_once_and_together():
+    masters = Masters()
+
+    async def script(heartbeater):
+        await asyncio.sleep(1.5)
+        seen = len(masters.beats)
+        heartbeater.mark_dirty("y")
+        await asyncio.sleep(0)
+        heartbeater.mark_dirty("x")
+        await asyncio.sleep(0.05)
+        ((when, address, beat),) = masters.beats[seen:]
+        assert address == "m1:7051"
+        assert when < 1.52
+        assert [r.tablet_id for r in beat.report.updated_tablets] == ["x", "y"]
+
+    run(masters, script)
+
+
+def test_a_new_leader_is_given_everything():
+    masters = Masters()
+
+    async def script(heartbeater):
+        await asyncio.sleep(1.5)
+        masters.leader, masters.term = "m2:7051", 2
+        heartbeater.mark_dirty("x")
+        await asyncio.sleep(1.5)
+        full = [b for b in masters.to("m2:7051")[1:] if b.report and not b.report.is_incremental]
+        assert len(full) == 1
+        assert full[0].registration is None
+
+    run(masters, script)
+
+
+def test_a_dead_master_costs_others_nothing_and_is_not_stormed():
+    masters = Masters()
+    masters.down.add("m2:7051")
+    masters.silent.add("m3:7051")
+
+    async def script(_):
+        await asyncio.sleep(10.5)
+
+    run(masters, script, ("m1:7051", "m2:7051", "m3:7051"))
+    assert len(masters.to("m1:7051")) == 11
+    assert 10 <= len(masters.to("m2:7051")) <= 14
+    assert len(masters.to("m3:7051")) == 1
+    assert all(beat.registration for beat in masters.to("m2:7051"))
+
+
+# --- identity --------------------------------------------------------------------------------
+
+
+def start(disk: FakeDisk, wall_ns: int) -> node._Instance:
+    env = FakeEnv(disk)
+    env.clock.now_ns = wall_ns
+    return asyncio.run(node._start_instance(env))
+
+
+def test_identity_is_kept_and_starts_are_told_apart_whatever_the_clock_says():
+    disk = FakeDisk()
+    first = start(disk, 1000)
+    assert len(first.uuid) == 32
+    assert int(first.uuid, 16) >= 0
+    assert first.seqno == 1000
+    later = start(disk, 5000)
+    set_back = start(disk, 200)
+    assert (later.uuid, later.seqno) == (first.uuid, 5000)
+    assert (set_back.uuid, set_back.seqno) == (first.uuid, 5001)
+
+
+def test_corrupt_identity_is_not_replaced_by_a_new_one():
+    disk = FakeDisk()
+    disk.files["instance"] = b"{"
+    with pytest.raises(TargetError, match="'instance'"):
+        start(disk, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "masters"),
+        ({"masters": [], "address": "t1:7050", "flags": {}, "profile": "x"}, "'x'"),
+        ({"masters": [], "address": "a", "flags": {}, "profile": "strict", "bugs": ["B"]}, "'B'"),
+        ({"masters": [], "address": "a", "flags": {"no": 1}, "profile": "strict"}, "no"),
+    ],
+)
+def test_bad_configuration_is_refused(config, text):
+    with pytest.raises(UsageError, match=text):
+        asyncio.run(node.main(FakeEnv(), config))
