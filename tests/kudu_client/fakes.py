@@ -84,6 +84,14 @@ class Late:
     answer: Any
 
 
+@dataclasses.dataclass
+class Overdue:
+    """A scripted answer that arrives although its time is over, as after a pause of the caller."""
+
+    after_s: float
+    answer: Any
+
+
 class FakeRpc:
     """Answers by `(address, method)`: a list is used up one by one, its last entry stays."""
 
@@ -97,6 +105,9 @@ class FakeRpc:
         self.sent.append((address, name, request))
         answers = self.script[address, name]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Overdue):
+            await asyncio.sleep(answer.after_s)
+            answer = answer.answer
         if isinstance(answer, Late):
             if answer.after_s > timeout_s:
                 await asyncio.sleep(timeout_s)

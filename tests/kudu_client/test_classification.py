@@ -15,7 +15,7 @@ from targets.kudu import messages as m
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.client._classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
-from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect, run_virtual
+from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect, run_virtual
 
 Code, Status = m.MasterErrorCode, m.AppStatus
 META = m.Meta("uuid-1", 7, 42)
@@ -271,10 +271,22 @@ def test_random_attempts_against_the_definition(f, resend, data):
     assert (completion.type is OpType.FAIL) <= (made[-1] == "refused")
 
 
-def test_answers_after_the_deadline_prove_nothing():
-    """The RPC layer stops waiting at the deadline; whatever arrives later is dropped."""
-    completion, _ = invoke("create", [Late(4.0, answer("create", table_id="id1"))], timeout_s=3.0)
-    assert completion.type is OpType.INFO
+@pytest.mark.parametrize(
+    ("f", "error", "expected"),
+    [
+        ("create", None, OpType.INFO),
+        ("create", EXISTS, OpType.INFO),
+        ("delete", NOT_LEADER, OpType.FAIL),  # it proves at any time that nothing happened
+        ("get", None, OpType.FAIL),
+    ],
+)
+@pytest.mark.parametrize("slow", [Late, Overdue])
+def test_answers_after_the_deadline_prove_nothing(slow, f, error, expected):
+    if slow is Late and error is NOT_LEADER:
+        expected = OpType.INFO  # the RPC layer stopped waiting and knows nothing
+    completion, _ = invoke(f, [slow(4.0, answer(f, error))], timeout_s=1.5)
+    assert (completion.type, completion.value) == (expected, None)
+    assert completion.error
 
 
 def test_every_code_has_an_effect_and_only_listed_ones_are_definite():
