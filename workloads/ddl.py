@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.generator import Context, Draft, Emit, Generator
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
@@ -68,8 +68,10 @@ class _DdlOps:
     total: int
     count: int = 0
 
-    def op(self, ctx: Context) -> Emit:
+    def op(self, ctx: Context) -> Step:
         """The next operation, drawn from the run's random stream."""
+        if ctx.free_process() is None:
+            return Pending(self)
         kind = self._kind(ctx.random)
         value = self._value(kind, ctx.random)
         return Emit(Draft(kind, value), dataclasses.replace(self, count=self.count + 1))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.case import Case
-from harness.generator import Context, Draft, Emit, Generator
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
@@ -25,8 +25,10 @@ class _RegisterOps:
     cas_percent: int
     count: int = 1
 
-    def op(self, ctx: Context) -> Emit:
+    def op(self, ctx: Context) -> Step:
         """Half reads; of the rest `cas_percent` are compare-and-set from a recent value."""
+        if ctx.free_process() is None:
+            return Pending(self)
         following = dataclasses.replace(self, count=self.count + 1)
         if ctx.random.randrange(2) == 0:
             return Emit(Draft("read", {}), following)

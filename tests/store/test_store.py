@@ -1,0 +1,210 @@
+"""What is recorded is read back; what a crash tore is recovered; what was altered is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.case import Case
+from harness.errors import HistoryError, UsageError
+from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
+from harness.store import (
+    OpLog,
+    RunFolder,
+    RunRecord,
+    load_run,
+    read_log,
+    read_parquet,
+    write_parquet,
+)
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+@st.composite
+def histories(draw):
+    """Well-formed histories with every kind of op."""
+    ops = []
+    for process in range(draw(st.integers(0, 6))):
+        end = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
+        attempts = tuple(Attempt("m1", n, n + 1, "ok") for n in range(draw(st.integers(0, 2))))
+        ops.append((process, OpType.INVOKE, draw(VALUES), None, ()))
+        ops.append((process, end, draw(VALUES), draw(st.none() | st.text(max_size=5)), attempts))
+    ops.append((NEMESIS, OpType.INFO, {"action": "inject"}, None, ()))
+    ops.append((HARNESS, OpType.INFO, draw(VALUES), None, ()))
+    return History(
+        Op(index, index * 10, process, kind, "f", value, error, None, attempts)
+        for index, (process, kind, value, error, attempts) in enumerate(ops)
+    )
+
+
+def write_log(path, history):
+    log = OpLog(path)
+    for op in history:
+        log.append(op)
+    log.close()
+
+
+@given(history=histories())
+def test_parquet_round_trip(history, tmp_path_factory):
+    path = tmp_path_factory.mktemp("p") / "history.parquet"
+    write_parquet(path, history)
+    again = read_parquet(path)
+    assert again == history
+    assert again.digest() == history.digest()
+
+
+@given(history=histories(), data=st.data())
+def test_a_log_cut_anywhere_gives_back_a_prefix(history, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("l") / "ops.log"
+    write_log(path, history)
+    whole = path.read_bytes()
+    size = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:size])
+    ops, torn = read_log(path)
+    assert ops == list(history)[: len(ops)]
+    if size == len(whole):
+        assert torn is None
+        assert len(ops) == len(history)
+
+
+@given(history=histories(), data=st.data())
+def test_a_flipped_bit_is_never_taken_for_an_op(history, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("l") / "ops.log"
+    write_log(path, history)
+    damaged = bytearray(path.read_bytes())
+    position = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[position] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(damaged)
+    try:
+        ops, _ = read_log(path)
+    except HistoryError:
+        return
+    assert ops == list(history)[: len(ops)]
+
+
+def test_a_killed_writer_loses_nothing_it_recorded(tmp_path):
+    path = tmp_path / "ops.log"
+    script = (
+        "import sys, os, signal\n"
+        "from pathlib import Path\n"
+        "from harness.ops import Op, OpType\n"
+        "from harness.store import OpLog\n"
+        "log = OpLog(Path(sys.argv[1]))\n"
+        "for n in range(1000):\n"
+        "    log.append(Op(n, n, n, OpType.INVOKE, 'f', n))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    code = subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode
+    assert code == -signal.SIGKILL
+    ops, torn = read_log(path)
+    assert ([op.value for op in ops], torn) == (list(range(1000)), None)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"no log at all")
+    with pytest.raises(HistoryError, match="no op log"):
+        read_log(path)
+    with pytest.raises(HistoryError, match="no readable Parquet"):
+        read_parquet(path)
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(HistoryError, match="lacks the columns"):
+        read_parquet(path)
+
+
+def test_an_altered_parquet_is_refused(tmp_path):
+    path = tmp_path / "history.parquet"
+    write_parquet(path, History([Op(0, 0, 0, OpType.INVOKE, "f", 1)]))
+    table = pq.read_table(path)
+    changed = table.set_column(5, "value", pa.array(["2"]))
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+    with pytest.raises(HistoryError, match="was altered"):
+        read_parquet(path)
+
+
+def a_folder(tmp_path, name="n", run="r1"):
+    folder = RunFolder(tmp_path, name, run)
+    folder.write_case(Case(seed=5))
+    return folder
+
+
+def test_a_sealed_run_reads_back_whole(tmp_path):
+    folder = a_folder(tmp_path)
+    history = History([Op(0, 0, 0, OpType.INVOKE, "f", 1)])
+    log = folder.open_log()
+    log.append(history[0])
+    log.close()
+    folder.seal(history)
+    record = RunRecord(
+        run="r1",
+        environment="sim",
+        started="",
+        wall_s=1.0,
+        verdict=Verdict.VALID,
+        digest=history.digest(),
+        ops=1,
+        versions={},
+    )
+    folder.finish(record)
+    stored = load_run(tmp_path / "n" / "latest")
+    assert (stored.case, stored.history, stored.record, stored.note) == (
+        Case(seed=5),
+        history,
+        record,
+        None,
+    )
+    assert not (folder.path / "ops.log").exists()
+
+
+def test_a_run_cut_short_reads_back_from_its_log(tmp_path):
+    folder = a_folder(tmp_path)
+    log = folder.open_log()
+    log.append(Op(0, 0, 0, OpType.INVOKE, "f", 1))
+    log.close()
+    stored = load_run(folder.path)
+    assert len(stored.history) == 1
+    assert "cut short" in stored.note
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 101])
+def test_bad_names_are_refused(tmp_path, name):
+    with pytest.raises(UsageError, match="letters"):
+        RunFolder(tmp_path, name, "r1")
+
+
+def test_missing_pieces_are_named(tmp_path):
+    with pytest.raises(UsageError, match="no run folder"):
+        load_run(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"no case\.json"):
+        load_run(tmp_path)
+    folder = a_folder(tmp_path)
+    with pytest.raises(HistoryError, match="neither"):
+        load_run(folder.path)
+    (folder.path / "case.json").write_text("{")
+    with pytest.raises(UsageError, match="no case"):
+        load_run(folder.path)
+
+
+def test_a_full_disk_is_an_infrastructure_error(tmp_path):
+    from harness.errors import InfrastructureError
+
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    log = OpLog(tmp_path / "ops.log")
+    os.close(log._fd)
+    log._fd = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(InfrastructureError, match="--store"):
+        log.append(Op(0, 0, 0, OpType.INVOKE, "f", 1))
+    log.close()

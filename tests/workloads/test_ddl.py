@@ -1,0 +1,86 @@
+"""The DDL workload asks for what its options say, with nonces that never repeat."""
+
+import collections
+
+import pytest
+
+from harness.case import Case, stream
+from harness.errors import UsageError
+from harness.generator import Emit, new_context
+from harness.planning import with_defaults
+from workloads.ddl import KINDS, DdlWorkload, parse_mix
+
+
+def case(**options):
+    workload = DdlWorkload()
+    return Case(
+        seed=1, workload_options=with_defaults("workload", "ddl", workload.options, options)
+    )
+
+
+def take(generator, count, seed=1):
+    """The first `count` drafts, all threads always free."""
+    ctx = new_context(4, stream(seed, "test"))
+    drafts = []
+    for _ in range(count):
+        step = generator.op(ctx)
+        assert isinstance(step, Emit)
+        drafts.append(step.draft)
+        generator = step.next
+    return drafts
+
+
+def test_same_seed_same_operations():
+    generator = DdlWorkload().generator(case())
+    assert take(generator, 300) == take(generator, 300)
+
+
+def test_every_kind_appears_and_nonces_are_unique():
+    drafts = take(DdlWorkload().generator(case()), 2000)
+    assert {draft.f for draft in drafts} == set(KINDS)
+    nonces = [draft.value["nonce"] for draft in drafts if "nonce" in draft.value]
+    assert len(nonces) == len(set(nonces))
+
+
+def test_names_stay_within_the_option():
+    drafts = take(DdlWorkload().generator(case(names=2)), 500)
+    names = {draft.value["name"] for draft in drafts if "name" in draft.value}
+    assert names == {"t0", "t1"}
+
+
+def test_mix_decides_the_shares():
+    drafts = take(DdlWorkload().generator(case(mix="get=3,list=1")), 4000)
+    counts = collections.Counter(draft.f for draft in drafts)
+    assert set(counts) == {"get", "list"}
+    assert 2800 < counts["get"] < 3200
+
+
+@pytest.mark.parametrize("text", ["get", "get=x", "fly=1", "get=-1", ""])
+def test_bad_mix_is_refused_with_the_rule(text):
+    with pytest.raises(UsageError, match="KIND=WEIGHT"):
+        parse_mix(text)
+
+
+def test_mix_of_zeros_is_refused():
+    with pytest.raises(UsageError, match="weight 0"):
+        parse_mix("get=0")
+
+
+@pytest.mark.parametrize("options", [{"names": 0}, {"names": 10**6}, {"partitions": 0}])
+def test_impossible_sizes_are_refused(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        DdlWorkload().generator(case(**options))
+
+
+def test_probe_covers_every_kind_with_fresh_names():
+    workload = DdlWorkload()
+    first, second = (workload.probe(case(), attempt) for attempt in (0, 1))
+    assert {request.f for request in first} == set(KINDS)
+    assert not {r.value.get("name") for r in first if r.value} & {
+        r.value.get("name") for r in second if r.value
+    }
+
+
+def test_final_reads_every_name():
+    final = DdlWorkload().final(case(names=3))
+    assert [request.value.get("name") for request in final] == [None, "t0", "t1", "t2"]
