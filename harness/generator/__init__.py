@@ -6,9 +6,9 @@ against made-up completions. Names, and where Jepsen's differ:
 
 | Jepsen                            | here                                | module      |
 |-----------------------------------|-------------------------------------|-------------|
-| map, seq, fn, nil as generators   | Draft/Request, list, function, None | core        |
+| map, seq, fn, nil as generators   | Draft/Request, list, function, None | plain       |
 | delay, promise as generators      | lazily, deferred                    | combinators |
-| concat                            | concat                              | core        |
+| concat                            | concat                              | plain       |
 | map, f-map, filter                | map_ops, f_map, filter_ops          | combinators |
 | on-update                         | on_update                           | combinators |
 | limit, once, repeat, cycle        | limit, once, repeat, cycle          | combinators |
@@ -50,7 +50,6 @@ from harness.generator.combinators import (
 )
 from harness.generator.core import (
     LOG,
-    NOTHING,
     SLEEP,
     Context,
     Draft,
@@ -61,13 +60,12 @@ from harness.generator.core import (
     Step,
     Thread,
     complete,
-    concat,
     due_ns,
-    lift,
     new_context,
 )
 from harness.generator.diagnosis import friendly_exceptions, log, trace, validate
 from harness.generator.independent import concurrent_keys, sequential_keys
+from harness.generator.plain import NOTHING, concat, lift
 from harness.generator.threads import (
     clients,
     concurrency_limit,

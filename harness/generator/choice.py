@@ -10,20 +10,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from harness.errors import UsageError
 from harness.generator.core import (
-    NOTHING,
     Context,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Step,
-    lift,
     sooner,
 )
+from harness.generator.plain import NOTHING, lift
 from harness.ops import Op
 
 __all__ = ["any_of", "flip_flop", "mix", "shortest_any", "weighted"]
@@ -50,7 +48,7 @@ def _any(states: Sequence[Generator], *, shortest: bool) -> Generator:
     return _Any(left, shortest)
 
 
-class _Any(msgspec.Struct, frozen=True):
+class _Any(Node, frozen=True):
     generators: tuple[Generator, ...]
     shortest: bool
 
@@ -90,7 +88,7 @@ def shortest_any(*generators: GeneratorLike) -> Generator:
     return _any([lift(generator) for generator in generators], shortest=True)
 
 
-class _Mix(msgspec.Struct, frozen=True):
+class _Mix(Node, frozen=True):
     generators: tuple[Generator, ...]
     weights: tuple[float, ...]
     turn: int | None = None  # drawn when the one before was emitted: a retry changes nothing
@@ -186,7 +184,7 @@ def mix(*generators: GeneratorLike) -> Generator:
     return weighted((1.0, generator) for generator in generators)
 
 
-class _FlipFlop(msgspec.Struct, frozen=True):
+class _FlipFlop(Node, frozen=True):
     now: Generator
     then: Generator
 

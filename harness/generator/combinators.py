@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-import msgspec
-
 from harness.errors import UsageError
 from harness.generator.core import (
-    NOTHING,
     Context,
     Draft,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Step,
     complete,
-    lift,
 )
+from harness.generator.plain import NOTHING, lift
 from harness.ops import Op, OpType
 
 __all__ = [
@@ -48,7 +46,7 @@ FILTERED_MAX: Final = 100_000
 """How many drafts in a row `filter_ops` may reject before that is called a mistake."""
 
 
-class _Map(msgspec.Struct, frozen=True):
+class _Map(Node, frozen=True):
     function: Callable[[Draft], Draft]
     generator: Generator
 
@@ -95,7 +93,7 @@ def f_map(names: Mapping[str, str], generator: GeneratorLike) -> Generator:
     return map_ops(lambda draft: draft.replace(f=names.get(draft.f, draft.f)), generator)
 
 
-class _Filter(msgspec.Struct, frozen=True):
+class _Filter(Node, frozen=True):
     predicate: Callable[[Draft], bool]
     generator: Generator
 
@@ -128,7 +126,7 @@ def filter_ops(predicate: Callable[[Draft], bool], generator: GeneratorLike) -> 
     return inner if inner is NOTHING else _Filter(predicate, inner)
 
 
-class _OnUpdate(msgspec.Struct, frozen=True):
+class _OnUpdate(Node, frozen=True):
     handler: Callable[[Generator, Context, Op], GeneratorLike]
     generator: Generator
 
@@ -158,7 +156,7 @@ def on_update(
     return _OnUpdate(handler, lift(generator))
 
 
-class _Limit(msgspec.Struct, frozen=True):
+class _Limit(Node, frozen=True):
     remaining: int
     generator: Generator
 
@@ -189,7 +187,7 @@ def once(generator: GeneratorLike) -> Generator:
     return limit(1, generator)
 
 
-class _Repeat(msgspec.Struct, frozen=True):
+class _Repeat(Node, frozen=True):
     remaining: int | None
     generator: Generator
 
@@ -221,7 +219,7 @@ def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
     return NOTHING if inner is NOTHING or n == 0 else _Repeat(n, inner)
 
 
-class _Cycle(msgspec.Struct, frozen=True):
+class _Cycle(Node, frozen=True):
     remaining: int | None
     original: Generator
     current: Generator
@@ -252,7 +250,7 @@ def cycle(generator: GeneratorLike, n: int | None = None) -> Generator:
     return NOTHING if inner is NOTHING or n == 0 else _Cycle(n, inner, inner)
 
 
-class _UntilOk(msgspec.Struct, frozen=True):
+class _UntilOk(Node, frozen=True):
     generator: Generator
     mine: int = 0  # mask of the threads that carry an operation of ours
 
@@ -285,7 +283,7 @@ def until_ok(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _UntilOk(inner)
 
 
-class _UntilEvent(msgspec.Struct, frozen=True):
+class _UntilEvent(Node, frozen=True):
     predicate: Callable[[Op], bool]
     generator: Generator
 
@@ -309,7 +307,7 @@ def until_event(predicate: Callable[[Op], bool], generator: GeneratorLike) -> Ge
     return inner if inner is NOTHING else _UntilEvent(predicate, inner)
 
 
-class _Lazily(msgspec.Struct, frozen=True):
+class _Lazily(Node, frozen=True):
     make: Callable[[], GeneratorLike]
 
     def op(self, ctx: Context) -> Step:
@@ -336,7 +334,7 @@ class FutureLike(Protocol):
         ...
 
 
-class _Deferred(msgspec.Struct, frozen=True):
+class _Deferred(Node, frozen=True):
     future: FutureLike
 
     def op(self, ctx: Context) -> Step:

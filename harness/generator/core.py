@@ -1,4 +1,4 @@
-"""The protocol of generators, the context they look at, and how plain values become generators.
+"""The protocol of generators, the context they look at, and the helpers they share.
 
 A generator is an immutable value with two functions (`jepsen.generator`, README of
 https://github.com/jepsen-io/generator):
@@ -18,6 +18,9 @@ taking, freeing and restricting threads costs a few words at any concurrency. Pr
 numbered as in Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the
 thread of a process, and no map is needed.
 
+A generator of one's own may leave `process` and `time_ns` out of its drafts and need not look at
+who is free: `harness.generator.lift`, through which everything passes, fills them in.
+
 Nothing here iterates over a set, reads a clock or draws from a module's randomness.
 """
 
@@ -25,7 +28,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,9 +36,7 @@ from harness.errors import UsageError
 from harness.ops import NEMESIS, Op, OpType, Process
 
 __all__ = [
-    "EMPTY_MAX",
     "LOG",
-    "NOTHING",
     "NS_PER_S",
     "SLEEP",
     "Context",
@@ -49,9 +50,8 @@ __all__ = [
     "Step",
     "Thread",
     "complete",
-    "concat",
     "due_ns",
-    "lift",
+    "indices",
     "nanoseconds",
     "new_context",
     "sooner",
@@ -61,8 +61,6 @@ Thread = int | str
 """A client thread's number, 0 up to the concurrency, or `"nemesis"`."""
 
 NS_PER_S: Final = 1_000_000_000
-EMPTY_MAX: Final = 1000
-"""How often in a row a function may return an empty generator before that is called a mistake."""
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
 LOG: Final = "log"
@@ -255,12 +253,16 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         )
 
 
+class Node(msgspec.Struct, frozen=True, eq=False):
+    """The base of the generators of this package: they emit drafts with process and time."""
+
+
 class Generator(Protocol):
     """A pure description of what to do; see the module's docstring."""
 
     def op(self, ctx: Context) -> Step:
-        """What to do next. The draft of an `Emit` has a free process and a time not before
-        the context's.
+        """What to do next. What the draft of an `Emit` leaves out, process and time, is any
+        free process and the context's time.
         """
         ...
 
@@ -394,150 +396,3 @@ def sooner(
     weight = first[1] + second[1]
     chosen = first if rng.random() * weight < first[1] else second
     return (chosen[0], weight, chosen[2])
-
-
-# --- plain values ----------------------------------------------------------------------------
-
-
-class _Nothing(msgspec.Struct, frozen=True):
-    """The exhausted generator."""
-
-    def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
-        """Nothing, ever."""
-        return None
-
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Stay exhausted."""
-        return self
-
-
-NOTHING: Final[Generator] = _Nothing()
-
-
-class _Once(msgspec.Struct, frozen=True):
-    """One draft."""
-
-    draft: Draft
-
-    def op(self, ctx: Context) -> Step:
-        """The draft, then nothing."""
-        draft = complete(self.draft, ctx)
-        return Pending(self) if draft is None else Emit(draft, NOTHING)
-
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Nothing to learn."""
-        return self
-
-
-class _Sequence(msgspec.Struct, frozen=True):
-    """One generator after the other; `current` is the state of the one at `position`."""
-
-    generators: tuple[Generator, ...]
-    position: int
-    current: Generator
-
-    def op(self, ctx: Context) -> Step:
-        """From the first that is not exhausted."""
-        position, current, last = self.position, self.current, len(self.generators) - 1
-        while True:
-            step = current.op(ctx)
-            if step is not None:
-                break
-            if position == last:
-                return None
-            position += 1
-            current = self.generators[position]
-        rest = self._at(position, step.next)
-        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def _at(self, position: int, current: Generator) -> Generator:
-        if position == len(self.generators) - 1:
-            return current
-        if current is NOTHING:
-            return self._at(position + 1, self.generators[position + 1])
-        return _Sequence(self.generators, position, current)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Only the generator in turn learns; those to come are as they were written."""
-        current = self.current.update(ctx, event)
-        if current is self.current:
-            return self
-        return _Sequence(self.generators, self.position, current)
-
-
-class _Call(msgspec.Struct, frozen=True):
-    """A function that is called for a generator again and again, until it returns `None`."""
-
-    function: Callable[[Context], GeneratorLike]
-    current: Generator | None = None
-
-    def op(self, ctx: Context) -> Step:
-        """Exhaust what the function made, then call it again."""
-        current = self.current
-        if current is None and not ctx.free_mask:
-            return Pending(self)
-        for _ in range(EMPTY_MAX):
-            if current is None:
-                made = self.function(ctx)
-                if made is None:
-                    return None
-                current = lift(made)
-            step = current.op(ctx)
-            if step is None:
-                current = None
-                continue
-            if isinstance(step, Pending):
-                return Pending(_Call(self.function, step.next))
-            rest = None if step.next is NOTHING else step.next
-            return Emit(step.draft, self if rest is self.current else _Call(self.function, rest))
-        raise UsageError(
-            f"the function {self.function!r} returned {EMPTY_MAX} empty generators in a row; "
-            "return None to end it"
-        )
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """What the function made last learns."""
-        if self.current is None:
-            return self
-        current = self.current.update(ctx, event)
-        return self if current is self.current else _Call(self.function, current)
-
-
-def lift(value: GeneratorLike) -> Generator:
-    """The generator that a plain value stands for. Raises `UsageError` for anything else.
-
-    `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
-    other; a function of the context is called again and again, each result run to its end, until
-    it returns `None`.
-    """
-    if value is None:
-        return NOTHING
-    if isinstance(value, Draft):
-        return _Once(value)
-    if hasattr(value, "op") and hasattr(value, "update"):
-        return cast("Generator", value)
-    if isinstance(value, (list, tuple)):
-        return concat(*value)
-    if isinstance(getattr(value, "f", None), str) and hasattr(value, "value"):
-        request = cast("RequestLike", value)
-        return _Once(Draft(request.f, request.value))
-    if callable(value):
-        return _Call(value)
-    raise UsageError(
-        f"{value!r} is no generator; give a Draft, a Request, a list of generators, a function of "
-        "the context, or a generator made by the functions of harness.generator"
-    )
-
-
-def concat(*generators: GeneratorLike) -> Generator:
-    """One generator after the other, without waiting for open operations in between."""
-    flat: list[Generator] = []
-    for item in generators:
-        lifted = lift(item)
-        if isinstance(lifted, _Sequence):  # flat, so that long chains do not nest
-            flat += (lifted.current, *lifted.generators[lifted.position + 1 :])
-        elif lifted is not NOTHING:
-            flat.append(lifted)
-    if len(flat) < 2:
-        return flat[0] if flat else NOTHING
-    return _Sequence(tuple(flat), 0, flat[0])

@@ -5,22 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from harness.errors import InternalError
 from harness.generator.core import (
     LOG,
-    NOTHING,
     SLEEP,
     Context,
     Draft,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Step,
-    lift,
 )
+from harness.generator.plain import NOTHING, lift
 from harness.ops import Op, OpType
 
 __all__ = ["friendly_exceptions", "log", "trace", "validate"]
@@ -53,7 +51,7 @@ def _problem(ctx: Context, step: object) -> str | None:
         return f"it answered {_shown(step)}; it must be None, a Pending or an Emit"
     draft = step.draft
     if draft.process is None or draft.time_ns is None:
-        return f"its draft {draft} has no process or no time; see harness.generator.complete"
+        return f"its draft {draft} has no process or no time; see harness.generator.core.complete"
     if draft.time_ns < ctx.time_ns:
         return f"its draft {draft} lies before the context's time, {ctx.time_ns} ns"
     if not ctx.is_free(draft.process):
@@ -65,7 +63,7 @@ def _problem(ctx: Context, step: object) -> str | None:
     return None
 
 
-class _Validate(msgspec.Struct, frozen=True):
+class _Validate(Node, frozen=True):
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
@@ -94,7 +92,7 @@ def validate(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _Validate(inner)
 
 
-class _FriendlyExceptions(msgspec.Struct, frozen=True):
+class _FriendlyExceptions(Node, frozen=True):
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
@@ -127,7 +125,7 @@ def friendly_exceptions(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _FriendlyExceptions(inner)
 
 
-class _Trace(msgspec.Struct, frozen=True):
+class _Trace(Node, frozen=True):
     name: str
     sink: Callable[[str], None]
     generator: Generator

@@ -13,24 +13,23 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.generator.core import (
-    EMPTY_MAX,
-    NOTHING,
     Context,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Step,
     indices,
-    lift,
 )
+from harness.generator.plain import EMPTY_MAX, NOTHING, lift
 from harness.generator.threads import ask_in_rotation, clients
 from harness.ops import Op
 
 __all__ = ["concurrent_keys", "sequential_keys"]
 
 
-class _Keyed(msgspec.Struct, frozen=True):
+class _Keyed(Node, frozen=True):
     """A generator whose operations belong to `key`."""
 
     key: Any
@@ -57,7 +56,7 @@ class _Keyed(msgspec.Struct, frozen=True):
         return NOTHING if inner is NOTHING else self._with(inner)
 
 
-class _SequentialKeys(msgspec.Struct, frozen=True):
+class _SequentialKeys(Node, frozen=True):
     keys: Sequence[Any]
     make: Callable[[Any], GeneratorLike]
     position: int
@@ -88,7 +87,7 @@ def sequential_keys(keys: Sequence[Any], make: Callable[[Any], GeneratorLike]) -
     return _SequentialKeys(keys, make, -1, NOTHING)
 
 
-class _ConcurrentKeys(msgspec.Struct, frozen=True):
+class _ConcurrentKeys(Node, frozen=True):
     group_size: int
     keys: Sequence[Any]
     make: Callable[[Any], GeneratorLike]

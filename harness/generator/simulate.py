@@ -23,10 +23,10 @@ from harness.generator.core import (
     Emit,
     GeneratorLike,
     due_ns,
-    lift,
     new_context,
 )
 from harness.generator.diagnosis import validate
+from harness.generator.plain import lift
 from harness.ops import HARNESS, NEMESIS, Op, OpType
 
 __all__ = [

@@ -16,26 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from harness.errors import UsageError
 from harness.generator.choice import any_of
 from harness.generator.core import (
-    NOTHING,
     Context,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Roster,
     Step,
     Thread,
-    concat,
     due_ns,
     indices,
-    lift,
     sooner,
 )
+from harness.generator.plain import NOTHING, concat, lift
 from harness.ops import NEMESIS, Op, Process
 
 __all__ = [
@@ -55,7 +52,7 @@ __all__ = [
 ]
 
 
-class _OnThreads(msgspec.Struct, frozen=True):
+class _OnThreads(Node, frozen=True):
     predicate: Callable[[Thread], bool]
     generator: Generator
     what: str
@@ -137,7 +134,7 @@ def split(clients_generator: GeneratorLike, nemesis_generator: GeneratorLike) ->
     return any_of(clients(clients_generator), nemesis(nemesis_generator))
 
 
-class _Reserve(msgspec.Struct, frozen=True):
+class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]
     generators: tuple[Generator, ...]  # one for each count, and the default
     all_mask: int = 0  # of the context that the masks were made for
@@ -209,7 +206,7 @@ class _Reserve(msgspec.Struct, frozen=True):
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
-    """Groups of threads: in `reserve(5, writes, 10, cas, reads)` 5 write, 10 do cas, others read.
+    """Groups of threads: `reserve(5, writes, 10, cas, reads)` has 5 write, 10 cas, the rest read.
 
     Ties between the groups are drawn in proportion to their sizes. The default may be `None`.
     """
@@ -271,7 +268,7 @@ def ask_in_rotation(
     return best, best_position, others
 
 
-class _Each(msgspec.Struct, frozen=True):
+class _Each(Node, frozen=True):
     fresh: Generator
     by_process: bool
     states: tuple[Generator | None, ...] = ()  # by thread; None has not begun
@@ -352,7 +349,7 @@ def each_process(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _Each(inner, by_process=True)
 
 
-class _ProcessLimit(msgspec.Struct, frozen=True):
+class _ProcessLimit(Node, frozen=True):
     n: int
     generator: Generator
     seen: frozenset[int] = frozenset()  # for its size and membership only
@@ -395,7 +392,7 @@ def process_limit(n: int, generator: GeneratorLike) -> Generator:
     return NOTHING if inner is NOTHING or n == 0 else _ProcessLimit(n, inner)
 
 
-class _ConcurrencyLimit(msgspec.Struct, frozen=True):
+class _ConcurrencyLimit(Node, frozen=True):
     n: int
     generator: Generator
 
@@ -421,7 +418,7 @@ def concurrency_limit(n: int, generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _ConcurrencyLimit(n, inner)
 
 
-class _Synchronize(msgspec.Struct, frozen=True):
+class _Synchronize(Node, frozen=True):
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
@@ -446,5 +443,5 @@ def phases(*generators: GeneratorLike) -> Generator:
 
 
 def then(a: GeneratorLike, b: GeneratorLike) -> Generator:
-    """`a`, then wait for all threads, then `b`. (Jepsen's takes its arguments backwards.)"""
+    """`a`, then wait for all threads, then `b`; Jepsen's takes its arguments backwards."""
     return concat(a, synchronize(b))

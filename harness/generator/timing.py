@@ -14,25 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from harness.errors import UsageError
 from harness.generator.core import (
-    NOTHING,
     SLEEP,
     Context,
     Draft,
     Emit,
     Generator,
     GeneratorLike,
+    Node,
     Pending,
     Step,
     complete,
     due_ns,
     indices,
-    lift,
     nanoseconds,
 )
+from harness.generator.plain import NOTHING, lift
 from harness.ops import Op, OpType
 
 __all__ = [
@@ -51,7 +49,7 @@ WINDOWS_MAX: Final = 10_000
 """How many windows ahead `cycle_times` looks for an operation."""
 
 
-class _TimeLimit(msgspec.Struct, frozen=True):
+class _TimeLimit(Node, frozen=True):
     limit_ns: int
     generator: Generator
     end_ns: int | None = None
@@ -87,7 +85,7 @@ def time_limit(seconds: float, generator: GeneratorLike) -> Generator:
     return NOTHING if inner is NOTHING or limit_ns == 0 else _TimeLimit(limit_ns, inner)
 
 
-class _Stagger(msgspec.Struct, frozen=True):
+class _Stagger(Node, frozen=True):
     interval_ns_max: int
     generator: Generator
     next_ns: int | None = None
@@ -124,7 +122,7 @@ def stagger(dt_s: float, generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _Stagger(longest_ns, inner)
 
 
-class _Delay(msgspec.Struct, frozen=True):
+class _Delay(Node, frozen=True):
     interval_ns: int
     generator: Generator
     next_ns: int | None = None
@@ -161,7 +159,7 @@ def sleep(dt_s: float) -> Generator:
     return lift(Draft(SLEEP, dt_s, type=OpType.INFO))
 
 
-class _CycleTimes(msgspec.Struct, frozen=True):
+class _CycleTimes(Node, frozen=True):
     intervals_ns: tuple[int, ...]
     generators: tuple[Generator, ...]
     start_ns: int | None = None
@@ -240,8 +238,9 @@ class Scheduled(Protocol):
         ...
 
 
-class _TimedOps(msgspec.Struct, frozen=True):
+class _TimedOps(Node, frozen=True):
     ops: tuple[Scheduled, ...]
+    offset_ns: int
     start_ns: int | None = None
     queues: tuple[tuple[int, ...], ...] | None = None  # by client thread: positions in `ops`
     heads: tuple[int, ...] = ()
@@ -267,7 +266,7 @@ class _TimedOps(msgspec.Struct, frozen=True):
         draft = complete(Draft(op.f, op.value, ctx.processes[index], time_ns), ctx)
         assert draft is not None, "the thread is free"
         moved = (*heads[:index], heads[index] + 1, *heads[index + 1 :])
-        return Emit(draft, _TimedOps(self.ops, start_ns, queues, moved))
+        return Emit(draft, _TimedOps(self.ops, self.offset_ns, start_ns, queues, moved))
 
     def _started(self, ctx: Context) -> _TimedOps:
         clients = ctx.roster.clients
@@ -279,14 +278,16 @@ class _TimedOps(msgspec.Struct, frozen=True):
                     f"whose thread is not among {ctx.threads[:10]} of this generator"
                 )
             queues[op.process % clients].append(place)
-        return _TimedOps(self.ops, ctx.time_ns, tuple(map(tuple, queues)), (0,) * clients)
+        start_ns = ctx.time_ns + self.offset_ns
+        heads = (0,) * clients
+        return _TimedOps(self.ops, self.offset_ns, start_ns, tuple(map(tuple, queues)), heads)
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  a fixed schedule
         return self
 
 
-def timed_ops(ops: Sequence[Scheduled]) -> Generator:
-    """Replay a schedule, counted from when it is first asked.
+def timed_ops(ops: Sequence[Scheduled], *, offset_ns: int = 0) -> Generator:
+    """Replay a schedule, counted from `offset_ns` after it is first asked.
 
     An op runs on the thread of its process (`process % concurrency`) whatever that thread's
     process is called by now. A thread that is late does its ops in order as soon as it can, and
@@ -298,7 +299,10 @@ def timed_ops(ops: Sequence[Scheduled]) -> Generator:
                 f"the scheduled op {op.f!r} has at_ns {op.at_ns} and process {op.process}; "
                 "both must be 0 or more"
             )
-    return _TimedOps(tuple(sorted(ops, key=lambda op: op.at_ns))) if ops else NOTHING
+    if offset_ns < 0:
+        raise UsageError(f"timed_ops got offset_ns = {offset_ns}; it must be 0 or more")
+    in_order = tuple(sorted(ops, key=lambda op: op.at_ns))
+    return _TimedOps(in_order, offset_ns) if ops else NOTHING
 
 
 class _CacheCell:
@@ -313,7 +317,7 @@ class _CacheCell:
         self.until_ns = 0
 
 
-class _Cache(msgspec.Struct, frozen=True):
+class _Cache(Node, frozen=True):
     period_ns: int
     generator: Generator
     cell: _CacheCell

@@ -1,0 +1,202 @@
+"""How plain values become generators: `lift`, and sequences.
+
+Everything that takes a generator takes these too, and everything passes through `lift`. That is
+also where a generator from outside this package gets the parts of the protocol it left out: free
+processes, times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from harness.errors import UsageError
+from harness.generator.core import (
+    Context,
+    Draft,
+    Emit,
+    Generator,
+    GeneratorLike,
+    Node,
+    Pending,
+    RequestLike,
+    Step,
+    complete,
+)
+from harness.ops import Op
+
+__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift"]
+
+EMPTY_MAX: Final = 1000
+"""How often in a row a function may return an empty generator before that is called a mistake."""
+
+
+class _Nothing(Node, frozen=True):
+    """The exhausted generator."""
+
+    def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
+        """Nothing, ever."""
+        return None
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
+        """Stay exhausted."""
+        return self
+
+
+NOTHING: Final[Generator] = _Nothing()
+
+
+class _Once(Node, frozen=True):
+    """One draft."""
+
+    draft: Draft
+
+    def op(self, ctx: Context) -> Step:
+        """The draft, then nothing."""
+        draft = complete(self.draft, ctx)
+        return Pending(self) if draft is None else Emit(draft, NOTHING)
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
+        """Nothing to learn."""
+        return self
+
+
+class _Sequence(Node, frozen=True):
+    """One generator after the other; `current` is the state of the one at `position`."""
+
+    generators: tuple[Generator, ...]
+    position: int
+    current: Generator
+
+    def op(self, ctx: Context) -> Step:
+        """From the first that is not exhausted."""
+        position, current, last = self.position, self.current, len(self.generators) - 1
+        while True:
+            step = current.op(ctx)
+            if step is not None:
+                break
+            if position == last:
+                return None
+            position += 1
+            current = self.generators[position]
+        rest = self._at(position, step.next)
+        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
+
+    def _at(self, position: int, current: Generator) -> Generator:
+        if position == len(self.generators) - 1:
+            return current
+        if current is NOTHING:
+            return self._at(position + 1, self.generators[position + 1])
+        return _Sequence(self.generators, position, current)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Only the generator in turn learns; those to come are as they were written."""
+        current = self.current.update(ctx, event)
+        if current is self.current:
+            return self
+        return _Sequence(self.generators, self.position, current)
+
+
+class _Call(Node, frozen=True):
+    """A function that is called for a generator again and again, until it returns `None`."""
+
+    function: Callable[[Context], GeneratorLike]
+    current: Generator | None = None
+
+    def op(self, ctx: Context) -> Step:
+        """Exhaust what the function made, then call it again."""
+        current = self.current
+        if current is None and not ctx.free_mask:
+            return Pending(self)
+        for _ in range(EMPTY_MAX):
+            if current is None:
+                made = self.function(ctx)
+                if made is None:
+                    return None
+                current = lift(made)
+            step = current.op(ctx)
+            if step is None:
+                current = None
+                continue
+            if isinstance(step, Pending):
+                return Pending(_Call(self.function, step.next))
+            rest = None if step.next is NOTHING else step.next
+            return Emit(step.draft, self if rest is self.current else _Call(self.function, rest))
+        raise UsageError(
+            f"the function {self.function!r} returned {EMPTY_MAX} empty generators in a row; "
+            "return None to end it"
+        )
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """What the function made last learns."""
+        if self.current is None:
+            return self
+        current = self.current.update(ctx, event)
+        return self if current is self.current else _Call(self.function, current)
+
+
+class _Outside(Node, frozen=True):
+    """A generator that somebody else wrote: its drafts may leave out process and time."""
+
+    generator: Generator
+
+    def op(self, ctx: Context) -> Step:
+        """What it says, with the gaps filled in; not asked while nobody is free."""
+        if not ctx.free_mask:
+            return Pending(self)
+        step = self.generator.op(ctx)
+        if not isinstance(step, Emit):
+            return None if step is None else Pending(_wrapped(step.next))
+        draft = complete(step.draft, ctx)
+        return Pending(self) if draft is None else Emit(draft, _wrapped(step.next))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Pass it on."""
+        inner = self.generator.update(ctx, event)
+        return self if inner is self.generator else _wrapped(inner)
+
+
+def _wrapped(generator: Generator) -> Generator:
+    return generator if isinstance(generator, Node) else _Outside(generator)
+
+
+def lift(value: GeneratorLike) -> Generator:
+    """The generator that a plain value stands for. Raises `UsageError` for anything else.
+
+    `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
+    other; a function of the context is called again and again, each result run to its end, until
+    it returns `None`.
+    """
+    if value is None:
+        return NOTHING
+    if isinstance(value, Draft):
+        return _Once(value)
+    if isinstance(cast("object", value), Node):
+        return cast("Generator", value)
+    if callable(getattr(value, "op", None)) and callable(getattr(value, "update", None)):
+        return _Outside(cast("Generator", value))
+    if isinstance(value, (list, tuple)):
+        return concat(*value)
+    if isinstance(getattr(value, "f", None), str) and hasattr(value, "value"):
+        request = cast("RequestLike", value)
+        return _Once(Draft(request.f, request.value))
+    if callable(value):
+        return _Call(value)
+    raise UsageError(
+        f"{value!r} is no generator; give a Draft, a Request, a list of generators, a function of "
+        "the context, or a generator made by the functions of harness.generator"
+    )
+
+
+def concat(*generators: GeneratorLike) -> Generator:
+    """One generator after the other, without waiting for open operations in between."""
+    flat: list[Generator] = []
+    for item in generators:
+        lifted = lift(item)
+        if isinstance(lifted, _Sequence):  # flat, so that long chains do not nest
+            flat += (lifted.current, *lifted.generators[lifted.position + 1 :])
+        elif lifted is not NOTHING:
+            flat.append(lifted)
+    if len(flat) < 2:
+        return flat[0] if flat else NOTHING
+    return _Sequence(tuple(flat), 0, flat[0])

@@ -1,0 +1,496 @@
+"""Runs a generator against real clients, in every environment.
+
+One scheduler asks the generator and starts one task per operation; `jepsen.generator.interpreter`
+is the model. What is different is the world: only asyncio's `sleep`-like primitives are used and
+time comes from the run's clock, so the same driver runs in virtual time, where equal seeds must
+give equal histories. Hence no `asyncio.wait`, whose result order varies, and nothing that starts
+threads.
+
+Rules that verdicts rest on:
+
+* A completion is recorded by the task that got it, at once, and an invocation just before its
+  task starts: intervals in the history are as tight as can be, and never too tight.
+* Completions are processed before new operations are asked for, and a new task gets its turn
+  before the next question. Both reduce concurrency that only the harness would have caused.
+* After `info` the process is retired: its thread goes on as `old + concurrency` with a new client.
+  A client that cannot be opened has done nothing: `fail`. One that raises may have done anything:
+  `info`, with the exception in the history.
+* An operation always ends. A client that hangs beyond its own timeout is cancelled, as `info`.
+
+Operations of the thread `"nemesis"`, where there is one, are `info` at both ends and never retire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from harness.env import ClientEnv
+from harness.errors import InternalError, UsageError
+from harness.generator.core import (
+    LOG,
+    NS_PER_S,
+    SLEEP,
+    Context,
+    Draft,
+    Emit,
+    Generator,
+    GeneratorLike,
+    due_ns,
+    new_context,
+)
+from harness.generator.diagnosis import validate
+from harness.ops import HARNESS, NEMESIS, Attempt, Op, OpType, Process
+from harness.plugins import Client, Completion, Request
+
+__all__ = [
+    "CLOSE_S_MAX",
+    "ERROR_CHARACTERS_MAX",
+    "GUARD_MARGIN_S",
+    "IDLE_S_MAX",
+    "POLL_S",
+    "OpSink",
+    "interpret",
+]
+
+GUARD_MARGIN_S: Final = 1.0
+"""How long beyond its timeout an operation may take before its client counts as hanging."""
+CLOSE_S_MAX: Final = 1.0
+"""How long closing a client may take before it is abandoned."""
+POLL_S: Final = 0.01
+"""A generator that is pending while threads are free may wait for time: how often it is asked."""
+IDLE_S_MAX: Final = 60.0
+"""How long a generator may be pending with nothing in flight before that is a mistake."""
+ERROR_CHARACTERS_MAX: Final = 500
+"""How much of an exception's text goes into the history."""
+_WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
+
+
+class OpSink(Protocol):
+    """Where ops go; `harness.recorder.Recorder` is one. Times are ns since `start_ns`."""
+
+    start_ns: int
+
+    def now_ns(self) -> int:
+        """Ns since the start of the run."""
+        ...
+
+    def record(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        node: str | None = None,
+        attempts: Sequence[Attempt] = (),
+    ) -> Op:
+        """Record one op now, with its index and time."""
+        ...
+
+
+class _Flight:
+    """One operation under way on the thread of bit `index`."""
+
+    __slots__ = ("client", "draft", "ended", "guard", "index", "process", "task")
+
+    def __init__(self, index: int, process: Process, draft: Draft) -> None:
+        self.index = index
+        self.process = process
+        self.draft = draft
+        self.client: Client | None = None  # set while the task uses it
+        self.task: asyncio.Task[None] | None = None
+        self.guard: asyncio.TimerHandle | None = None
+        self.ended = False
+
+
+class _Driver:
+    """The state of one interpretation; `run` is its loop."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        ctx: Context,
+        *,
+        env: ClientEnv,
+        open_client: Callable[[int], Client],
+        recorder: OpSink,
+        op_timeout_s: float,
+        stop: asyncio.Event | None,
+        nemesis: Client | None,
+        nemesis_timeout_s: float,
+    ) -> None:
+        self.generator = generator
+        self.ctx = ctx
+        self.env = env
+        self.open_client = open_client
+        self.recorder = recorder
+        self.op_timeout_s = op_timeout_s
+        self.stop = stop
+        self.nemesis = nemesis
+        self.nemesis_timeout_s = nemesis_timeout_s
+        self.loop = asyncio.get_running_loop()
+        self.clients: dict[int, Client] = {}  # idle ones, by thread
+        self.flights: dict[int, _Flight] = {}  # by thread; in the order of invocation
+        self.naps: dict[int, asyncio.TimerHandle] = {}  # sleeping threads
+        self.landed: deque[tuple[int, Op]] = deque()
+        self.tasks: dict[int, asyncio.Task[None]] = {}  # all that still run, by number
+        self.tasks_made = 0
+        self.failure: Exception | None = None  # of the harness itself, raised by `run`
+        self.wake = asyncio.Event()
+
+    # --- the scheduler -----------------------------------------------------------------------
+
+    async def run(self) -> Generator | None:
+        """Drive until the generator is exhausted or `stop` is set; then until all has ended."""
+        exhausted = False
+        idle_since_ns: int | None = None
+        while not exhausted and not self._stopped():
+            self._raise_failure()
+            self._process_landed()
+            now_ns = self._advance()
+            if not self.ctx.free_mask:
+                idle_since_ns = None
+                await self._wait(None)
+                continue
+            step = self.generator.op(self.ctx)
+            if step is None:
+                exhausted = True
+            elif not isinstance(step, Emit):
+                self.generator = step.next
+                idle_since_ns = self._check_idle(idle_since_ns, now_ns)
+                await self._wait(POLL_S)
+            elif due_ns(step.draft) > now_ns:
+                # An offer for later is dropped: what happens until then may change it.
+                idle_since_ns = None
+                await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
+            else:
+                idle_since_ns = None
+                self.generator = step.next
+                self._begin(step.draft)
+                await asyncio.sleep(0)
+        await self._land()
+        return None if exhausted else self.generator
+
+    def _stopped(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+    def _advance(self) -> int:
+        """The context's time becomes now; it never goes back."""
+        now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
+        if now_ns != self.ctx.time_ns:
+            self.ctx = self.ctx.at(now_ns)
+        return now_ns
+
+    def _check_idle(self, since_ns: int | None, now_ns: int) -> int | None:
+        """Since when nothing is in flight while the generator is pending."""
+        if self.flights or self.naps:
+            return None
+        if since_ns is None:
+            return now_ns
+        if now_ns - since_ns > IDLE_S_MAX * NS_PER_S:
+            raise InternalError(
+                f"the generator has been pending for {IDLE_S_MAX:g} s while nothing was in flight: "
+                f"{self.generator!r}"[:2000]
+            )
+        return since_ns
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Until something lands, or `stop` is set, or the time has passed."""
+        timer = None
+        if timeout_s is not None:
+            timer = self.loop.call_later(max(timeout_s, _WAIT_S_MIN), self.wake.set)
+        try:
+            await self.wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self.wake.clear()
+
+    async def _land(self) -> None:
+        """Begin nothing new; wait for what is under way. Every flight has a guard."""
+        while self.flights or (self.naps and not self._stopped()):
+            await self._wait(None)
+            self._raise_failure()
+            self._process_landed()
+        self._process_landed()
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _process_landed(self) -> None:
+        while self.landed:
+            index, op = self.landed.popleft()
+            self.ctx = self.ctx.freed(index, op.time)
+            self.generator = self.generator.update(self.ctx, op)
+            if op.type is OpType.INFO and op.f != SLEEP:
+                self.ctx = self.ctx.retired(index)
+
+    # --- one operation -----------------------------------------------------------------------
+
+    def _begin(self, draft: Draft) -> None:
+        process = draft.process
+        assert process is not None, "an emitted draft has a process"
+        if draft.type is OpType.INFO and draft.f == LOG:
+            self.recorder.record(HARNESS, OpType.INFO, LOG, {"message": draft.value})
+            return
+        index = self.ctx.index_of(process)
+        if draft.type is OpType.INFO:
+            self._nap(index, process, draft)
+            return
+        kind = OpType.INFO if process == NEMESIS else OpType.INVOKE
+        op = self.recorder.record(process, kind, draft.f, draft.value)
+        self.ctx = self.ctx.busy(index, op.time)
+        self.generator = self.generator.update(self.ctx, op)
+        flight = _Flight(index, process, draft)
+        self.flights[index] = flight
+        limit_s = self.nemesis_timeout_s if process == NEMESIS else self.op_timeout_s
+        flight.guard = self.loop.call_later(limit_s + GUARD_MARGIN_S, self._guard, flight, limit_s)
+        flight.task = self._spawn(self._fly(flight, limit_s), f"op-{op.index}")
+
+    def _nap(self, index: int, process: Process, draft: Draft) -> None:
+        """A sleep takes its thread and nothing else."""
+        self.ctx = self.ctx.busy(index, self.ctx.time_ns)
+
+        def over() -> None:
+            del self.naps[index]
+            now_ns = self.recorder.now_ns()
+            self.landed.append((index, Op(-1, now_ns, process, OpType.INFO, SLEEP, draft.value)))
+            self.wake.set()
+
+        self.naps[index] = self.loop.call_later(float(draft.value), over)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that is waited for at the end; its own error ends the interpretation."""
+        number = self.tasks_made
+        self.tasks_made += 1
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001  raised again by the scheduler
+                self._failed(error)
+
+        def over(_task: asyncio.Task[None]) -> None:
+            work.close()  # a task that is cancelled before its first step never awaits it
+            self.tasks.pop(number, None)
+            self.wake.set()
+
+        task = self.env.spawn(guarded(), name=name)
+        self.tasks[number] = task
+        task.add_done_callback(over)
+        return task
+
+    def _failed(self, error: Exception) -> None:
+        """The record could not be written, or we made a mistake: the run cannot go on."""
+        if self.failure is None:
+            self.failure = error
+        self.wake.set()
+
+    async def _fly(self, flight: _Flight, timeout_s: float) -> None:
+        """Invoke, record the completion; a client that must not be used again is closed."""
+        completion = await self._completion(flight, timeout_s)
+        client, flight.client = flight.client, None
+        if not flight.ended:
+            self._end(flight, completion)
+            if client is None:
+                return
+            if completion.type is not OpType.INFO or flight.process == NEMESIS:
+                if flight.process != NEMESIS:
+                    self.clients[flight.index] = client
+                return
+        if client is not None and flight.process != NEMESIS:
+            await self._close(client)
+
+    async def _completion(self, flight: _Flight, timeout_s: float) -> Completion:
+        """How the operation ended, whatever the client does."""
+        try:
+            if isinstance(flight.process, str):
+                assert self.nemesis is not None, "there is a nemesis thread"
+                flight.client = self.nemesis
+            else:
+                flight.client = self.clients.pop(flight.index, None)
+                if flight.client is None:
+                    flight.client = self.open_client(flight.process)
+        except Exception as error:  # noqa: BLE001  becomes a line of the history
+            return _unanswered(flight, OpType.FAIL, f"client did not open: {_described(error)}")
+        request = Request(flight.draft.f, flight.draft.value)
+        try:
+            completion = await flight.client.invoke(request, timeout_s=timeout_s)
+        except asyncio.CancelledError:
+            # By our guard or at the end of the run, and then it is recorded already; or from
+            # inside the client, which is a crash like any other.
+            return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
+        except Exception as error:  # noqa: BLE001  becomes a line of the history
+            return _unanswered(flight, OpType.INFO, f"client crashed: {_described(error)}")
+        if not isinstance(completion, Completion) or completion.type is OpType.INVOKE:
+            text = f"client crashed: it returned {completion!r}"[:ERROR_CHARACTERS_MAX]
+            return _unanswered(flight, OpType.INFO, text)
+        return completion
+
+    def _end(self, flight: _Flight, completion: Completion) -> None:
+        """Record the completion and give the thread back. Called once for each flight."""
+        assert not flight.ended, "an operation ends once"
+        flight.ended = True
+        if flight.guard is not None:
+            flight.guard.cancel()
+        start_ns = self.recorder.start_ns
+        op = self.recorder.record(
+            flight.process,
+            OpType.INFO if flight.process == NEMESIS else completion.type,
+            flight.draft.f,
+            completion.value,
+            error=completion.error,
+            node=completion.node,
+            attempts=tuple(
+                msgspec.structs.replace(a, start=a.start - start_ns, end=a.end - start_ns)
+                for a in completion.attempts
+            ),
+        )
+        del self.flights[flight.index]
+        self.landed.append((flight.index, op))
+        self.wake.set()
+
+    def _guard(self, flight: _Flight, limit_s: float) -> None:
+        """The client has not answered in its own time: that may mean anything."""
+        over_s = limit_s + GUARD_MARGIN_S
+        text = f"client hung: no outcome after {over_s:g} s, against a timeout of {limit_s:g} s"
+        try:
+            self._end(flight, _unanswered(flight, OpType.INFO, text))
+        except Exception as error:  # noqa: BLE001  raised again by the scheduler
+            self._failed(error)
+        assert flight.task is not None, "set when the guard is"
+        flight.task.cancel()
+
+    # --- clients -----------------------------------------------------------------------------
+
+    async def _close(self, client: Client) -> None:
+        """Close within `CLOSE_S_MAX`; how a used-up client ends can change no outcome."""
+        task = asyncio.current_task()
+        assert task is not None, "runs in a task of its own"
+        timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
+        try:
+            await client.close()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  recorded below
+            self.recorder.record(
+                HARNESS,
+                OpType.INFO,
+                LOG,
+                {"message": f"a client did not close: {_described(error)}"},
+            )
+        finally:
+            timer.cancel()
+
+    async def shut(self) -> None:
+        """Close all clients, and wait for every task, each for a bounded time."""
+        for flight in list(self.flights.values()):
+            if self.failure is None:
+                text = "the run was cancelled before the operation ended"
+                self._end(flight, _unanswered(flight, OpType.INFO, text))
+            assert flight.task is not None, "set when the flight began"
+            flight.task.cancel()
+        for index, op in self.landed:
+            if op.type is OpType.INFO and op.f != SLEEP:
+                self.ctx = self.ctx.retired(index)
+        for nap in self.naps.values():
+            nap.cancel()
+        self.naps.clear()
+        for index in sorted(self.clients):
+            self._spawn(self._close(self.clients[index]), f"close-{index}")
+        self.clients.clear()
+        timer = self.loop.call_later(2 * CLOSE_S_MAX, self._abandon)
+        try:
+            while self.tasks:
+                await self._wait(None)
+        finally:
+            timer.cancel()
+
+    def _abandon(self) -> None:
+        """What ignores its cancellation is left behind; its operation is recorded already."""
+        for task in self.tasks.values():
+            task.cancel()
+        self.tasks = {}
+        self.wake.set()
+
+
+def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
+    """A completion that the client did not make."""
+    return Completion(kind, flight.draft.value, error)
+
+
+def _described(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text[:ERROR_CHARACTERS_MAX]
+
+
+async def interpret(
+    generator: GeneratorLike,
+    *,
+    env: ClientEnv,
+    open_client: Callable[[int], Client],
+    concurrency: int,
+    recorder: OpSink,
+    op_timeout_s: float,
+    rng: random.Random,
+    stop: asyncio.Event | None = None,
+    nemesis: Client | None = None,
+    nemesis_timeout_s: float = 120.0,
+    processes: list[int] | None = None,
+) -> Generator | None:
+    """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
+
+    When `stop` is set nothing new is begun, and what is left of the generator is returned. In
+    both cases everything in flight has ended before, and all clients are closed. A cancellation
+    records open operations as `info` first.
+
+    `open_client(process)` makes a client when a process first needs one. With a `nemesis` there
+    is a thread of that name. `processes`, one per thread, continue an earlier interpretation of
+    the same run and are updated in place, since a retired process must never come back.
+
+    Raises `UsageError` for a generator that does not fit the threads, `InternalError` for one
+    that breaks its protocol or is stuck.
+    """
+    if op_timeout_s <= 0 or nemesis_timeout_s <= 0:
+        raise UsageError(
+            f"the timeouts are {op_timeout_s} s and {nemesis_timeout_s} s; they must be above 0"
+        )
+    ctx = new_context(
+        concurrency,
+        rng,
+        nemesis=nemesis is not None,
+        time_ns=recorder.now_ns(),
+        processes=processes,
+    )
+    driver = _Driver(
+        validate(generator),
+        ctx,
+        env=env,
+        open_client=open_client,
+        recorder=recorder,
+        op_timeout_s=op_timeout_s,
+        stop=stop,
+        nemesis=nemesis,
+        nemesis_timeout_s=nemesis_timeout_s,
+    )
+    watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
+    try:
+        return await driver.run()
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        await driver.shut()
+        if processes is not None:
+            processes[:] = [p for p in driver.ctx.processes if isinstance(p, int)]
+
+
+async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:
+    """A stop wakes the scheduler, wherever it waits."""
+    await stop.wait()
+    wake.set()
