@@ -55,7 +55,7 @@ async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awai
     finally:
         try:
             await teardown()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - recorded; it must not destroy the result
             _log.warning("the teardown failed, run `harness clean`: %r", error, exc_info=error)
 
 

@@ -1,0 +1,15 @@
+"""A link proxy that speaks Toxiproxy's HTTP API, and a typed client for it and for the real one.
+
+Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It follows
+https://github.com/Shopify/toxiproxy (routes of v2.12, data path checked against v2.5.0 by one
+conformance suite that runs on both) and adds what a chaos harness needs and upstream has not:
+
+* repeatable randomness: `--seed` gives every connection and toxic a stream of its own, where
+  upstream's flag builds a generator that nothing uses;
+* the toxic `blackhole`: a cut. It swallows bytes *and* the end of a connection until it is removed,
+  and then resets only the connections that lost something. Upstream's nearest, `timeout`, lets
+  the end of a connection through and closes every connection when it goes;
+* `POST /proxies/{proxy}/reset`: resets the open connections, and says how many there were;
+* live counters in `/metrics`, with swallowed and shaped bytes: upstream counts at the end of a
+  connection, which is too late to know whether a fault has bitten.
+"""

@@ -1,0 +1,54 @@
+"""`python -m harness.environments.toxiproxy --listen HOST:PORT`: serve until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+
+from harness.environments.toxiproxy.api import Api
+from harness.environments.toxiproxy.http import HttpServer
+from harness.environments.toxiproxy.proxy import split_address
+
+
+async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    api = Api(seed=seed, metrics=metrics)
+    server = HttpServer(api.handle)
+    bound_host, bound_port = await server.start(host, port)
+    # The one line on standard output: where the API is, for whoever asked for port 0.
+    sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
+    sys.stdout.flush()
+    await stopped.wait()
+    await server.close()
+    await api.close()
+
+
+def main() -> int:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(prog="python -m harness.environments.toxiproxy")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:8474", metavar="HOST:PORT", help="default: %(default)s"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all toxics; default: %(default)s")
+    parser.add_argument("--proxy-metrics", action="store_true", help="serve /metrics")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        host, port = split_address(arguments.listen)
+        serving = _serve(host, port, seed=arguments.seed, metrics=arguments.proxy_metrics)
+        asyncio.run(serving)
+    except KeyboardInterrupt:
+        return 130
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"cannot listen on {arguments.listen}: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

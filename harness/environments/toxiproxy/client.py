@@ -1,0 +1,240 @@
+"""A typed client of the Toxiproxy API, for our server and for a real one.
+
+One keep-alive connection, a timeout on everything, and an error that carries URL, status and body
+whatever the content type. `toxiproxy-python` has none of these, see `reference/ecosystem.md`.
+A request is sent again only if it is idempotent and the kept connection had gone stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.environments.toxiproxy.metrics import (
+    CONNECTIONS,
+    RECEIVED,
+    SENT,
+    SWALLOWED,
+    parse_metrics,
+)
+from harness.errors import InfrastructureError
+
+__all__ = ["ProxyInfo", "ToxicInfo", "ToxiproxyClient", "ToxiproxyError"]
+
+TIMEOUT_S: Final = 10.0
+RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
+_HEAD_BYTES_MAX: Final = 64 * 1024
+
+T = TypeVar("T")
+
+
+class ToxiproxyError(InfrastructureError):
+    """A request failed. `status` is 0 where no answer came."""
+
+    def __init__(self, method: str, url: str, status: int, body: str) -> None:
+        super().__init__(f"{method} {url}: {f'status {status}: ' if status else ''}{body.strip()}")
+        self.method = method
+        self.url = url
+        self.status = status
+        self.body = body
+
+
+class ToxicInfo(msgspec.Struct, frozen=True):
+    """A toxic as the server shows it."""
+
+    name: str
+    type: str
+    stream: str
+    toxicity: float
+    attributes: dict[str, Any]
+
+
+class ProxyInfo(msgspec.Struct, frozen=True):
+    """A proxy as the server shows it."""
+
+    name: str
+    listen: str
+    upstream: str
+    enabled: bool
+    toxics: tuple[ToxicInfo, ...] = ()
+
+
+class _Populated(msgspec.Struct, frozen=True):
+    proxies: tuple[ProxyInfo, ...]
+
+
+class _WasReset(msgspec.Struct, frozen=True):
+    connections: int
+
+
+class ToxiproxyClient:
+    """Talks to one server. All methods raise `ToxiproxyError`."""
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise ToxiproxyError("", url, 0, "the address must read http://HOST:PORT")
+        self.host = parts.hostname
+        self.port = parts.port or 8474
+        self._timeout_s = timeout_s
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turn = asyncio.Lock()
+
+    def url(self, *path: str) -> str:
+        """The URL of a resource, its parts quoted."""
+        quoted = "/".join(urllib.parse.quote(part, safe="") for part in path)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/{quoted}"
+
+    # --- proxies -----------------------------------------------------------------------------
+
+    async def version(self) -> str:
+        """What the server calls itself: plain text or an object, by its age."""
+        return (await self._request("GET", "version")).decode("utf-8", "replace")
+
+    async def proxies(self) -> dict[str, ProxyInfo]:
+        """All proxies by name."""
+        return self._decode(await self._request("GET", "proxies"), dict[str, ProxyInfo])
+
+    async def populate(self, proxies: Sequence[tuple[str, str, str]]) -> tuple[ProxyInfo, ...]:
+        """Create many at once, each (name, listen, upstream)."""
+        body = [
+            {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+            for name, listen, upstream in proxies
+        ]
+        return self._decode(await self._request("POST", "populate", body=body), _Populated).proxies
+
+    async def delete(self, proxy: str) -> None:
+        """Remove a proxy; one that is gone already is no error."""
+        await self._request("DELETE", "proxies", proxy, accept=(404,))
+
+    async def enable(self, proxy: str, *, enabled: bool) -> None:
+        """Switch a proxy on or off; off closes its connections."""
+        # POST is deprecated in newer servers but is what all of them take.
+        await self._request("POST", "proxies", proxy, body={"enabled": enabled})
+
+    async def reset_connections(self, proxy: str) -> int:
+        """Reset the open connections (our server only); returns how many there were."""
+        raw = await self._request("POST", "proxies", proxy, "reset")
+        return self._decode(raw, _WasReset).connections
+
+    # --- toxics --------------------------------------------------------------------------------
+
+    async def add_toxic(
+        self, proxy: str, name: str, kind: str, stream: str, attributes: dict[str, int]
+    ) -> None:
+        """Add a toxic."""
+        body = {"name": name, "type": kind, "stream": stream, "attributes": attributes}
+        await self._request("POST", "proxies", proxy, "toxics", body=body)
+
+    async def remove_toxic(self, proxy: str, name: str) -> None:
+        """Remove a toxic; one that is gone already, with its proxy or not, is no error."""
+        await self._request("DELETE", "proxies", proxy, "toxics", name, accept=(404,))
+
+    async def metrics(self) -> dict[tuple[str, str, str], float] | None:
+        """The counters, as (family, proxy, direction) -> value; `None` where none are served."""
+        raw = await self._request("GET", "metrics", accept=(404,))
+        text = raw.decode("utf-8", "replace")
+        if text.startswith("404 "):
+            return None
+        try:
+            return parse_metrics(text, (RECEIVED, SENT, SWALLOWED, CONNECTIONS))
+        except ValueError as error:
+            raise ToxiproxyError("GET", self.url("metrics"), 200, str(error)) from error
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    def _decode(self, raw: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.DecodeError as error:
+            raise ToxiproxyError("", self.url(), 200, f"{error}: {raw[:500]!r}") from error
+
+    async def _request(
+        self, method: str, *path: str, body: object = None, accept: tuple[int, ...] = ()
+    ) -> bytes:
+        url = self.url(*path)
+        content = b"" if body is None else msgspec.json.encode(body)
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    status, answer = await self._exchange(method, url, content)
+            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+                await self.close()
+                raise ToxiproxyError(method, url, 0, repr(error)) from error
+            except asyncio.CancelledError:
+                await self.close()  # half an exchange is on it
+                raise
+        if status >= 300 and status not in accept:
+            raise ToxiproxyError(method, url, status, answer.decode("utf-8", "replace"))
+        return answer
+
+    async def _exchange(self, method: str, url: str, content: bytes) -> tuple[int, bytes]:
+        kept = self._streams is not None
+        try:
+            return await self._exchange_once(method, url, content)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            if not kept or method == "POST":
+                raise
+            await self.close()
+            return await self._exchange_once(method, url, content)
+
+    async def _exchange_once(self, method: str, url: str, content: bytes) -> tuple[int, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(
+                self.host, self.port, limit=_HEAD_BYTES_MAX
+            )
+        reader, writer = self._streams
+        parts = urllib.parse.urlsplit(url)
+        head = (
+            f"{method} {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: harness\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        writer.write(head.encode("ascii") + content)
+        await writer.drain()
+        status, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
+        answer = await _read_body(reader, status, headers)
+        if headers.get("connection", "").lower() == "close":
+            await self.close()
+        return status, answer
+
+
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    status_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    parts = status_line.split(" ", 2)
+    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
+        raise ValueError(f"{status_line[:100]!r} is no HTTP answer")
+    pairs = (line.partition(":") for line in lines)
+    return int(parts[1]), {name.lower(): value.strip() for name, _, value in pairs}
+
+
+async def _read_body(reader: asyncio.StreamReader, status: int, headers: dict[str, str]) -> bytes:
+    """The body by its length, or in chunks as Go sends longer ones (RFC 9112 section 7.1)."""
+    if status == 204:
+        return b""
+    if headers.get("transfer-encoding", "").lower() != "chunked":
+        return await reader.readexactly(_checked_size(int(headers.get("content-length", "0"))))
+    body = b""
+    while True:
+        size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
+        _checked_size(len(body) + size)
+        piece = await reader.readexactly(size + 2)
+        if size == 0:
+            return body
+        body += piece[:-2]
+
+
+def _checked_size(size: int) -> int:
+    if not 0 <= size <= RESPONSE_BYTES_MAX:
+        raise ValueError(f"an answer of {size} bytes; the limit is {RESPONSE_BYTES_MAX}")
+    return size

@@ -1,0 +1,338 @@
+"""One direction of one connection: a chain of stubs from a socket to a socket.
+
+    socket -> [source] -> channel -> [toxic] -> channel -> [toxic] -> socket
+
+Each stage is a task; without toxics there is only the source, which writes to the receiving socket
+itself. Toxics are added at the end of the chain and removed anywhere while bytes flow. A change
+cancels the tasks that touch the changed place, moves what they hold, and starts them again.
+
+Two rules make a cancellation harmless. A chunk is handed over in one step without an await
+(`take`), and only then does the sender wait for `room`; so it is never in two places or none. And
+the end of a stream is a state of its channel, not an item, so it cannot get lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.environments.toxiproxy.toxics import Noop, Toxic
+from harness.environments.toxiproxy.toxics.base import CHUNK_BYTES_MAX
+
+__all__ = ["Counters", "Link", "ToxicEntry"]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What went through one direction of a proxy, over all connections."""
+
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    swallowed_bytes: int = 0
+
+
+@dataclass(slots=True)
+class ToxicEntry:
+    """A toxic of a proxy, as the API knows it."""
+
+    name: str
+    type: str
+    stream: str
+    toxicity: float
+    toxic: Toxic
+
+
+@dataclass(slots=True)
+class _Chunk:
+    data: bytes
+    arrived_s: float
+
+
+class _Output(Protocol):
+    def take(self, chunk: _Chunk) -> None: ...
+    async def room(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Channel:
+    """A bounded queue between two stages."""
+
+    def __init__(self, capacity: int) -> None:
+        self.chunks: deque[_Chunk] = deque()
+        self.ended = False
+        self._capacity = capacity
+        self._changed = asyncio.Event()
+
+    def take(self, chunk: _Chunk) -> None:
+        self.chunks.append(chunk)
+        self._changed.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self._changed.set()
+
+    async def room(self) -> None:
+        while len(self.chunks) > self._capacity:
+            await self._wait()
+
+    async def next(self) -> _Chunk | None:
+        while not self.chunks:
+            if self.ended:
+                return None
+            await self._wait()
+        self._changed.set()
+        return self.chunks.popleft()
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+class _Sink:
+    """The receiving socket."""
+
+    def __init__(self, writer: asyncio.StreamWriter, counters: Counters) -> None:
+        self._writer = writer
+        self._counters = counters
+
+    def take(self, chunk: _Chunk) -> None:
+        if self._writer.is_closing():
+            return  # the receiver is gone; its own direction brings the news to the sender
+        self._writer.write(chunk.data)
+        self._counters.sent_bytes += len(chunk.data)
+
+    async def room(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._writer.drain()
+
+    def end(self) -> None:
+        self._writer.close()
+
+
+class _Source:
+    """The sending socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, counters: Counters) -> None:
+        self._reader = reader
+        self._counters = counters
+
+    async def next(self) -> _Chunk | None:
+        try:
+            data = await self._reader.read(CHUNK_BYTES_MAX)
+        except OSError:
+            return None  # a reset ends the stream like a close, as upstream has it
+        if not data:
+            return None
+        self._counters.received_bytes += len(data)
+        return _Chunk(data, asyncio.get_running_loop().time())
+
+
+class _Stub:
+    """The place of one toxic on one link; see `toxics.base.Stub`."""
+
+    def __init__(
+        self,
+        entry: ToxicEntry | None,
+        source: _Source | _Channel,
+        output: _Output,
+        link: Link,
+    ) -> None:
+        self.entry = entry
+        self.source = source
+        self.output = output
+        self.passed_bytes = 0
+        self.swallowed_bytes = 0
+        self.task: asyncio.Task[None] | None = None
+        self._link = link
+        self._held: _Chunk | None = None
+        self._toxic: Toxic = Noop()
+        self._random = link.stream(entry.name if entry is not None else "")
+        self.draw()
+
+    def draw(self) -> None:
+        """Decide by the toxicity whether the toxic acts on this connection."""
+        if self.entry is None:
+            return
+        acts = self._random.random() < self.entry.toxicity
+        self._toxic = self.entry.toxic if acts else Noop()
+
+    @property
+    def random(self) -> random.Random:
+        return self._random
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._held is None else len(self._held.data)
+
+    @property
+    def held_age_s(self) -> float:
+        assert self._held is not None
+        return asyncio.get_running_loop().time() - self._held.arrived_s
+
+    async def receive(self) -> bool:
+        assert self._held is None
+        self._held = await self.source.next()
+        return self._held is not None
+
+    async def send(self, size_bytes: int | None = None) -> None:
+        self._hand_over(self.held_bytes if size_bytes is None else size_bytes)
+        await self.output.room()
+
+    def _hand_over(self, size_bytes: int) -> None:
+        held = self._held
+        assert held is not None
+        assert 0 <= size_bytes <= len(held.data)
+        if size_bytes > 0:
+            self.output.take(_Chunk(held.data[:size_bytes], held.arrived_s))
+            self.passed_bytes += size_bytes
+        rest = held.data[size_bytes:]
+        self._held = _Chunk(rest, held.arrived_s) if rest else None
+
+    def swallow(self) -> None:
+        self.swallowed_bytes += self.held_bytes
+        self._link.counters.swallowed_bytes += self.held_bytes
+        self._held = None
+
+    def delayed(self, delay_s: float) -> None:
+        assert self._held is not None
+        self._held.arrived_s += delay_s
+
+    def reset(self) -> None:
+        self._link.reset_connection()
+
+    def start(self) -> None:
+        """Run the toxic, after passing on what an interrupted one still held."""
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        if self._held is not None:
+            await self.send()
+        await self._toxic.pipe(self)
+        self.finish()
+
+    def finish(self) -> None:
+        """End the stream for the receiver and throw away whatever still comes."""
+        self.swallow()
+        self._toxic = Noop()
+        if isinstance(self.source, _Channel):
+            for chunk in self.source.chunks:
+                self._link.counters.swallowed_bytes += len(chunk.data)
+            self.source.chunks.clear()
+        self.output.end()
+
+    async def interrupt(self) -> bool:
+        """Stop the toxic where it is; false if it had ended the stream already."""
+        if self.task is None:
+            return False
+        finished = self.task.done()
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        if not finished and not self.task.cancelled():
+            finished = True  # it came to its end before the cancellation did
+        self.task = None
+        return not finished
+
+    def drain(self) -> None:
+        """Hand everything held and queued to the next stage, whether it has room or not."""
+        assert isinstance(self.source, _Channel)
+        if self._held is not None:
+            self._hand_over(self.held_bytes)
+        while self.source.chunks:
+            self.output.take(self.source.chunks.popleft())
+        if self.source.ended:
+            self.output.end()
+
+    def cleanup(self) -> bool:
+        """Let the toxic act on its removal; true where that ended the stream."""
+        return self._toxic.cleanup(self)
+
+
+class Link:
+    """One direction of one connection."""
+
+    def __init__(
+        self,
+        direction: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        counters: Counters,
+        stream: Callable[[str], random.Random],
+        reset_connection: Callable[[], None],
+    ) -> None:
+        self.direction = direction
+        self.counters = counters
+        self.stream = stream
+        self.reset_connection = reset_connection
+        self._sink = _Sink(writer, counters)
+        self._stubs = [_Stub(None, _Source(reader, counters), self._sink, self)]
+        self._change = asyncio.Lock()
+        self._closed = False
+
+    def start(self, entries: list[ToxicEntry]) -> None:
+        """Build the chain and let bytes flow."""
+        for entry in entries:
+            self._append(entry)
+        for stub in self._stubs:
+            stub.start()
+
+    def _append(self, entry: ToxicEntry) -> _Stub:
+        channel = _Channel(entry.toxic.buffer_chunks)
+        last = self._stubs[-1]
+        stub = _Stub(entry, channel, self._sink, self)
+        last.output = channel
+        self._stubs.append(stub)
+        return stub
+
+    async def add(self, entry: ToxicEntry) -> None:
+        """Put a toxic at the end of the chain."""
+        async with self._change:
+            if self._closed:
+                return
+            last = self._stubs[-1]
+            if not await last.interrupt():
+                return  # the stream has ended
+            stub = self._append(entry)
+            last.start()
+            stub.start()
+
+    async def update(self, entry: ToxicEntry) -> None:
+        """Start a toxic again with its new attributes."""
+        async with self._change:
+            stub = self._find(entry)
+            if stub is not None and await stub.interrupt():
+                stub.draw()
+                stub.start()
+
+    async def remove(self, entry: ToxicEntry) -> None:
+        """Take a toxic out; what it held back goes on at once, unless its cleanup says no."""
+        async with self._change:
+            stub = self._find(entry)
+            if stub is None or not await stub.interrupt():
+                return
+            if stub.cleanup():
+                stub.finish()
+                return
+            place = self._stubs.index(stub)
+            before = self._stubs[place - 1]
+            goes_on = await before.interrupt()
+            stub.drain()
+            before.output = stub.output
+            del self._stubs[place]
+            if goes_on:
+                before.start()
+
+    def _find(self, entry: ToxicEntry) -> _Stub | None:
+        return next((stub for stub in self._stubs if stub.entry is entry), None)
+
+    async def close(self) -> None:
+        """Stop every stage; the sockets are the connection's to close."""
+        async with self._change:
+            self._closed = True
+            for stub in self._stubs:
+                await stub.interrupt()

@@ -1,0 +1,83 @@
+"""Counters as Prometheus text, version 0.0.4: written by the server, read by the client.
+
+`toxiproxy_proxy_received_bytes_total` and `_sent_` are upstream's names and labels. Ours are
+`harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from harness.environments.toxiproxy.proxy import Proxy
+
+__all__ = ["CONNECTIONS", "RECEIVED", "SENT", "SWALLOWED", "parse_metrics", "render_metrics"]
+
+RECEIVED: Final = "toxiproxy_proxy_received_bytes_total"
+SENT: Final = "toxiproxy_proxy_sent_bytes_total"
+SWALLOWED: Final = "harness_proxy_swallowed_bytes_total"
+CONNECTIONS: Final = "harness_proxy_connections"
+
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\d+)?")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _unescape(value: str) -> str:
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], value)
+
+
+def _labels(proxy: Proxy, direction: str) -> str:
+    pairs = {
+        "direction": direction,
+        "listener": proxy.listen,
+        "proxy": proxy.name,
+        "upstream": proxy.upstream,
+    }
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in pairs.items())
+
+
+def render_metrics(proxies: Sequence[Proxy]) -> str:
+    """The text for `/metrics`."""
+    lines: list[str] = []
+    for family, field in (
+        (RECEIVED, "received_bytes"),
+        (SENT, "sent_bytes"),
+        (SWALLOWED, "swallowed_bytes"),
+    ):
+        lines += [f"# HELP {family} ", f"# TYPE {family} counter"]
+        lines += [
+            f"{family}{{{_labels(proxy, direction)}}} {getattr(counters, field)}"
+            for proxy in proxies
+            for direction, counters in proxy.counters.items()
+        ]
+    lines += [f"# HELP {CONNECTIONS} ", f"# TYPE {CONNECTIONS} gauge"]
+    lines += [
+        f'{CONNECTIONS}{{proxy="{_escape(proxy.name)}"}} {proxy.connections}' for proxy in proxies
+    ]
+    return "\n".join([*lines, ""])
+
+
+def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:
+    """The samples of `families`, as (family, proxy, direction or "") -> value.
+
+    Raises `ValueError` for a line that is no sample.
+    """
+    wanted = frozenset(families)
+    samples: dict[tuple[str, str, str], float] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _SAMPLE.fullmatch(line.strip())
+        if match is None:
+            raise ValueError(f"{line[:200]!r} is no sample of Prometheus' text format")
+        family, labels_text, value = match[1], match[2] or "", match[3]
+        if family in wanted:
+            labels = {name: _unescape(raw) for name, raw in _LABEL.findall(labels_text)}
+            key = (family, labels.get("proxy", ""), labels.get("direction", ""))
+            samples[key] = samples.get(key, 0.0) + float(value)
+    return samples

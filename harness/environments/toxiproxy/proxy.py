@@ -1,0 +1,258 @@
+"""A proxy: a listening port, its upstream, its toxics, and the connections through it.
+
+As upstream has it, the end of either direction closes the receiving socket for good (there are no
+half-open connections), and stopping a proxy closes all of its connections. Unlike upstream, a slow
+upstream does not hold up the next connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from harness.case import stream
+from harness.environments.toxiproxy.errors import ApiError
+from harness.environments.toxiproxy.link import Counters, Link, ToxicEntry
+
+__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "Proxy", "split_address"]
+
+DIRECTIONS: Final = ("upstream", "downstream")
+CONNECTIONS_MAX: Final = 4096
+_BACKLOG: Final = 1024
+_READ_BUFFER_BYTES: Final = 64 * 1024
+_LINGER_NONE: Final = struct.pack("ii", 1, 0)
+
+_log = logging.getLogger(__name__)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` or `[v6]:port` as its parts; an empty host is all of them. `ValueError`."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} must read host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Connection:
+    """One client and its upstream."""
+
+    def __init__(
+        self,
+        client: asyncio.StreamWriter,
+        upstream: asyncio.StreamWriter,
+    ) -> None:
+        self._writers = (client, upstream)
+        self.links: list[Link] = []
+
+    def reset(self) -> None:
+        """Send RST both ways."""
+        for writer in self._writers:
+            raw = writer.get_extra_info("socket")
+            # The socket may be closed already by its other end.
+            with contextlib.suppress(OSError):
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+            writer.transport.abort()
+
+    def drop(self) -> None:
+        """Close at once, with everything that is still queued."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until both sockets are closed, then stop the links."""
+        for writer in self._writers:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        for link in self.links:
+            await link.close()
+
+
+class Proxy:
+    """One entry of the API. Methods raise `ApiError`."""
+
+    def __init__(self, name: str, listen: str, upstream: str, *, seed: int) -> None:
+        self.name = name
+        self.listen = listen
+        self.upstream = upstream
+        self.enabled = False
+        self.toxics: list[ToxicEntry] = []
+        self.counters = {direction: Counters() for direction in DIRECTIONS}
+        self._seed = seed
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    # --- life ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen; a port of 0 becomes the one that the system picked."""
+        if self.enabled:
+            return
+        try:
+            host, port = split_address(self.listen)
+            self._server = await asyncio.start_server(
+                self._accepted,
+                host or None,
+                port,
+                limit=_READ_BUFFER_BYTES,
+                backlog=_BACKLOG,
+                reuse_address=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ApiError(500, f"listen tcp {self.listen}: {error}") from error
+        self.listen = _join_address(*self._server.sockets[0].getsockname()[:2])
+        self.enabled = True
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection."""
+        if not self.enabled:
+            return
+        self.enabled = False
+        assert self._server is not None
+        self._server.close()
+        self._server = None
+        for connection in list(self._connections):
+            connection.drop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def update(self, listen: str, upstream: str, *, enabled: bool) -> None:
+        """Change where it listens or connects to (which closes connections), or switch it."""
+        if (listen, upstream) != (self.listen, self.upstream):
+            await self.stop()
+            self.listen, self.upstream = listen, upstream
+        if enabled:
+            await self.start()
+        else:
+            await self.stop()
+
+    def reset_connections(self) -> int:
+        """Send RST on every open connection, both ways; returns how many there were."""
+        count = len(self._connections)
+        for connection in list(self._connections):
+            connection.reset()
+        return count
+
+    # --- connections -----------------------------------------------------------------------
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            _log.warning("proxy %s: more than %d connections", self.name, CONNECTIONS_MAX)
+            writer.transport.abort()
+            return
+        try:
+            host, port = split_address(self.upstream)
+            upstream_reader, upstream_writer = await asyncio.open_connection(
+                host, port, limit=_READ_BUFFER_BYTES
+            )
+        except (OSError, ValueError) as error:
+            _log.debug("proxy %s: no connection to %s: %s", self.name, self.upstream, error)
+            writer.close()
+            return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        connection = _Connection(writer, upstream_writer)
+        number = next(self._numbers)
+        connection.links = [
+            self._link("upstream", number, reader, upstream_writer, connection),
+            self._link("downstream", number, upstream_reader, writer, connection),
+        ]
+        self._connections.add(connection)
+        try:
+            for link in connection.links:
+                link.start([toxic for toxic in self.toxics if toxic.stream == link.direction])
+            await connection.wait_closed()
+        except asyncio.CancelledError:
+            connection.drop()
+            for link in connection.links:
+                await link.close()
+            raise
+        finally:
+            self._connections.discard(connection)
+
+    def _link(
+        self,
+        direction: str,
+        number: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: _Connection,
+    ) -> Link:
+        def toxic_stream(toxic: str) -> random.Random:
+            return stream(self._seed, f"{self.name}/{number}/{direction}/{toxic}")
+
+        return Link(
+            direction,
+            reader,
+            writer,
+            counters=self.counters[direction],
+            stream=toxic_stream,
+            reset_connection=connection.reset,
+        )
+
+    # --- toxics ------------------------------------------------------------------------------
+
+    def toxic(self, name: str) -> ToxicEntry:
+        """The toxic of that name."""
+        for entry in self.toxics:
+            if entry.name == name:
+                return entry
+        raise ApiError(404, "toxic not found")
+
+    async def add_toxic(self, entry: ToxicEntry) -> None:
+        """Add to every connection, open and to come."""
+        if any(other.name == entry.name for other in self.toxics):
+            raise ApiError(409, "toxic already exists")
+        self.toxics.append(entry)
+        await self._on_links(entry.stream, lambda link: link.add(entry))
+
+    async def update_toxic(self, entry: ToxicEntry) -> None:
+        """Bring the changed attributes of `entry` to every connection."""
+        await self._on_links(entry.stream, lambda link: link.update(entry))
+
+    async def remove_toxic(self, entry: ToxicEntry) -> None:
+        """Take it from every connection; a second removal at the same time is a 404."""
+        if entry not in self.toxics:
+            raise ApiError(404, "toxic not found")
+        self.toxics.remove(entry)
+        await self._on_links(entry.stream, lambda link: link.remove(entry))
+
+    async def remove_all_toxics(self) -> None:
+        """Take all of them out."""
+        for entry in list(self.toxics):
+            await self.remove_toxic(entry)
+
+    async def _on_links(self, direction: str, change: Callable[[Link], Any]) -> None:
+        links = [
+            link
+            for connection in self._connections
+            for link in connection.links
+            if link.direction == direction
+        ]
+        await asyncio.gather(*(change(link) for link in links))

@@ -1,0 +1,295 @@
+"""One suite, two servers: ours, and the real one built through the Go module proxy."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toxiproxy.api import APIConsumer
+
+REPOSITORY = Path(__file__).parents[2]
+REAL_VERSION = "v2.5.0"
+REAL_FOLDER = REPOSITORY / ".cache" / "toxiproxy"
+START_TIMEOUT_S = 10.0
+
+
+@dataclass
+class Server:
+    kind: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any, str]:
+        """Status, body (decoded if it is JSON), content type."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=10)
+        try:
+            content = raw if raw is not None else None if body is None else json.dumps(body)
+            connection.request(method, path, content, headers or {})
+            response = connection.getresponse()
+            text = response.read().decode()
+            try:
+                decoded = json.loads(text)
+            except ValueError:
+                decoded = text
+            return response.status, decoded, response.headers.get("Content-Type", "")
+        finally:
+            connection.close()
+
+
+def build_real_server() -> Path:
+    """The binary of the real server; skips the test where it cannot be had."""
+    binary = REAL_FOLDER / "server"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("the real Toxiproxy server needs `go` to be built")
+    REAL_FOLDER.mkdir(parents=True, exist_ok=True)
+    built = subprocess.run(
+        [go, "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{REAL_VERSION}"],
+        env=os.environ | {"GOBIN": str(REAL_FOLDER)},
+        cwd=REAL_FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    if built.returncode != 0:
+        pytest.skip(f"the real Toxiproxy server cannot be built: {built.stderr[-500:]}")
+    return binary
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_port(port: int, process: subprocess.Popen[Any]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise AssertionError(f"port {port} never opened")
+
+
+def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes]]:
+    if kind == "real":
+        binary = build_real_server()
+        port = free_port()
+        process = subprocess.Popen(
+            [binary, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics", *extra],
+            stdout=subprocess.DEVNULL,
+        )
+        wait_port(port, process)
+        return Server(kind, "127.0.0.1", port), process
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "harness.environments.toxiproxy"),
+            *("--listen", "127.0.0.1:0", "--proxy-metrics", *extra),
+        ],
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline().decode()
+    process.stdout.close()
+    host, _, port_text = line.strip().removeprefix("http://").rpartition(":")
+    return Server(kind, host, int(port_text)), process
+
+
+@pytest.fixture(scope="session")
+def both_servers() -> Iterator[Callable[[str], Server]]:
+    running: dict[str, tuple[Server, subprocess.Popen[bytes]]] = {}
+
+    def get(kind: str) -> Server:
+        if kind not in running:
+            running[kind] = start_server(kind)
+        return running[kind][0]
+
+    yield get
+    for _, process in running.values():
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(params=["ours", pytest.param("real", marks=pytest.mark.toxiproxy)])
+def server(request: pytest.FixtureRequest, both_servers: Callable[[str], Server]) -> Server:
+    return _clean(both_servers(request.param))
+
+
+@pytest.fixture
+def ours(both_servers: Callable[[str], Server]) -> Server:
+    return _clean(both_servers("ours"))
+
+
+def _clean(server: Server) -> Server:
+    for name in server.request("GET", "/proxies")[1]:
+        server.request("DELETE", f"/proxies/{name}")
+    # toxiproxy-python keeps the address in the class, for every client of the process.
+    APIConsumer.host, APIConsumer.port = server.host, server.port
+    return server
+
+
+class Upstream:
+    """A TCP server: runs `behaviour` in a thread for each connection."""
+
+    def __init__(self, behaviour: Callable[[socket.socket], None]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._behaviour = behaviour
+        self._open: list[socket.socket] = []
+        self.address = "127.0.0.1:{}".format(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                conn, _ = self._listener.accept()
+            except OSError:
+                return
+            conn.settimeout(10)
+            self._open.append(conn)
+            threading.Thread(target=self._run, args=(conn,), daemon=True).start()
+
+    def _run(self, conn: socket.socket) -> None:
+        try:
+            self._behaviour(conn)
+        except OSError:
+            pass
+        finally:
+            conn.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for conn in self._open:
+            conn.close()
+
+
+def echo(conn: socket.socket) -> None:
+    while data := conn.recv(65536):
+        conn.sendall(data)
+
+
+@pytest.fixture
+def upstream() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
+    made: list[Upstream] = []
+
+    def make(behaviour: Callable[[socket.socket], None]) -> str:
+        made.append(Upstream(behaviour))
+        return made[-1].address
+
+    yield make
+    for one in made:
+        one.close()
+
+
+_numbers = itertools.count()
+
+
+class Passage:
+    """A proxy under test and how to talk through it."""
+
+    def __init__(self, server: Server, upstream: str) -> None:
+        self.server = server
+        self.name = f"p{next(_numbers)}"
+        body = {"name": self.name, "listen": "127.0.0.1:0", "upstream": upstream}
+        status, self.info, _ = server.request("POST", "/proxies", body)
+        assert 201 == status
+        self._open: list[socket.socket] = []
+
+    def connect(self) -> socket.socket:
+        host, port = self.info["listen"].split(":")
+        conn = socket.create_connection((host, int(port)), timeout=10)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._open.append(conn)
+        return conn
+
+    def add(self, kind: str, stream: str = "downstream", **attributes: int) -> str:
+        toxicity = attributes.pop("toxicity", 1.0)
+        body = {"type": kind, "stream": stream, "toxicity": toxicity, "attributes": attributes}
+        status, made, _ = self.server.request("POST", f"/proxies/{self.name}/toxics", body)
+        assert 200 == status, made
+        return made["name"]
+
+    def remove(self, toxic: str) -> None:
+        assert 204 == self.server.request("DELETE", f"/proxies/{self.name}/toxics/{toxic}")[0]
+
+    def close(self) -> None:
+        for conn in self._open:
+            conn.close()
+
+
+@pytest.fixture
+def through(
+    server: Server, upstream: Callable[[Callable[[socket.socket], None]], str]
+) -> Iterator[Callable[..., Passage]]:
+    made: list[Passage] = []
+
+    def make(behaviour: Callable[[socket.socket], None] = echo, *, at: Server = server) -> Passage:
+        made.append(Passage(at, upstream(behaviour)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def receive(conn: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes."""
+    data = b""
+    while len(data) < size:
+        part = conn.recv(size - len(data))
+        assert part, f"the connection ended after {len(data)} of {size} bytes"
+        data += part
+    return data
+
+
+def receive_all(conn: socket.socket) -> bytes:
+    data = b""
+    while part := conn.recv(65536):
+        data += part
+    return data
+
+
+def is_silent(conn: socket.socket, for_s: float) -> bool:
+    """Whether nothing arrives, not even an end."""
+    before = conn.gettimeout()
+    conn.settimeout(for_s)
+    try:
+        conn.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        conn.settimeout(before)
+    return False

@@ -1,0 +1,358 @@
+"""The HTTP API by raw requests: routes, statuses, bodies, quirks."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.toxiproxy.conftest import Server
+
+UPSTREAM = "127.0.0.1:9"
+
+
+def make(server: Server, name: str = "p", **fields: object) -> dict:
+    body = {"name": name, "listen": "127.0.0.1:0", "upstream": UPSTREAM} | fields
+    status, made, content_type = server.request("POST", "/proxies", body)
+    assert 201 == status, made
+    assert content_type.startswith("application/json")
+    return made
+
+
+def connects(listen: str) -> bool:
+    host, port = listen.split(":")
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def assert_error(answer: tuple, status: int, text: str) -> None:
+    assert status == answer[0]
+    assert {"error": answer[1]["error"], "status": status} == answer[1]
+    assert text in answer[1]["error"]
+    assert answer[2].startswith("text/plain")  # Go's http.Error; clients must parse it anyway
+
+
+def test_create_shows_the_real_port(server):
+    made = make(server)
+
+    assert {"name", "listen", "upstream", "enabled", "toxics"} <= set(made)
+    assert ("p", UPSTREAM, True, []) == (
+        made["name"],
+        made["upstream"],
+        made["enabled"],
+        made["toxics"],
+    )
+    assert not made["listen"].endswith(":0")
+    assert connects(made["listen"])
+    assert (200, made) == server.request("GET", "/proxies/p")[:2]
+    assert {"p": made} == server.request("GET", "/proxies")[1]
+
+
+def test_create_disabled_does_not_listen(server):
+    made = make(server, enabled=False)
+
+    assert made["enabled"] is False
+    assert "127.0.0.1:0" == made["listen"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"listen": "127.0.0.1:0", "upstream": UPSTREAM}, "missing required field: name"),
+        ({"name": "p", "listen": "127.0.0.1:0"}, "missing required field: upstream"),
+        ({"name": 1}, "bad request body"),
+    ],
+)
+def test_create_validates(server, body, text):
+    assert_error(server.request("POST", "/proxies", body), 400, text)
+
+
+def test_bad_json_is_a_bad_request(server):
+    assert_error(server.request("POST", "/proxies", raw=b"{"), 400, "bad request body: ")
+
+
+def test_create_twice_conflicts(server):
+    make(server)
+
+    body = {"name": "p", "upstream": UPSTREAM}
+    assert_error(server.request("POST", "/proxies", body), 409, "proxy already exists")
+
+
+def test_create_on_a_taken_port_is_a_server_error_and_leaves_nothing(server):
+    taken = make(server)["listen"]
+
+    body = {"name": "q", "listen": taken, "upstream": UPSTREAM}
+    assert_error(server.request("POST", "/proxies", body), 500, f"listen tcp {taken}")
+    assert_error(server.request("GET", "/proxies/q"), 404, "proxy not found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/proxies/none"),
+        ("POST", "/proxies/none"),
+        ("DELETE", "/proxies/none"),
+        ("GET", "/proxies/none/toxics"),
+        ("POST", "/proxies/none/toxics"),
+        ("GET", "/proxies/none/toxics/t"),
+        ("POST", "/proxies/none/toxics/t"),
+        ("DELETE", "/proxies/none/toxics/t"),
+    ],
+)
+def test_unknown_proxy(server, method, path):
+    assert_error(server.request(method, path, {}), 404, "proxy not found")
+
+
+def test_names_are_quoted_in_paths(server):
+    make(server, name="run-1-a->b:7051")
+
+    status, shown, _ = server.request("GET", "/proxies/run-1-a-%3Eb%3A7051")
+    assert (200, "run-1-a->b:7051") == (status, shown["name"])
+    assert 204 == server.request("DELETE", "/proxies/run-1-a-%3Eb%3A7051")[0]
+
+
+def test_disable_and_enable_keep_the_port(server):
+    made = make(server)
+
+    status, shown, _ = server.request("POST", "/proxies/p", {"enabled": False})
+    assert (200, False, made["listen"]) == (status, shown["enabled"], shown["listen"])
+    assert not connects(made["listen"])
+
+    status, shown, _ = server.request("POST", "/proxies/p", {"enabled": True})
+    assert (200, made) == (status, shown)
+    assert connects(made["listen"])
+
+
+def test_update_of_upstream_restarts(server):
+    made = make(server)
+
+    status, shown, _ = server.request("POST", "/proxies/p", {"upstream": "127.0.0.1:10"})
+    assert (200, made | {"upstream": "127.0.0.1:10"}) == (status, shown)
+
+
+def test_delete(server):
+    made = make(server)
+
+    assert (204, "") == server.request("DELETE", "/proxies/p")[:2]
+    assert not connects(made["listen"])
+    assert_error(server.request("DELETE", "/proxies/p"), 404, "proxy not found")
+
+
+def test_toxic_defaults(server):
+    make(server)
+
+    body = {"type": "latency", "attributes": {"latency": 5}}
+    status, made, _ = server.request("POST", "/proxies/p/toxics", body)
+    expected = {
+        "name": "latency_downstream",
+        "type": "latency",
+        "stream": "downstream",
+        "toxicity": 1,
+        "attributes": {"latency": 5, "jitter": 0},
+    }
+    assert (200, expected) == (status, made)
+    assert expected == server.request("GET", "/proxies/p/toxics/latency_downstream")[1]
+    assert [expected] == server.request("GET", "/proxies/p/toxics")[1]
+    assert [expected] == server.request("GET", "/proxies/p")[1]["toxics"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("latency", {"latency": 1, "jitter": 2}),
+        ("bandwidth", {"rate": 3}),
+        ("slow_close", {"delay": 4}),
+        ("timeout", {"timeout": 5}),
+        ("reset_peer", {"timeout": 6}),
+        ("slicer", {"average_size": 7, "size_variation": 2, "delay": 8}),
+        ("limit_data", {"bytes": 9}),
+    ],
+)
+def test_every_toxic_keeps_its_attributes(server, kind, attributes):
+    make(server)
+
+    body = {"name": "t", "type": kind, "stream": "upstream", "attributes": attributes}
+    assert 200 == server.request("POST", "/proxies/p/toxics", body)[0]
+    shown = server.request("GET", "/proxies/p/toxics/t")[1]
+    assert ("t", kind, "upstream", attributes) == (
+        shown["name"],
+        shown["type"],
+        shown["stream"],
+        shown["attributes"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"type": "rabies"}, "invalid toxic type"),
+        ({"type": ""}, "invalid toxic type"),
+        ({"type": "latency", "stream": "sideways"}, "stream was invalid, can be either upstream"),
+        ({"type": "latency", "attributes": {"latency": "soon"}}, "bad request body"),
+        ({"type": "latency", "attributes": {"latency": 1.5}}, "bad request body"),
+    ],
+)
+def test_toxic_validation(server, body, text):
+    make(server)
+
+    assert_error(server.request("POST", "/proxies/p/toxics", body), 400, text)
+    assert [] == server.request("GET", "/proxies/p/toxics")[1]
+
+
+def test_toxic_names_are_unique_in_a_proxy(server):
+    make(server)
+    body = {"name": "t", "type": "latency", "stream": "upstream"}
+    assert 200 == server.request("POST", "/proxies/p/toxics", body)[0]
+
+    again = body | {"type": "timeout", "stream": "downstream"}
+    assert_error(server.request("POST", "/proxies/p/toxics", again), 409, "toxic already exists")
+
+
+def test_toxic_update_changes_attributes_and_toxicity_only(server):
+    make(server)
+    body = {"name": "t", "type": "latency", "attributes": {"latency": 1, "jitter": 2}}
+    server.request("POST", "/proxies/p/toxics", body)
+
+    change = {"attributes": {"latency": 9}, "toxicity": 0.5, "stream": "upstream", "name": "u"}
+    status, shown, _ = server.request("POST", "/proxies/p/toxics/t", change)
+    assert 200 == status
+    assert {
+        "name": "t",
+        "type": "latency",
+        "stream": "downstream",
+        "toxicity": 0.5,
+        "attributes": {"latency": 9, "jitter": 2},
+    } == shown
+    assert_error(server.request("POST", "/proxies/p/toxics/t", raw=b"["), 400, "bad request body")
+
+
+def test_toxic_delete(server):
+    make(server)
+    server.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
+
+    assert (204, "") == server.request("DELETE", "/proxies/p/toxics/t")[:2]
+    assert_error(server.request("DELETE", "/proxies/p/toxics/t"), 404, "toxic not found")
+    assert_error(server.request("GET", "/proxies/p/toxics/t"), 404, "toxic not found")
+    assert_error(server.request("POST", "/proxies/p/toxics/t", {}), 404, "toxic not found")
+
+
+def test_populate_makes_keeps_and_replaces(server):
+    kept = make(server, name="kept")
+    moved = make(server, name="moved")
+    server.request("POST", "/proxies/kept/toxics", {"name": "t", "type": "latency"})
+
+    body = [
+        {"name": "kept", "listen": kept["listen"], "upstream": UPSTREAM},
+        {"name": "moved", "listen": moved["listen"], "upstream": "127.0.0.1:10"},
+        {"name": "new", "listen": "127.0.0.1:0", "upstream": UPSTREAM},
+        {"name": "off", "listen": "127.0.0.1:0", "upstream": UPSTREAM, "enabled": False},
+    ]
+    status, answer, content_type = server.request("POST", "/populate", body)
+    assert (201, ["kept", "moved", "new", "off"]) == (
+        status,
+        [proxy["name"] for proxy in answer["proxies"]],
+    )
+    assert content_type.startswith("application/json")
+    shown = server.request("GET", "/proxies")[1]
+    assert ["t"] == [toxic["name"] for toxic in shown["kept"]["toxics"]]
+    assert "127.0.0.1:10" == shown["moved"]["upstream"]
+    assert [True, True, True, False] == [
+        shown[name]["enabled"] for name in ("kept", "moved", "new", "off")
+    ]
+
+
+def test_populate_checks_all_before_it_makes_any(server):
+    body = [{"name": "a", "listen": "127.0.0.1:0", "upstream": UPSTREAM}, {"name": "b"}]
+
+    status, answer, _ = server.request("POST", "/populate", body)
+    assert 400 == status
+    assert "missing required field: upstream at proxy 2" == answer["error"]
+    assert {} == server.request("GET", "/proxies")[1]
+
+
+def test_populate_that_fails_lists_what_was_made(server):
+    taken = make(server, name="taken")["listen"]
+
+    body = [
+        {"name": "a", "listen": "127.0.0.1:0", "upstream": UPSTREAM},
+        {"name": "b", "listen": taken, "upstream": UPSTREAM},
+    ]
+    status, answer, _ = server.request("POST", "/populate", body)
+    assert (500, 500, ["a"]) == (
+        status,
+        answer["status"],
+        [proxy["name"] for proxy in answer["proxies"]],
+    )
+    assert f"listen tcp {taken}" in answer["error"]
+
+
+def test_reset_enables_all_and_removes_toxics(server):
+    off = make(server, name="off")
+    make(server, name="sick")
+    server.request("POST", "/proxies/off", {"enabled": False})
+    server.request("POST", "/proxies/sick/toxics", {"type": "timeout"})
+    server.request("POST", "/proxies/sick/toxics", {"type": "latency", "stream": "upstream"})
+
+    assert (204, "") == server.request("POST", "/reset")[:2]
+    shown = server.request("GET", "/proxies")[1]
+    assert (True, []) == (shown["off"]["enabled"], shown["sick"]["toxics"])
+    assert connects(off["listen"])
+
+
+def test_browsers_are_turned_away(server):
+    headers = {"User-Agent": "Mozilla/5.0 (X11)"}
+    status, text, content_type = server.request("GET", "/version", headers=headers)
+
+    assert (403, "User agent not allowed\n") == (status, text)
+    assert content_type.startswith("text/plain")
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/proxies/p/other/x", "/proxies/p/toxics/t/u"])
+def test_unknown_paths(server, path):
+    assert (404, "404 page not found\n") == server.request("GET", path)[:2]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "/proxies"), ("GET", "/reset"), ("GET", "/populate")]
+)
+def test_wrong_methods(server, method, path):
+    assert 405 == server.request(method, path)[0]
+
+
+def test_version(server):
+    status, version, _ = server.request("GET", "/version")
+
+    assert 200 == status
+    assert version  # plain text up to v2.5, an object later
+
+
+def test_patch_updates_as_in_newer_servers(ours):
+    """The real server of this suite, v2.5.0, has only the POST that PATCH replaced."""
+    make(ours)
+    ours.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
+
+    status, shown, _ = ours.request("PATCH", "/proxies/p", {"enabled": False})
+    assert (200, False) == (status, shown["enabled"])
+    change = {"attributes": {"latency": 7}}
+    status, shown, _ = ours.request("PATCH", "/proxies/p/toxics/t", change)
+    assert (200, 7) == (status, shown["attributes"]["latency"])
+
+
+def test_oversized_and_malformed_requests_are_refused(ours):
+    def say(raw: bytes) -> bytes:
+        with socket.create_connection((ours.host, ours.port), 10) as conn:
+            conn.sendall(raw)
+            conn.shutdown(socket.SHUT_WR)
+            return conn.recv(65536)
+
+    assert say(b"GET / HTTP/1.1\r\nX: " + b"y" * 100_000).startswith(b"HTTP/1.1 431 ")
+    assert say(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert say(b"GET / HTTP/1.1\r\nbroken\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    too_big = b"POST /populate HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n"
+    assert say(too_big).startswith(b"HTTP/1.1 413 ")
+    chunked = b"POST /populate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert say(chunked).startswith(b"HTTP/1.1 411 ")
+    assert 200 == ours.request("GET", "/version")[0]

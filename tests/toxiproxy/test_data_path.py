@@ -1,0 +1,355 @@
+"""What happens to bytes, with and without each toxic. Bounds are generous but firm."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.toxiproxy.conftest import echo, is_silent, receive, receive_all
+
+BIG = random.Random(7).randbytes(3_000_000)
+
+
+def timed(call):
+    start_s = time.monotonic()
+    result = call()
+    return result, time.monotonic() - start_s
+
+
+def ask(conn: socket.socket, data: bytes) -> bytes:
+    conn.sendall(data)
+    return receive(conn, len(data))
+
+
+def exchange(conn: socket.socket, data: bytes) -> bytes:
+    """Send and receive at the same time, as both ways may be bounded."""
+    sender = threading.Thread(target=conn.sendall, args=(data,), daemon=True)
+    sender.start()
+    answer = receive(conn, len(data))
+    sender.join()
+    return answer
+
+
+def source(data: bytes):
+    """An upstream that sends `data` and closes."""
+
+    def behave(conn: socket.socket) -> None:
+        conn.sendall(data)
+
+    return behave
+
+
+def silent_source(conn: socket.socket) -> None:
+    conn.recv(1)
+
+
+def test_bytes_pass_unchanged_both_ways(through):
+    assert BIG == exchange(through().connect(), BIG)
+
+
+def test_the_end_of_upstream_reaches_the_client(through):
+    assert b"bye" == receive_all(through(source(b"bye")).connect())
+
+
+def test_the_end_of_the_client_reaches_upstream(through):
+    ended = threading.Event()
+
+    def behave(conn: socket.socket) -> None:
+        assert not conn.recv(1)
+        ended.set()
+
+    through(behave).connect().close()
+    assert ended.wait(5)
+
+
+def test_a_dead_upstream_closes_the_client(server, through):
+    passage = through()
+    server.request("POST", f"/proxies/{passage.name}", {"upstream": "127.0.0.1:9"})
+
+    conn = passage.connect()
+    try:
+        assert b"" == conn.recv(1)
+    except ConnectionResetError:
+        pass  # also an answer that nobody could take for silence
+
+
+def test_disable_closes_connections(server, through):
+    passage = through()
+    conn = passage.connect()
+    ask(conn, b"x")
+
+    server.request("POST", f"/proxies/{passage.name}", {"enabled": False})
+    assert b"" == conn.recv(1)
+
+
+@pytest.mark.parametrize("stream", ["upstream", "downstream"])
+def test_latency_delays(through, stream):
+    passage = through()
+    passage.add("latency", stream, latency=200, jitter=20)
+
+    answer, took_s = timed(lambda: ask(passage.connect(), b"hello"))
+    assert b"hello" == answer
+    assert 0.17 < took_s < 1.0
+
+
+def test_latency_keeps_order_and_is_not_added_up(through):
+    passage = through()
+    passage.add("latency", "upstream", latency=300, jitter=100)
+    conn = passage.connect()
+    sent = b"".join(bytes([i]) * 100 for i in range(50))
+
+    def pieces() -> bytes:
+        for i in range(0, len(sent), 100):
+            conn.sendall(sent[i : i + 100])
+            time.sleep(0.002)
+        return receive(conn, len(sent))
+
+    answer, took_s = timed(pieces)
+    assert sent == answer
+    assert 0.15 < took_s < 1.5
+
+
+def test_removing_latency_lets_held_data_go_at_once(through):
+    passage = through()
+    toxic = passage.add("latency", "upstream", latency=60_000)
+    conn = passage.connect()
+    for i in range(20):
+        conn.sendall(bytes([i]) * 1000)
+        time.sleep(0.005)
+    assert is_silent(conn, 0.1)
+
+    passage.remove(toxic)
+    assert b"".join(bytes([i]) * 1000 for i in range(20)) == receive(conn, 20_000)
+    assert b"still open" == ask(conn, b"still open")
+
+
+def test_toxics_reach_open_connections(server, through):
+    passage = through()
+    conn = passage.connect()
+    assert b"before" == ask(conn, b"before")
+
+    toxic = passage.add("latency", latency=200)
+    assert timed(lambda: ask(conn, b"during"))[1] > 0.18
+    path = f"/proxies/{passage.name}/toxics/{toxic}"
+    server.request("POST", path, {"attributes": {"latency": 20}})
+    assert timed(lambda: ask(conn, b"updated"))[1] < 0.18
+    passage.remove(toxic)
+    assert b"after" == ask(conn, b"after")
+
+
+def test_bandwidth_limits(through):
+    passage = through()
+    passage.add("bandwidth", rate=200)  # KB/s
+    conn = passage.connect()
+
+    answer, took_s = timed(lambda: exchange(conn, BIG[:100_000]))
+    assert BIG[:100_000] == answer
+    assert 0.35 < took_s < 1.5
+
+
+def test_removing_bandwidth_lets_the_rest_go(through):
+    passage = through(source(BIG[:300_000]))
+    toxic = passage.add("bandwidth", rate=10)
+    conn = passage.connect()
+    assert BIG[:500] == receive(conn, 500)
+
+    passage.remove(toxic)
+    rest, took_s = timed(lambda: receive_all(conn))
+    assert BIG[500:300_000] == rest
+    assert took_s < 3
+
+
+def test_slow_close_delays_the_end(through):
+    passage = through(source(b"bye"))
+    passage.add("slow_close", delay=300)
+    conn = passage.connect()
+
+    assert b"bye" == receive(conn, 3)
+    end, took_s = timed(lambda: conn.recv(1))
+    assert b"" == end
+    assert 0.2 < took_s < 1.5
+
+
+@pytest.mark.parametrize("stream", ["upstream", "downstream"])
+def test_timeout_zero_swallows_until_removed_and_then_closes(through, stream):
+    passage = through()
+    conn = passage.connect()
+    assert b"x" == ask(conn, b"x")
+
+    toxic = passage.add("timeout", stream, timeout=0)
+    conn.sendall(b"lost")
+    assert is_silent(conn, 0.2)
+    passage.remove(toxic)
+    assert b"" == conn.recv(1)
+    assert b"again" == ask(passage.connect(), b"again")
+
+
+def test_timeout_cuts_one_way_only(through):
+    heard: list[bytes] = []
+    told = threading.Event()
+
+    def behave(conn: socket.socket) -> None:
+        while data := conn.recv(100):
+            heard.append(data)
+            told.set()
+            conn.sendall(data)
+
+    passage = through(behave)
+    conn = passage.connect()
+    passage.add("timeout", "downstream", timeout=0)
+    conn.sendall(b"request")
+    assert told.wait(5)
+    assert [b"request"] == heard
+    assert is_silent(conn, 0.15)
+
+
+def test_timeout_closes_after_silence(through):
+    passage = through(silent_source)
+    passage.add("timeout", timeout=200)
+
+    end, took_s = timed(lambda: passage.connect().recv(1))
+    assert b"" == end
+    assert 0.15 < took_s < 1.5
+
+
+@pytest.mark.parametrize("stream", ["upstream", "downstream"])
+def test_reset_peer_resets_new_connections(through, stream):
+    passage = through()
+    passage.add("reset_peer", stream, timeout=100)
+    conn = passage.connect()
+
+    conn.sendall(b"x")
+    start_s = time.monotonic()
+    with pytest.raises(ConnectionResetError):
+        conn.recv(1)
+    assert 0.08 < time.monotonic() - start_s < 1.5
+
+
+def test_slicer_keeps_the_bytes(through):
+    passage = through(source(BIG[:20_000]))
+    passage.add("slicer", average_size=1000, size_variation=300, delay=2000)
+
+    got, took_s = timed(lambda: receive_all(passage.connect()))
+    assert BIG[:20_000] == got
+    assert 0.02 < took_s < 3
+
+
+def test_slicer_slices(through):
+    passage = through(source(b"a" * 400))
+    passage.add("slicer", average_size=100, size_variation=0, delay=50_000)
+    conn = passage.connect()
+    sizes = []
+    while part := conn.recv(1000):
+        sizes.append(len(part))
+
+    assert [100, 100, 100, 100] == sizes
+
+
+def test_limit_data_closes_after_its_bytes(through):
+    passage = through(source(BIG[:10_000]))
+    passage.add("limit_data", bytes=1234)
+
+    assert BIG[:1234] == receive_all(passage.connect())
+    assert BIG[:1234] == receive_all(passage.connect())  # each connection on its own
+
+
+def test_limit_data_counts_across_updates(server, through):
+    passage = through()
+    toxic = passage.add("limit_data", bytes=100)
+    conn = passage.connect()
+    assert b"a" * 60 == ask(conn, b"a" * 60)
+
+    path = f"/proxies/{passage.name}/toxics/{toxic}"
+    server.request("POST", path, {"attributes": {"bytes": 80}})
+    conn.sendall(b"b" * 60)
+    assert b"b" * 20 == receive_all(conn)
+
+
+def test_toxicity_zero_spares_everyone_and_a_half_some(through):
+    passage = through()
+    passage.add("latency", "upstream", latency=30_000, toxicity=0.0)
+    assert b"fast" == ask(passage.connect(), b"fast")
+
+    passage.add("timeout", "downstream", timeout=0, toxicity=0.5)
+    conns = [passage.connect() for _ in range(40)]
+    for conn in conns:
+        conn.sendall(b"x")
+    time.sleep(0.3)
+    silent = sum(is_silent(conn, 0.01) for conn in conns)
+    assert 5 <= silent <= 35  # outside with a chance of 1 in 100 million
+
+
+def test_toxics_chain(through):
+    passage = through(source(BIG[:50_000]))
+    passage.add("latency", latency=100)
+    passage.add("slicer", average_size=5000)
+    passage.add("bandwidth", rate=500)
+    passage.add("limit_data", bytes=40_000)
+
+    got, took_s = timed(lambda: receive_all(passage.connect()))
+    assert BIG[:40_000] == got
+    assert 0.1 < took_s < 2
+
+
+def test_nothing_is_lost_or_doubled_while_toxics_come_and_go(through):
+    passage = through()
+    conn = passage.connect()
+    stop = threading.Event()
+
+    def change() -> None:
+        rng = random.Random(3)
+        while not stop.is_set():
+            stream = rng.choice(["upstream", "downstream"])
+            kind, attributes = rng.choice(
+                [
+                    ("latency", {"latency": 3, "jitter": 2}),
+                    ("slicer", {"average_size": 9000, "size_variation": 500, "delay": 10}),
+                    ("bandwidth", {"rate": 50_000}),
+                ]
+            )
+            toxic = passage.add(kind, stream, **attributes)
+            time.sleep(0.003)
+            passage.remove(toxic)
+
+    changer = threading.Thread(target=change, daemon=True)
+    changer.start()
+    try:
+        assert BIG == exchange(conn, BIG)
+    finally:
+        stop.set()
+        changer.join(5)
+
+
+def test_metrics_count_both_ways(server, through):
+    passage = through()
+    conn = passage.connect()
+    ask(conn, b"x" * 1000)
+    conn.close()
+
+    def counted(family: str, direction: str) -> float:
+        for line in server.request("GET", "/metrics")[1].splitlines():
+            if line.startswith(family + "{") and f'proxy="{passage.name}"' in line:
+                labels, _, value = line.rpartition(" ")
+                if f'direction="{direction}"' in labels:
+                    return float(value)
+        return -1
+
+    wanted = dict.fromkeys(
+        [
+            (f"toxiproxy_proxy_{what}_bytes_total", way)
+            for what in ("received", "sent")
+            for way in ("upstream", "downstream")
+        ],
+        1000.0,
+    )
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s:
+        got = {key: counted(*key) for key in wanted}
+        if got == wanted:
+            break
+        time.sleep(0.02)
+    assert wanted == got

@@ -1,0 +1,128 @@
+"""What our link proxy adds: the cut, the reset that counts, repeatable randomness, live counters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
+from harness.environments.toxiproxy.metrics import CONNECTIONS, SWALLOWED, parse_metrics
+from tests.toxiproxy.conftest import echo, is_silent, receive, start_server
+
+
+@pytest.fixture
+def server(ours):
+    return ours
+
+
+def ask(conn, data: bytes) -> bytes:
+    conn.sendall(data)
+    return receive(conn, len(data))
+
+
+def counters(server, *families):
+    return parse_metrics(server.request("GET", "/metrics")[1], families)
+
+
+def test_blackhole_swallows_counts_and_resets_what_lost_bytes(server, through):
+    passage = through()
+    busy, idle = passage.connect(), passage.connect()
+    ask(busy, b"x")
+    ask(idle, b"x")
+
+    toxic = passage.add("blackhole", "upstream")
+    busy.sendall(b"lost")
+    assert is_silent(busy, 0.1)
+    assert 4 == counters(server, SWALLOWED)[SWALLOWED, passage.name, "upstream"]
+    passage.remove(toxic)
+    with pytest.raises(ConnectionResetError):
+        busy.recv(1)
+    assert b"alive" == ask(idle, b"alive")
+
+
+def test_blackhole_keeps_the_end_of_a_connection(server, through):
+    ended = threading.Event()
+
+    def behave(conn) -> None:
+        echo(conn)
+        ended.set()
+
+    passage = through(behave)
+    conn = passage.connect()
+    ask(conn, b"x")
+    toxic = passage.add("blackhole", "upstream")
+    conn.close()
+    assert not ended.wait(0.2)
+    passage.remove(toxic)
+    assert ended.wait(5)
+
+
+def test_reset_resets_and_counts(server, through):
+    passage = through()
+    conns = [passage.connect() for _ in range(3)]
+    for conn in conns:
+        ask(conn, b"x")
+    assert 3 == counters(server, CONNECTIONS)[CONNECTIONS, passage.name, ""]
+
+    status, answer, _ = server.request("POST", f"/proxies/{passage.name}/reset")
+    assert (200, {"connections": 3}) == (status, answer)
+    for conn in conns:
+        with pytest.raises(ConnectionResetError):
+            conn.recv(1)
+    assert b"new" == ask(passage.connect(), b"new")
+
+
+def test_a_seed_repeats_which_connections_are_hit(upstream):
+    def hits(seed: int) -> list[bool]:
+        server, process = start_server("ours", "--seed", str(seed))
+        try:
+            body = {"name": "p", "listen": "127.0.0.1:0", "upstream": upstream(echo)}
+            server.request("POST", "/proxies", body)
+            from tests.toxiproxy.conftest import Passage
+
+            passage = Passage.__new__(Passage)
+            passage.server, passage.name, passage._open = server, "p", []
+            passage.info = server.request("GET", "/proxies/p")[1]
+            passage.add("blackhole", "upstream", toxicity=0.5)
+            outcome = []
+            for _ in range(12):
+                conn = passage.connect()
+                conn.sendall(b"x")
+                outcome.append(is_silent(conn, 0.08))
+            passage.close()
+            return outcome
+        finally:
+            process.terminate()
+            process.wait(10)
+
+    first = hits(1)
+    assert first == hits(1)
+    assert {True, False} == set(first)
+
+
+def test_client_reports_url_status_and_body(server):
+    async def main() -> None:
+        client = ToxiproxyClient(server.url)
+        with pytest.raises(ToxiproxyError) as caught:
+            await client.add_toxic("a->b:1", "t", "latency", "upstream", {})
+        assert (404, f"{server.url}/proxies/a-%3Eb%3A1/toxics") == (
+            caught.value.status,
+            caught.value.url,
+        )
+        assert "proxy not found" in caught.value.body
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_client_times_out_instead_of_hanging(upstream):
+    async def main() -> None:
+        client = ToxiproxyClient(f"http://{upstream(lambda conn: time.sleep(3))}", timeout_s=0.1)
+        with pytest.raises(ToxiproxyError, match="TimeoutError"):
+            await client.version()
+        await client.close()
+
+    asyncio.run(main())
