@@ -20,9 +20,8 @@ seen = {"value": "null", "until": 0.0}
 def primary(method: str, data: bytes) -> str:
     with lock:
         if method == "PUT":
-            with open(path + ".new", "wb") as file:
+            with open(path + ".new", "wb", buffering=0) as file:
                 file.write(data)
-                file.flush()
                 os.fsync(file.fileno())
             os.replace(path + ".new", path)
         return open(path).read() if os.path.exists(path) else "null"
@@ -50,9 +49,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     do_PUT = do_GET
-
-    def log_message(self, format: str, *values: object) -> None:
-        pass
 
 
 ThreadingHTTPServer((args.host, int(args.port)), Handler).serve_forever()

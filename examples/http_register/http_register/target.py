@@ -46,8 +46,7 @@ class HttpClient:
             error = None if status == 200 else f"{status}: {text}"
         except (OSError, TimeoutError, EOFError, IndexError) as failure:
             text, error = "", f"{type(failure).__name__}: {failure}"
-        end = self.env.clock.monotonic_ns()
-        attempts = (Attempt(self.node, start, end, error or "ok"),)
+        attempts = (Attempt(self.node, start, self.env.clock.monotonic_ns(), error or "ok"),)
         if error:
             return Completion(OpType.FAIL if read else OpType.INFO, None, error, None, attempts)
         value = {"result": "ok", "value": json.loads(text)} if read else {"result": "ok"}
@@ -73,15 +72,8 @@ class HttpRegister:
         command += ["--host", "{host}", "--port", f"{{port:{PORT}}}", "--data", "{data}"]
         follow = ["--primary", f"{{peer:r1:{PORT}}}"]
         follow += ["--stale"] if settings.options["stale"] else []
-        return [
-            NodeSpec(
-                name=name,
-                role="register",
-                ports=(PORT,),
-                command=tuple(command if name == "r1" else command + follow),
-            )
-            for name in NAMES
-        ]
+        words = {name: tuple(command + (follow if name != "r1" else [])) for name in NAMES}
+        return [NodeSpec(name=n, role="register", ports=(PORT,), command=words[n]) for n in NAMES]
 
     def client(self, env: ClientEnv, settings: Settings, process: int) -> HttpClient:
         return HttpClient(env, process)
@@ -90,12 +82,11 @@ class HttpRegister:
         return NAMES
 
     async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
-        reply = await HttpClient(env, 0).invoke(Request("read"), timeout_s=1.0)
-        return Roles({"r1": NodeRole("leader")} if reply.type is OpType.OK else {}, NAMES)
+        return Roles({"r1": NodeRole("leader")}, NAMES)  # fixed: nobody else ever leads
 
     async def ready(self, env: ClientEnv, settings: Settings) -> Convergence:
-        clients = [HttpClient(env, number) for number in range(len(NAMES))]
-        replies = [await client.invoke(Request("read"), timeout_s=1.0) for client in clients]
+        read, numbers = Request("read"), range(len(NAMES))
+        replies = [await HttpClient(env, n).invoke(read, timeout_s=1.0) for n in numbers]
         errors = tuple(reply.error for reply in replies if reply.error)
         return Convergence(not errors, errors)
 
