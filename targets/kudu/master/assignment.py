@@ -1,0 +1,122 @@
+"""The background loop's decisions for one table: place, replace, complete.
+
+PREPARING tablets become CREATING on chosen tablet servers; a tablet that stays CREATING beyond
+`tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline comes
+from the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET); time seen
+by this leader counts as well, in case the leader that stored it had a clock that ran ahead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from targets.kudu.flags import Flags
+from targets.kudu.master.alter import alter_done
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.delete import delete_replicas
+from targets.kudu.master.placement import place_replicas
+from targets.kudu.master.plan import Call, CreateReplica, Plan
+from targets.kudu.master.records import (
+    ConsensusState,
+    TableRecord,
+    TableState,
+    TabletRecord,
+    TabletState,
+)
+from targets.kudu.master.tservers import TServer
+from targets.kudu.messages import PeerConfig, RaftConfig
+
+__all__ = ["Moment", "create_replicas", "plan_assignments", "plan_completion", "tables_with_work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve."""
+
+    wall_ns: int
+    monotonic_ns: int
+    ready_ns: int
+
+
+def tables_with_work(catalog: Catalog) -> list[str]:
+    """Tables with tablets to place or to watch, or with an alter to complete, sorted."""
+    return sorted(catalog.unsettled)
+
+
+def plan_assignments(
+    catalog: Catalog,
+    table: TableRecord,
+    alive: Sequence[TServer],
+    flags: Flags,
+    moment: Moment,
+    *,
+    rng: random.Random,
+    new_id: Callable[[], str],
+) -> Plan:
+    """Placements and replacements of one table as one batch; empty if there is nothing to do."""
+    changed: list[TabletRecord] = []
+    calls: list[Call] = []
+    for tablet in catalog.live_tablets(table.id):
+        if tablet.state is TabletState.CREATING:
+            if not _is_overdue(tablet, flags, moment):
+                continue
+            fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
+            placed = _place(fresh, table, alive, moment, rng)
+            if placed is None:
+                continue  # there is nowhere to go yet: the old one may still come up
+            reason = f"not created in time; replaced by {placed.id}"
+            changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
+            calls.extend(delete_replicas(tablet, reason))
+        elif tablet.state is TabletState.PREPARING:
+            placed = _place(tablet, table, alive, moment, rng)
+            if placed is None:
+                continue
+        else:
+            continue
+        changed.append(placed)
+        calls.extend(create_replicas(placed))
+    return Plan(table.id, table.version, tablets=tuple(changed), calls=tuple(calls))
+
+
+def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
+    """The end of an alter that every tablet has reported; `None` if it is not time yet."""
+    if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
+        return None
+    return Plan(table.id, table.version, tables=(alter_done(table),))
+
+
+def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
+    """Calls that create every replica of a CREATING tablet."""
+    assert tablet.consensus is not None, f"tablet {tablet.id} was not placed"
+    return tuple(CreateReplica(tablet.id, peer.uuid) for peer in tablet.consensus.config.peers)
+
+
+def _is_overdue(tablet: TabletRecord, flags: Flags, moment: Moment) -> bool:
+    timeout_ns = flags.tablet_creation_timeout_ms * 1_000_000
+    if moment.wall_ns - tablet.created_ns > timeout_ns:
+        return True
+    from_the_future = tablet.created_ns > moment.wall_ns
+    return from_the_future and moment.monotonic_ns - moment.ready_ns > timeout_ns
+
+
+def _place(
+    tablet: TabletRecord,
+    table: TableRecord,
+    alive: Sequence[TServer],
+    moment: Moment,
+    rng: random.Random,
+) -> TabletRecord | None:
+    servers = place_replicas(alive, table.num_replicas, rng, moment.monotonic_ns)
+    if servers is None:
+        return None
+    peers = tuple(PeerConfig(server.uuid, server.address) for server in servers)
+    return msgspec.structs.replace(
+        tablet,
+        state=TabletState.CREATING,
+        consensus=ConsensusState(0, None, RaftConfig(-1, peers)),
+        created_ns=moment.wall_ns,
+    )

@@ -1,0 +1,69 @@
+"""The leader's background loop: every second, or when woken.
+
+Places PREPARING tablets, replaces those that stay CREATING, completes alters that all tablets have
+reported. One table at a time, under its lock, one batch each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from harness.env import Env
+from targets.kudu.flags import Flags
+from targets.kudu.master.assignment import (
+    Moment,
+    plan_assignments,
+    plan_completion,
+    tables_with_work,
+)
+from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.refusals import RefusedError
+from targets.kudu.master.tservers import TServerMap
+
+__all__ = ["run_background"]
+
+
+async def run_background(env: Env, epoch: Epoch, tservers: TServerMap, flags: Flags) -> None:
+    """Work until the leadership ends."""
+    interval_s = flags.catalog_manager_bg_task_wait_ms / 1000
+    while epoch.is_current():
+        epoch.wake.clear()
+        for table_id in tables_with_work(epoch.catalog):
+            try:
+                async with epoch.locked([table_id]):
+                    await _settle(env, epoch, tservers, flags, table_id)
+            except RefusedError as refusal:
+                env.event("background-refused", table=table_id, error=refusal.error.message)
+                if not epoch.is_current():
+                    return
+        try:
+            async with asyncio.timeout(interval_s):
+                await epoch.wake.wait()
+        except TimeoutError:
+            continue
+
+
+async def _settle(
+    env: Env, epoch: Epoch, tservers: TServerMap, flags: Flags, table_id: str
+) -> None:
+    catalog, clock = epoch.catalog, env.clock
+    if table_id not in catalog.unsettled:
+        return
+    moment = Moment(clock.wall_ns(), clock.monotonic_ns(), epoch.ready_ns)
+    unresponsive_ns = flags.tserver_unresponsive_timeout_ms * 1_000_000
+    plan = plan_assignments(
+        catalog,
+        catalog.tables[table_id],
+        tservers.alive(moment.monotonic_ns, unresponsive_ns),
+        flags,
+        moment,
+        rng=env.random,
+        new_id=lambda: f"{env.random.getrandbits(128):032x}",
+    )
+    if plan.tablets:
+        await epoch.write(tablets=plan.tablets)
+        epoch.tasks.submit(plan.calls)
+        epoch.check()
+    completion = plan_completion(catalog, catalog.tables[table_id])
+    if completion is not None:
+        await epoch.write(completion.tables)

@@ -1,0 +1,230 @@
+"""The leader's maps: tables by id and name, tablets by id and by table, reported versions.
+
+Rebuilt from the rows of the system tablet at every election and moved forward by `publish`, which
+takes a whole batch in one synchronous step. A rename therefore switches the old and the new name
+at once (Kudu leaves an instant in which neither resolves: RENAME-GAP), and a list is one snapshot
+(Kudu's is torn: LIST-TORN). `revision` is the index of the last operation in the maps.
+
+Names in use by a create or rename under way are reserved here; they live in this object only and
+end with the leadership that made it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Final
+
+from targets.kudu.master.records import (
+    Batch,
+    Reply,
+    TableRecord,
+    TableState,
+    TabletRecord,
+    TabletState,
+)
+from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.messages import AppStatus, MasterError, MasterErrorCode, TableIdentifier
+
+__all__ = ["Catalog", "table_not_found"]
+
+
+def table_not_found(identifier: TableIdentifier) -> MasterError:
+    """The error for a table that does not exist."""
+    named = ", ".join(
+        f"{kind} {value!r}"
+        for kind, value in (("id", identifier.table_id), ("name", identifier.table_name))
+        if value is not None
+    )
+    return MasterError(
+        MasterErrorCode.TABLE_NOT_FOUND, AppStatus.NOT_FOUND, f"the table does not exist: {named}"
+    )
+
+
+class Catalog:
+    """The maps of one leadership, in term `term`."""
+
+    def __init__(self, term: int) -> None:
+        self.term: Final = term
+        self.revision = 0
+        self.tables: dict[str, TableRecord] = {}
+        self.tablets: dict[str, TabletRecord] = {}
+        self.by_name: dict[str, str] = {}  # live tables only
+        self.reserved: dict[str, str] = {}  # name -> what reserved it
+        self.replies: dict[tuple[str, int], Reply] = {}
+        self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
+        self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
+        self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
+
+    @classmethod
+    def load(cls, rows: SystemTablet, term: int) -> Catalog:
+        """The maps of everything applied so far.
+
+        A tablet counts as "version not yet reported" until a report to this leader. A tablet
+        without its table is left out: Kudu exits here (Corruption), but no such row comes from
+        one-batch writes, and a master of profile `strict` never exits by itself.
+        """
+        catalog = cls(term)
+        catalog.revision = rows.last_index
+        catalog.tables = dict(rows.tables)
+        catalog.replies = rows.replies  # shared: append-only and never read across leaderships
+        for table_id, table in sorted(rows.tables.items()):
+            catalog._live_tablets[table_id] = []
+            if table.is_live:
+                catalog.by_name[table.name] = table_id
+        for tablet_id, tablet in sorted(rows.tablets.items()):
+            if tablet.table_id in catalog.tables:
+                catalog._put_tablet(tablet_id, tablet)
+        for table_id in catalog.tables:
+            catalog._settle(table_id)
+        return catalog
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def find(self, identifier: TableIdentifier) -> TableRecord | MasterError:
+        """The live table an identifier means, or Kudu's error for it.
+
+        Both id and name given and meaning different tables is "not found", as in Kudu.
+        """
+        if identifier.table_id is None and identifier.table_name is None:
+            return MasterError(
+                MasterErrorCode.UNKNOWN_ERROR,
+                AppStatus.INVALID_ARGUMENT,
+                "the table identifier has neither an id nor a name; give one of them",
+            )
+        table_id = identifier.table_id
+        if table_id is None:
+            assert identifier.table_name is not None
+            table_id = self.by_name.get(identifier.table_name)
+        table = None if table_id is None else self.tables.get(table_id)
+        if table is None or not table.is_live:
+            return table_not_found(identifier)
+        if identifier.table_name is not None and table.name != identifier.table_name:
+            return table_not_found(identifier)
+        return table
+
+    def find_running(self, identifier: TableIdentifier) -> TableRecord | MasterError:
+        """As `find`; a table that exists but does not run is code 3 with SERVICE_UNAVAILABLE."""
+        table = self.find(identifier)
+        if isinstance(table, TableRecord) and not table.is_running:
+            return MasterError(
+                MasterErrorCode.TABLE_NOT_FOUND,
+                AppStatus.SERVICE_UNAVAILABLE,
+                f"the table {table.name!r} is not running: {table.state.name}",
+            )
+        return table
+
+    def live_tablets(self, table_id: str) -> Sequence[TabletRecord]:
+        """The live tablets of a table by partition start."""
+        return self._live_tablets.get(table_id, ())
+
+    def name_taken(self, name: str) -> MasterError | None:
+        """Why a new table cannot have this name; `None` if it can."""
+        if name in self.by_name:
+            return MasterError(
+                MasterErrorCode.TABLE_ALREADY_PRESENT,
+                AppStatus.ALREADY_PRESENT,
+                f"the table {name!r} already exists with id {self.by_name[name]}",
+            )
+        if name in self.reserved:
+            return MasterError(
+                MasterErrorCode.TABLE_ALREADY_PRESENT,
+                AppStatus.SERVICE_UNAVAILABLE,
+                f"the name {name!r} is reserved by {self.reserved[name]}; try again later",
+            )
+        return None
+
+    def is_fully_altered(self, table: TableRecord) -> bool:
+        """Whether every live tablet reported the table's version to this leader."""
+        return all(
+            self.reported_versions.get(tablet.id, -1) >= table.version
+            for tablet in self.live_tablets(table.id)
+        )
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def reserve(self, name: str, owner: str) -> None:
+        """Keep `name` for an operation under way; `release` ends it, whatever became of it."""
+        assert name not in self.reserved, f"{name!r} is already reserved"
+        self.reserved[name] = owner
+
+    def release(self, name: str) -> None:
+        """End a reservation."""
+        del self.reserved[name]
+
+    def publish(self, batch: Batch, index: int) -> None:
+        """Take over a committed batch, all of it at once."""
+        assert index > self.revision, f"operation {index} after {self.revision} was published"
+        self._put(batch.tables, batch.tablets)
+        self.revision = index
+
+    def publish_unlogged(
+        self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
+    ) -> None:
+        """Show records that no log contains: the broken half of switch ORDER-CREATE."""
+        self._put(tables, tablets)
+
+    def take_back_unlogged(self, table_id: str) -> None:
+        """Forget what `publish_unlogged` showed and nothing confirmed since."""
+        table = self.tables.get(table_id)
+        if table is None or table.state is not TableState.UNKNOWN:
+            return
+        self._unmap_name(table)
+        del self.tables[table_id]
+        self.unsettled.pop(table_id, None)
+        for tablet in self._live_tablets.pop(table_id, []):
+            del self.tablets[tablet.id]
+
+    def note_reported_version(self, tablet_id: str, version: int) -> None:
+        """Raise a tablet's known schema version to what one replica reported."""
+        if version > self.reported_versions.get(tablet_id, -1):
+            self.reported_versions[tablet_id] = version
+
+    def _put(self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]) -> None:
+        for tablet in tablets:
+            self._put_tablet(tablet.id, tablet)
+        for table in tables:
+            old = self.tables.get(table.id)
+            if old is not None:
+                self._unmap_name(old)
+        for table in tables:
+            self.tables[table.id] = table
+            self._live_tablets.setdefault(table.id, [])
+            if table.is_live:
+                self.by_name[table.name] = table.id
+        for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
+            self._settle(table_id)
+
+    def _settle(self, table_id: str) -> None:
+        """Keep `unsettled` true after a change to this table."""
+        table = self.tables.get(table_id)
+        if (
+            table is not None
+            and table.is_running
+            and (
+                table.state is TableState.ALTERING
+                or any(t.state is not TabletState.RUNNING for t in self.live_tablets(table_id))
+            )
+        ):
+            self.unsettled[table_id] = None
+        else:
+            self.unsettled.pop(table_id, None)
+
+    def _unmap_name(self, table: TableRecord) -> None:
+        if self.by_name.get(table.name) == table.id:
+            del self.by_name[table.name]
+
+    def _put_tablet(self, tablet_id: str, tablet: TabletRecord) -> None:
+        old = self.tablets.get(tablet_id)
+        self.tablets[tablet_id] = tablet
+        siblings = self._live_tablets.setdefault(tablet.table_id, [])
+        if old is not None and old.is_live:
+            siblings.remove(old)
+        if tablet.is_live:
+            bisect.insort(siblings, tablet, key=_position)
+        else:
+            self.reported_versions.pop(tablet_id, None)
+
+
+def _position(tablet: TabletRecord) -> tuple[bytes, str]:
+    return tablet.partition.start, tablet.id

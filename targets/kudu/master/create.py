@@ -1,0 +1,128 @@
+"""CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
+
+The tablets are PREPARING; the background loop places them. The stored table is RUNNING at once, as
+in Kudu, where PREPARING never leaves memory; whether its tablets run is `IsCreateTableDone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.plan import Plan
+from targets.kudu.master.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.validation import (
+    bad_name,
+    bad_partitioning,
+    bad_schema,
+    invalid_schema,
+    partitions_of,
+    with_ids,
+)
+from targets.kudu.messages import (
+    AppStatus,
+    CreateTableRequest,
+    MasterError,
+    MasterErrorCode,
+    Schema,
+)
+
+__all__ = ["check_create", "check_placement", "plan_create", "replicas_of"]
+
+
+def replicas_of(request: CreateTableRequest, flags: Flags) -> int:
+    """The replication factor asked for; -1 means the default."""
+    return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
+
+
+def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | None:
+    """The checks that need no state: schema, partitioning, replication factor."""
+    problem = (
+        bad_name("table name", request.name, flags)
+        or bad_name("owner", request.owner, flags, may_be_empty=True)
+        or bad_name("comment", request.comment, flags, may_be_empty=True)
+        or bad_schema(request.schema, flags)
+        or bad_partitioning(request.partition_schema, request.schema)
+    )
+    if problem is not None:
+        return invalid_schema(problem)
+    replicas = replicas_of(request, flags)
+    if replicas > flags.max_num_replicas:
+        return MasterError(
+            MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is above the limit of {flags.max_num_replicas} "
+            "(flag max_num_replicas)",
+        )
+    if replicas < flags.min_num_replicas:
+        return MasterError(
+            MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is below the limit of {flags.min_num_replicas} "
+            "(flag min_num_replicas)",
+        )
+    if replicas % 2 == 0:
+        return MasterError(
+            MasterErrorCode.EVEN_REPLICATION_FACTOR,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is even; use an odd one",
+        )
+    return None
+
+
+def check_placement(
+    request: CreateTableRequest, flags: Flags, live_tservers: int
+) -> MasterError | None:
+    """The checks against the tablet servers heard of lately. More may be heard a moment later."""
+    replicas = replicas_of(request, flags)
+    if replicas > live_tservers:
+        return MasterError(
+            MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+            AppStatus.INVALID_ARGUMENT,
+            f"not enough live tablet servers to create a table with the replication factor "
+            f"{replicas}: {live_tservers} tablet servers are alive",
+        )
+    tablets = request.partition_schema.num_hash_buckets
+    limit = flags.max_create_tablets_per_ts * live_tservers
+    if replicas > 1 and tablets * replicas > limit:
+        return MasterError(
+            MasterErrorCode.TOO_MANY_TABLETS,
+            AppStatus.INVALID_ARGUMENT,
+            f"the table would have {tablets * replicas} replicas; the limit for {live_tservers} "
+            f"live tablet servers is {limit} (flag max_create_tablets_per_ts)",
+        )
+    return None
+
+
+def plan_create(
+    catalog: Catalog,
+    request: CreateTableRequest,
+    flags: Flags,
+    *,
+    new_id: Callable[[], str],
+    now_ns: int,
+) -> Plan | MasterError:
+    """The table and its tablets, after both checks above passed. Fails if the name is taken."""
+    taken = catalog.name_taken(request.name)
+    if taken is not None:
+        return taken
+    columns = with_ids(request.schema.columns)
+    table = TableRecord(
+        id=new_id(),
+        name=request.name,
+        version=0,
+        schema=Schema(columns),
+        partition_schema=request.partition_schema,
+        next_column_id=len(columns),
+        num_replicas=replicas_of(request, flags),
+        state=TableState.RUNNING,
+        create_ns=now_ns,
+        owner=request.owner,
+        comment=request.comment,
+    )
+    tablets = tuple(
+        TabletRecord(new_id(), table.id, partition, TabletState.PREPARING)
+        for partition in partitions_of(request.partition_schema)
+    )
+    return Plan(table.id, 0, (table,), tablets, reserve=request.name)

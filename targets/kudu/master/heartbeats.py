@@ -1,0 +1,152 @@
+"""Heartbeats of tablet servers, and the reports they bring.
+
+Every master takes note who lives; only a ready leader handles reports. It asks for a full report
+from each tablet server once in its term (Kudu asks when its answer flips to "leader", which a
+tablet server cut off in between never sees: LEADER-FLAP-ABA), so that whatever an earlier leader
+left undone is found and done (KUDU-1374).
+
+Most heartbeats bring nothing and are answered without a task, a lock or a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from harness.env import Env
+from targets.kudu.flags import Flags
+from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.records import TableState
+from targets.kudu.master.refusals import RefusedError, not_initialized
+from targets.kudu.master.reports import ReportPlan, plan_report
+from targets.kudu.master.tservers import TServer, TServerMap
+from targets.kudu.messages import (
+    Meta,
+    ReportedTablet,
+    TabletReport,
+    TSHeartbeatRequest,
+    TSHeartbeatResponse,
+)
+
+__all__ = ["Heartbeats"]
+
+
+class Heartbeats:
+    """Answers `MasterService.TSHeartbeat`."""
+
+    def __init__(
+        self, env: Env, uuid: str, flags: Flags, leadership: Leadership, tservers: TServerMap
+    ) -> None:
+        self._env = env
+        self._uuid = uuid
+        self._silence_ns = 2 * flags.heartbeat_interval_ms * 1_000_000
+        self._leadership = leadership
+        self._tservers = tservers
+
+    def handle(
+        self, request: TSHeartbeatRequest, peer: str
+    ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
+        """One heartbeat; only a report with tablets in it needs to wait for anything."""
+        del peer
+        replica = self._leadership.replica
+        if replica is None:
+            return TSHeartbeatResponse(Meta(self._uuid), error=not_initialized())
+        meta = Meta(self._uuid, replica.term)
+        epoch = self._leadership.epoch
+        server = self._hear(request, epoch)
+        if server is None:
+            return TSHeartbeatResponse(
+                meta,
+                leader_master=epoch is not None,
+                needs_reregister=True,
+                needs_full_tablet_report=epoch is not None,
+            )
+        if epoch is None:
+            return TSHeartbeatResponse(meta)
+        report = request.report
+        if report is None:
+            return _answer(meta, epoch, server)
+        if not report.updated_tablets:
+            _note_handled(epoch, server, report)
+            return _answer(meta, epoch, server, report.sequence_number)
+        return self._handle_report(meta, epoch, server, report)
+
+    def _hear(self, request: TSHeartbeatRequest, epoch: Epoch | None) -> TServer | None:
+        now_ns = self._env.clock.monotonic_ns()
+        before = self._tservers.get(request.ts_uuid)
+        was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
+        server = self._tservers.heard(request, now_ns)
+        if server is not None and epoch is not None and was_silent:
+            epoch.tasks.kick(server.uuid)
+            epoch.wake.set()
+        return server
+
+    async def _handle_report(
+        self, meta: Meta, epoch: Epoch, server: TServer, report: TabletReport
+    ) -> TSHeartbeatResponse:
+        try:
+            await self._process(epoch, server.uuid, report.updated_tablets)
+            epoch.check()
+        except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
+            return TSHeartbeatResponse(meta, error=refusal.error)
+        _note_handled(epoch, server, report)
+        return _answer(meta, epoch, server, report.sequence_number)
+
+    async def _process(
+        self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet]
+    ) -> None:
+        """Judge without locks first: what changes nothing needs none, and most reports do not."""
+        catalog = epoch.catalog
+        draft = plan_report(catalog, ts_uuid, reported)
+        if not draft.tablets:
+            self._follow_up(epoch, draft)
+            return
+        changed = sorted({tablet.table_id for tablet in draft.tablets})
+        mine = [r for r in reported if _table_of(epoch, r) in changed]
+        rest = [r for r in reported if _table_of(epoch, r) not in changed]
+        async with epoch.locked(changed):
+            plan = plan_report(catalog, ts_uuid, mine)
+            if plan.tablets:
+                before = [catalog.tablets[tablet.id] for tablet in plan.tablets]
+                await epoch.write(tablets=plan.tablets)
+                for old, new in zip(before, plan.tablets, strict=True):
+                    old_leader = old.consensus and old.consensus.leader_uuid
+                    if new.consensus is not None and new.consensus.leader_uuid != old_leader:
+                        epoch.tasks.retarget(new.id)
+        epoch.check()
+        self._follow_up(epoch, plan)
+        self._follow_up(epoch, plan_report(catalog, ts_uuid, rest))
+
+    def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
+        """What comes after the write: versions, calls, and a look at alters that may be done."""
+        catalog = epoch.catalog
+        for tablet_id, version in plan.versions:
+            catalog.note_reported_version(tablet_id, version)
+            table = catalog.tables[catalog.tablets[tablet_id].table_id]
+            if table.state is TableState.ALTERING and catalog.is_fully_altered(table):
+                epoch.wake.set()
+        for alarm in plan.alarms:
+            self._env.event("report-alarm", text=alarm)
+        epoch.tasks.submit(plan.calls)
+
+
+def _table_of(epoch: Epoch, replica: ReportedTablet) -> str | None:
+    tablet = epoch.catalog.tablets.get(replica.tablet_id)
+    return None if tablet is None else tablet.table_id
+
+
+def _note_handled(epoch: Epoch, server: TServer, report: TabletReport) -> None:
+    if not report.is_incremental:
+        server.full_report_term = epoch.term
+
+
+def _answer(
+    meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
+) -> TSHeartbeatResponse:
+    return TSHeartbeatResponse(
+        meta,
+        leader_master=True,
+        needs_full_tablet_report=server.full_report_term != epoch.term,
+        processed_sequence=processed_sequence,
+    )

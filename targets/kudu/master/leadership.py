@@ -1,0 +1,155 @@
+"""Elections: when this master may serve, and on what catalog.
+
+After Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every change of
+role; for a new term of our own the catalog is loaded once an operation of that very term has
+committed and is applied, for only then is everything that older terms committed applied as well.
+That wait is the fix of KUDU-765; the switch leaves it out. Where Kudu exits because the wait took
+longer than `master_failover_catchup_timeout_ms`, profile `strict` steps down and stays up.
+
+A term that is already loaded, or being loaded, is never loaded again (SPURIOUS-RELOAD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.env import Env
+from targets.kudu.behaviour import Behaviour
+from targets.kudu.flags import Flags
+from targets.kudu.master.assignment import create_replicas
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.epoch import Epoch, SystemReplica
+from targets.kudu.master.records import SYSTEM_TABLET_ID, Batch, TabletState
+from targets.kudu.master.refusals import (
+    RefusedError,
+    not_initialized,
+    not_the_leader,
+    not_yet_ready,
+)
+from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.master.tasks import Tasks
+from targets.kudu.raft.replica import NotLeaderError
+
+__all__ = ["Leadership"]
+
+
+class Leadership:
+    """Follows the role of the system tablet's replica and owns the current `Epoch`.
+
+    `make_tasks` makes the calls of an epoch; `serve` is started for each epoch that is ready.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        rows: SystemTablet,
+        flags: Flags,
+        behaviour: Behaviour,
+        make_tasks: Callable[[Catalog], Tasks],
+        serve: Callable[[Epoch], None],
+    ) -> None:
+        self._env = env
+        self._rows = rows
+        self._flags = flags
+        self._behaviour = behaviour
+        self._make_tasks = make_tasks
+        self._serve = serve
+        self._replica: SystemReplica | None = None
+        self._epoch: Epoch | None = None  # ready, or writing the cluster id
+        self._is_ready = False
+        self._last_term: int = -1  # the newest own term that was taken up
+        rows.observer = self._publish
+
+    @property
+    def replica(self) -> SystemReplica | None:
+        """The replica of the system tablet; `None` while this master starts."""
+        return self._replica
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The leadership that serves now, if this master leads and is ready."""
+        epoch = self._epoch
+        return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
+
+    def ready(self) -> Epoch:
+        """As `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
+        epoch = self.epoch
+        if epoch is not None:
+            return epoch
+        if self._replica is None:
+            raise RefusedError(not_initialized())
+        leads = self._replica.role == "LEADER"
+        raise RefusedError(not_yet_ready() if leads else not_the_leader())
+
+    def on_role_change(self, replica: SystemReplica) -> None:
+        """The replica's callback: any change of role, term or leader."""
+        self._replica = replica
+        epoch = self._epoch
+        if epoch is not None and not epoch.is_current():
+            epoch.close()
+            self._epoch, self._is_ready = None, False
+        if replica.role == "LEADER" and replica.term != self._last_term:
+            self._last_term = replica.term
+            self._env.spawn(
+                self._prepare(replica, replica.term), name=f"prepare-leadership-{replica.term}"
+            )
+
+    def close(self) -> None:
+        """End the current leadership on this side."""
+        if self._epoch is not None:
+            self._epoch.close()
+
+    async def _prepare(self, replica: SystemReplica, term: int) -> None:
+        if self._behaviour.load_after_commit and not await self._wait_caught_up(replica):
+            return
+        if replica.role != "LEADER" or replica.term != term:
+            return  # deposed meanwhile; the next election brings its own task
+        catalog = Catalog.load(self._rows, term)
+        epoch = Epoch(
+            self._env, replica, catalog, self._make_tasks(catalog), self._flags, self._behaviour
+        )
+        self._epoch, self._is_ready = epoch, False
+        if self._rows.cluster_id is None:
+            try:
+                await epoch.write(cluster_id=f"{self._env.random.getrandbits(128):032x}")
+            except RefusedError:
+                return
+        if not epoch.is_current():
+            return
+        self._is_ready = True
+        self._env.event(
+            "catalog-ready",
+            group=SYSTEM_TABLET_ID,
+            term=term,
+            tables=len(catalog.by_name),
+            revision=catalog.revision,
+        )
+        # What the last leader left in flight is sent again; all these calls are idempotent.
+        for _, tablet in sorted(catalog.tablets.items()):
+            if tablet.state is TabletState.CREATING:
+                epoch.tasks.submit(create_replicas(tablet))
+        self._serve(epoch)
+
+    async def _wait_caught_up(self, replica: SystemReplica) -> bool:
+        """Wait until an operation of our own term has committed and is applied."""
+        try:
+            await replica.confirm_leadership(
+                timeout_s=self._flags.master_failover_catchup_timeout_ms / 1000
+            )
+        except NotLeaderError:
+            return False
+        except TimeoutError:
+            self._env.event("catch-up-timed-out", group=SYSTEM_TABLET_ID, term=replica.term)
+            if replica.role == "LEADER":
+                replica.step_down()
+            return False
+        return True
+
+    def _publish(self, batch: Batch, index: int, term: int) -> None:
+        """Rows were put: move the maps forward, in the same step.
+
+        Operations of older terms are in the maps already, since loading waited for them; under
+        switch KUDU-765 it did not, and here they are lost.
+        """
+        if self._epoch is not None and self._epoch.term == term:
+            self._epoch.catalog.publish(batch, index)

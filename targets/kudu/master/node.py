@@ -1,0 +1,195 @@
+"""A master as a node: identity, first start, wiring.
+
+At its first start a master draws its uuid, then asks the others for theirs until all have
+answered, and every one of them creates the system tablet with the same first configuration: all
+masters, voters, in the order of their addresses. From then on the configuration comes from disk
+and a master starts alone.
+
+`config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
+of `Flags`), `profile`, `bugs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Env
+from harness.errors import UsageError
+from targets.kudu.behaviour import behaviour_of
+from targets.kudu.flags import Flags
+from targets.kudu.master.background import run_background
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.heartbeats import Heartbeats
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.records import SYSTEM_TABLET_ID
+from targets.kudu.master.service import MasterService
+from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.master.tasks import Tasks
+from targets.kudu.master.tservers import TServerMap
+from targets.kudu.messages import (
+    GetMasterRegistrationRequest,
+    GetMasterRegistrationResponse,
+    PeerConfig,
+    RaftConfig,
+)
+from targets.kudu.raft.replica import ConsensusService, Replica
+from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
+
+__all__ = ["MasterConfig", "main"]
+
+_INSTANCE_FILE: Final = "instance"
+_FIRST_CONFIG_FILE: Final = "first-config"
+_SYSTEM_TABLET_FOLDER: Final = "sys-catalog"
+_DISCOVERY_INTERVAL_S: Final = 0.1
+
+
+class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a master is told at its start."""
+
+    masters: tuple[str, ...]
+    address: str
+    flags: Flags = Flags()
+    profile: str = "strict"
+    bugs: tuple[str, ...] = ()
+
+
+async def main(env: Env, config: dict[str, Any]) -> None:
+    """Run a master until it is cancelled. Raises `UsageError` for a bad `config`."""
+    settings = _checked(config)
+    uuid = await _instance_uuid(env)
+    server = RpcServer(env, parse_address(settings.address).port)
+    client = RpcClient(env)
+    consensus = ConsensusService(env, server, client, uuid, settings.flags)
+    rows, tservers = SystemTablet(), TServerMap()
+    leadership = _wire(env, settings, uuid, server, client, rows, tservers)
+    try:
+        await server.start()
+        first_config = await _first_config(env, client, settings, uuid)
+        replica = Replica(
+            env,
+            consensus=consensus,
+            group_id=SYSTEM_TABLET_ID,
+            folder=_SYSTEM_TABLET_FOLDER,
+            local_uuid=uuid,
+            initial_config=first_config,
+            flags=settings.flags,
+            machine=rows,
+            on_role_change=leadership.on_role_change,
+        )
+        await replica.start()
+        leadership.on_role_change(replica)
+        env.event("master-started", uuid=uuid, address=settings.address)
+        await asyncio.get_running_loop().create_future()  # until the node is stopped
+    finally:
+        leadership.close()
+        server.close()
+        client.close()
+
+
+def _wire(
+    env: Env,
+    settings: MasterConfig,
+    uuid: str,
+    server: RpcServer,
+    client: RpcClient,
+    rows: SystemTablet,
+    tservers: TServerMap,
+) -> Leadership:
+    """Put the parts together; the service is registered and refuses until a replica exists."""
+    flags = settings.flags
+    behaviour = behaviour_of(settings.profile, settings.bugs)
+
+    def make_tasks(catalog: Catalog) -> Tasks:
+        return Tasks(env, client, tservers, catalog, flags)
+
+    def serve(epoch: Epoch) -> None:
+        loop = run_background(env, epoch, tservers, flags)
+        epoch.adopt(env.spawn(loop, name=f"background-{epoch.term}"))
+
+    leadership = Leadership(env, rows, flags, behaviour, make_tasks, serve)
+    service = MasterService(
+        uuid=uuid,
+        address=settings.address,
+        flags=flags,
+        rows=rows,
+        leadership=leadership,
+        tservers=tservers,
+        ddl=Ddl(env, flags, behaviour, tservers),
+        heartbeats=Heartbeats(env, uuid, flags, leadership, tservers),
+        monotonic_ns=env.clock.monotonic_ns,
+    )
+    service.register(server)
+    return leadership
+
+
+def _checked(config: dict[str, Any]) -> MasterConfig:
+    try:
+        settings = msgspec.convert(config, MasterConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"bad configuration of a master: {error}; the fields are {MasterConfig.__doc__}"
+        ) from error
+    if settings.address not in settings.masters:
+        raise UsageError(
+            f"the master's address {settings.address!r} is not among the masters "
+            f"{', '.join(settings.masters)}; add it to `masters`"
+        )
+    for address in settings.masters:
+        try:
+            parse_address(address)
+        except ValueError as error:
+            raise UsageError(f"bad `masters`: {error}") from error
+    return settings
+
+
+async def _instance_uuid(env: Env) -> str:
+    """This master's uuid, drawn at the first start and kept."""
+    try:
+        return (await env.disk.read(_INSTANCE_FILE)).decode()
+    except FileNotFoundError:
+        uuid = f"{env.random.getrandbits(128):032x}"
+        await env.disk.replace(_INSTANCE_FILE, uuid.encode())
+        return uuid
+
+
+async def _first_config(
+    env: Env, client: RpcClient, settings: MasterConfig, uuid: str
+) -> RaftConfig:
+    """The configuration the system tablet began with: from disk, or agreed on at first start."""
+    try:
+        stored = await env.disk.read(_FIRST_CONFIG_FILE)
+    except FileNotFoundError:
+        peers = [
+            PeerConfig(
+                uuid if address == settings.address else await _ask_uuid(env, client, address),
+                address,
+            )
+            for address in sorted(settings.masters)
+        ]
+        config = RaftConfig(-1, tuple(peers))
+        await env.disk.replace(_FIRST_CONFIG_FILE, msgspec.msgpack.encode(config))
+        return config
+    return msgspec.msgpack.decode(stored, type=RaftConfig)
+
+
+async def _ask_uuid(env: Env, client: RpcClient, address: str) -> str:
+    """Ask another master who it is until it answers; there is no cluster without all of them."""
+    while True:
+        try:
+            answer = await client.call(
+                address,
+                "MasterService.GetMasterRegistration",
+                GetMasterRegistrationRequest(),
+                GetMasterRegistrationResponse,
+                timeout_s=1.5,
+            )
+        except RpcError as error:
+            env.event("master-unreachable", address=address, error=str(error))
+            await asyncio.sleep(_DISCOVERY_INTERVAL_S)
+            continue
+        return answer.meta.master_uuid

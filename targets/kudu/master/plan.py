@@ -1,0 +1,78 @@
+"""What a planner decides: records to put in one batch, and calls to tablet servers after it.
+
+Planners are pure: a catalog and a request in, a `Plan` or a `MasterError` out. The shell takes the
+locks, replicates the batch, and only when it is committed makes the calls (the strict-ordering
+contract at the top of Kudu's `master/catalog_manager.cc`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from targets.kudu.master.records import TableRecord, TabletRecord
+
+__all__ = ["DELETED", "TOMBSTONED", "AlterTablet", "Call", "CreateReplica", "DeleteReplica", "Plan"]
+
+DELETED: Final = "DELETED"
+TOMBSTONED: Final = "TOMBSTONED"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReplica:
+    """Create the replica of a CREATING tablet on one tablet server."""
+
+    tablet_id: str
+    ts_uuid: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is pending once at most (KUDU-2992)."""
+        return ("create", self.tablet_id, self.ts_uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReplica:
+    """Delete or tombstone one replica. With `cas_config_opid_index` the tablet server refuses when
+    the replica has a newer configuration (KUDU-1129).
+    """
+
+    tablet_id: str
+    table_id: str
+    ts_uuid: str
+    delete_type: str
+    reason: str
+    cas_config_opid_index: int | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is pending once at most (KUDU-2992)."""
+        cas = "" if self.cas_config_opid_index is None else str(self.cas_config_opid_index)
+        return ("delete", self.tablet_id, self.ts_uuid, self.delete_type, cas)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTablet:
+    """Bring a tablet to its table's newest schema, through whoever leads it."""
+
+    tablet_id: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is pending once at most (KUDU-2992)."""
+        return ("alter", self.tablet_id)
+
+
+Call = CreateReplica | DeleteReplica | AlterTablet
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One logical operation. No records means that there is nothing to write."""
+
+    table_id: str
+    schema_version: int
+    tables: tuple[TableRecord, ...] = ()
+    tablets: tuple[TabletRecord, ...] = ()
+    reserve: str | None = None  # a name to keep while the batch is under way
+    calls: tuple[Call, ...] = ()

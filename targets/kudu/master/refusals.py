@@ -1,0 +1,97 @@
+"""How a master says no: errors that end a request, and Kudu's four shades of NOT_THE_LEADER.
+
+(a) not the leader, (b) leader but not ready, (c) not initialised: nothing was done. (d) leadership
+was lost while writing: the write may still commit (KUDU-591), and only this one is marked
+`indeterminate`.
+"""
+
+from __future__ import annotations
+
+from targets.kudu.messages import AppStatus, MasterError, MasterErrorCode
+
+__all__ = [
+    "RefusedError",
+    "busy",
+    "invalid_argument",
+    "not_initialized",
+    "not_the_leader",
+    "not_yet_ready",
+    "overloaded",
+    "unconfirmed",
+    "write_lost",
+]
+
+
+class RefusedError(Exception):
+    """Ends a request with `error` as its answer."""
+
+    def __init__(self, error: MasterError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def not_initialized() -> MasterError:
+    """7(c) of leader-only calls is this too: the master is still starting."""
+    return MasterError(
+        MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
+        AppStatus.SERVICE_UNAVAILABLE,
+        "the catalog manager is not initialized yet",
+    )
+
+
+def not_the_leader() -> MasterError:
+    """7(a)."""
+    return MasterError(
+        MasterErrorCode.NOT_THE_LEADER, AppStatus.ILLEGAL_STATE, "this master is not the leader"
+    )
+
+
+def not_yet_ready() -> MasterError:
+    """7(b)."""
+    return MasterError(
+        MasterErrorCode.NOT_THE_LEADER,
+        AppStatus.SERVICE_UNAVAILABLE,
+        "this master is the leader but not yet ready to serve requests",
+    )
+
+
+def unconfirmed() -> MasterError:
+    """7(b) of profile `strict`: no majority confirmed the leader in time."""
+    return MasterError(
+        MasterErrorCode.NOT_THE_LEADER,
+        AppStatus.SERVICE_UNAVAILABLE,
+        "no majority confirmed this master as the leader in time; nothing was done",
+    )
+
+
+def write_lost(cause: str) -> MasterError:
+    """7(d)."""
+    return MasterError(
+        MasterErrorCode.NOT_THE_LEADER,
+        AppStatus.SERVICE_UNAVAILABLE,
+        f"this master is no longer the leader: writing to the sys-catalog failed: {cause}",
+        indeterminate=True,
+    )
+
+
+def busy(what: str, limit: int) -> MasterError:
+    """A limit was hit; nothing was done."""
+    return MasterError(
+        MasterErrorCode.UNKNOWN_ERROR,
+        AppStatus.SERVICE_UNAVAILABLE,
+        f"{what}: the limit of {limit} is reached; nothing was done, try again later",
+    )
+
+
+def overloaded(cause: str) -> MasterError:
+    """The system tablet took no more writes; nothing was done."""
+    return MasterError(
+        MasterErrorCode.UNKNOWN_ERROR,
+        AppStatus.SERVICE_UNAVAILABLE,
+        f"the system tablet takes no more writes now: {cause}; nothing was done, try again later",
+    )
+
+
+def invalid_argument(message: str) -> MasterError:
+    """The request makes no sense; nothing was done."""
+    return MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.INVALID_ARGUMENT, message)

@@ -1,0 +1,267 @@
+"""MasterService: from requests to answers.
+
+In profile `strict` a read is three steps: this master leads and is ready; a majority confirms it
+and everything committed by then is applied; the answer is computed in one synchronous step. The
+error answers of reads go the same way, since "not found" is an observation as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from targets.kudu.flags import Flags
+from targets.kudu.master import reads
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.dump import dump_entities
+from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.heartbeats import Heartbeats
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.refusals import RefusedError, not_initialized
+from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.master.tservers import TServerMap
+from targets.kudu.messages import (
+    METHODS,
+    AlterTableRequest,
+    AlterTableResponse,
+    ConnectToMasterRequest,
+    ConnectToMasterResponse,
+    CreateTableRequest,
+    CreateTableResponse,
+    DeleteTableRequest,
+    DeleteTableResponse,
+    DumpEntitiesRequest,
+    DumpResponse,
+    GetMasterRegistrationRequest,
+    GetMasterRegistrationResponse,
+    GetTableLocationsRequest,
+    GetTableLocationsResponse,
+    GetTableSchemaRequest,
+    GetTableSchemaResponse,
+    IsAlterTableDoneRequest,
+    IsAlterTableDoneResponse,
+    IsCreateTableDoneRequest,
+    IsCreateTableDoneResponse,
+    ListTablesRequest,
+    ListTablesResponse,
+    ListTabletServersRequest,
+    ListTabletServersResponse,
+    MasterError,
+    Meta,
+    TabletServerEntry,
+)
+from targets.kudu.rpc import RpcServer
+
+__all__ = ["MasterService"]
+
+Request = TypeVar("Request", bound=msgspec.Struct)
+Response = TypeVar("Response", bound=msgspec.Struct)
+DdlRequest = TypeVar("DdlRequest", CreateTableRequest, AlterTableRequest, DeleteTableRequest)
+
+
+class MasterService:
+    """The handlers; `register` puts them on a server."""
+
+    def __init__(
+        self,
+        *,
+        uuid: str,
+        address: str,
+        flags: Flags,
+        rows: SystemTablet,
+        leadership: Leadership,
+        tservers: TServerMap,
+        ddl: Ddl,
+        heartbeats: Heartbeats,
+        monotonic_ns: Callable[[], int],
+    ) -> None:
+        self._uuid = uuid
+        self._address = address
+        self._flags = flags
+        self._rows = rows
+        self._leadership = leadership
+        self._tservers = tservers
+        self._ddl = ddl
+        self._heartbeats = heartbeats
+        self._monotonic_ns = monotonic_ns
+
+    def register(self, server: RpcServer) -> None:
+        """Serve every `MasterService.*` method."""
+        handlers: dict[str, Callable[[Any, str], Awaitable[msgspec.Struct] | msgspec.Struct]] = {
+            "CreateTable": self.create_table,
+            "AlterTable": self.alter_table,
+            "DeleteTable": self.delete_table,
+            "IsCreateTableDone": self.is_create_table_done,
+            "IsAlterTableDone": self.is_alter_table_done,
+            "GetTableSchema": self.get_table_schema,
+            "ListTables": self.list_tables,
+            "GetTableLocations": self.get_table_locations,
+            "ConnectToMaster": self.connect_to_master,
+            "GetMasterRegistration": self.get_master_registration,
+            "ListTabletServers": self.list_tablet_servers,
+            "TSHeartbeat": self._heartbeats.handle,
+            "DumpEntities": self.dump_entities,
+        }
+        for name, handler in handlers.items():
+            method = f"MasterService.{name}"
+            server.register(method, handler, METHODS[method][0])
+
+    # --- DDL ---------------------------------------------------------------------------------
+
+    async def create_table(self, request: CreateTableRequest, _peer: str) -> CreateTableResponse:
+        """`MasterService.CreateTable`."""
+        meta, outcome = await self._change(self._ddl.create, request)
+        if isinstance(outcome, MasterError):
+            return CreateTableResponse(meta, error=outcome)
+        return CreateTableResponse(
+            meta, table_id=outcome.table_id, schema_version=outcome.schema_version
+        )
+
+    async def alter_table(self, request: AlterTableRequest, _peer: str) -> AlterTableResponse:
+        """`MasterService.AlterTable`."""
+        meta, outcome = await self._change(self._ddl.alter, request)
+        if isinstance(outcome, MasterError):
+            return AlterTableResponse(meta, error=outcome)
+        return AlterTableResponse(
+            meta, table_id=outcome.table_id, schema_version=outcome.schema_version
+        )
+
+    async def delete_table(self, request: DeleteTableRequest, _peer: str) -> DeleteTableResponse:
+        """`MasterService.DeleteTable`."""
+        meta, outcome = await self._change(self._ddl.delete, request)
+        if isinstance(outcome, MasterError):
+            return DeleteTableResponse(meta, error=outcome)
+        return DeleteTableResponse(
+            meta, table_id=outcome.table_id, schema_version=outcome.schema_version
+        )
+
+    async def _change(
+        self, operation: Callable[[Epoch, DdlRequest], Awaitable[Outcome]], request: DdlRequest
+    ) -> tuple[Meta, Outcome]:
+        try:
+            epoch = self._leadership.ready()
+            outcome = await operation(epoch, request)
+        except RefusedError as refusal:
+            return self._meta(), refusal.error
+        if isinstance(outcome, MasterError):
+            return self._meta(epoch), outcome
+        return Meta(self._uuid, outcome.term, outcome.index), outcome
+
+    # --- reads -------------------------------------------------------------------------------
+
+    async def is_create_table_done(
+        self, request: IsCreateTableDoneRequest, _peer: str
+    ) -> IsCreateTableDoneResponse:
+        """`MasterService.IsCreateTableDone`."""
+        return await self._read(reads.is_create_table_done, request, IsCreateTableDoneResponse)
+
+    async def is_alter_table_done(
+        self, request: IsAlterTableDoneRequest, _peer: str
+    ) -> IsAlterTableDoneResponse:
+        """`MasterService.IsAlterTableDone`."""
+        return await self._read(reads.is_alter_table_done, request, IsAlterTableDoneResponse)
+
+    async def get_table_schema(
+        self, request: GetTableSchemaRequest, _peer: str
+    ) -> GetTableSchemaResponse:
+        """`MasterService.GetTableSchema`."""
+        return await self._read(reads.get_table_schema, request, GetTableSchemaResponse)
+
+    async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
+        """`MasterService.ListTables`."""
+        return await self._read(reads.list_tables, request, ListTablesResponse)
+
+    async def get_table_locations(
+        self, request: GetTableLocationsRequest, _peer: str
+    ) -> GetTableLocationsResponse:
+        """`MasterService.GetTableLocations`."""
+
+        def locate(
+            catalog: Catalog, request: GetTableLocationsRequest, meta: Meta
+        ) -> GetTableLocationsResponse:
+            return reads.get_table_locations(catalog, self._tservers, self._flags, request, meta)
+
+        return await self._read(locate, request, GetTableLocationsResponse)
+
+    async def _read(
+        self,
+        evaluate: Callable[[Catalog, Request, Meta], Response],
+        request: Request,
+        response_type: Callable[..., Response],
+    ) -> Response:
+        try:
+            epoch = self._leadership.ready()
+            await epoch.confirm()
+        except RefusedError as refusal:
+            return response_type(self._meta(), error=refusal.error)
+        return evaluate(epoch.catalog, request, self._meta(epoch))
+
+    # --- the cluster -------------------------------------------------------------------------
+
+    def connect_to_master(
+        self, _request: ConnectToMasterRequest, _peer: str
+    ) -> ConnectToMasterResponse:
+        """`MasterService.ConnectToMaster`: the role as the catalog sees it."""
+        replica = self._leadership.replica
+        if replica is None:
+            return ConnectToMasterResponse(self._meta(), error=not_initialized())
+        return ConnectToMasterResponse(
+            self._meta(),
+            role="FOLLOWER" if self._leadership.epoch is None else "LEADER",
+            master_addresses=tuple(member.address for member in replica.config.peers),
+            cluster_id=self._rows.cluster_id or "",
+        )
+
+    def get_master_registration(
+        self, _request: GetMasterRegistrationRequest, _peer: str
+    ) -> GetMasterRegistrationResponse:
+        """`MasterService.GetMasterRegistration`: the raw Raft role.
+
+        The uuid is in the answer of a starting master as well: that is how masters learn of one
+        another before the first configuration exists.
+        """
+        replica = self._leadership.replica
+        if replica is None:
+            return GetMasterRegistrationResponse(
+                self._meta(), error=not_initialized(), address=self._address
+            )
+        types = [m.member_type for m in replica.config.peers if m.uuid == self._uuid]
+        return GetMasterRegistrationResponse(
+            self._meta(),
+            address=self._address,
+            role=replica.role,
+            member_type=types[0] if types else "NON_PARTICIPANT",
+        )
+
+    def list_tablet_servers(
+        self, _request: ListTabletServersRequest, _peer: str
+    ) -> ListTabletServersResponse:
+        """`MasterService.ListTabletServers`: this master's own view, whatever its role."""
+        now_ns = self._monotonic_ns()
+        servers = tuple(
+            TabletServerEntry(
+                server.uuid,
+                server.address,
+                (now_ns - server.heard_ns) // 1_000_000,
+                server.num_live_tablets,
+            )
+            for server in self._tservers
+        )
+        return ListTabletServersResponse(self._meta(), servers=servers)
+
+    def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
+        """`MasterService.DumpEntities`: applied rows and the replica's own account."""
+        return DumpResponse(
+            dump_entities(
+                self._uuid, self._leadership, self._rows, self._tservers, self._monotonic_ns()
+            )
+        )
+
+    def _meta(self, epoch: Epoch | None = None) -> Meta:
+        if epoch is not None:
+            return Meta(self._uuid, epoch.term, epoch.catalog.revision)
+        replica = self._leadership.replica
+        return Meta(self._uuid, 0 if replica is None else replica.term)

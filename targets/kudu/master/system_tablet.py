@@ -1,0 +1,104 @@
+"""The system tablet: the rows all masters replicate, as a deterministic state machine.
+
+Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
+(`master/sys_catalog.h`). The rows here are the same, one map per entry type. Time never comes from
+the applying node: it is in the batch, from the leader's wall clock.
+
+The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, bounds them: the age
+would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
+How many were forgotten is part of the state and of every dump.
+
+`observer` sees every batch at the very step at which its rows are put; the leader's maps are
+published there, so that nothing committed is ever applied and yet invisible to a read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, decode_batch
+
+__all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
+
+REPLIES_MAX: Final = 4096
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of a batch: `void` when it landed in another term than it was planned in."""
+
+    index: int
+    void: bool
+
+
+class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    last_index: int
+    cluster_id: str | None
+    replies_forgotten: int
+    tables: tuple[TableRecord, ...]
+    tablets: tuple[TabletRecord, ...]
+    replies: tuple[Reply, ...]  # oldest first
+
+
+class SystemTablet:
+    """All rows, as applied on this master. Satisfies the `StateMachine` of a Raft replica."""
+
+    def __init__(self) -> None:
+        self.last_index = 0  # of the last batch that put rows
+        self.cluster_id: str | None = None
+        self.tables: dict[str, TableRecord] = {}
+        self.tablets: dict[str, TabletRecord] = {}
+        self.replies: dict[tuple[str, int], Reply] = {}  # in the order of application
+        self.replies_forgotten = 0
+        self.observer: Callable[[Batch, int, int], None] | None = None
+        """Called with (batch, index, term) when rows are put."""
+
+    def apply(self, index: int, term: int, payload: bytes) -> Applied:
+        """Put the rows of one committed operation."""
+        batch = decode_batch(payload)
+        if batch.leader_term != term:
+            return Applied(index, void=True)
+        for table in batch.tables:
+            self.tables[table.id] = table
+        for tablet in batch.tablets:
+            self.tablets[tablet.id] = tablet
+        if batch.cluster_id is not None and self.cluster_id is None:
+            self.cluster_id = batch.cluster_id
+        if batch.reply is not None:
+            reply = msgspec.structs.replace(batch.reply, index=index, term=term)
+            self.replies[reply.key] = reply
+            while len(self.replies) > REPLIES_MAX:
+                del self.replies[next(iter(self.replies))]
+                self.replies_forgotten += 1
+        self.last_index = index
+        if self.observer is not None:
+            self.observer(batch, index, term)
+        return Applied(index, void=False)
+
+    def snapshot(self) -> bytes:
+        """All rows as bytes; equal states give equal bytes."""
+        return msgspec.msgpack.encode(
+            _Snapshot(
+                self.last_index,
+                self.cluster_id,
+                self.replies_forgotten,
+                tuple(record for _, record in sorted(self.tables.items())),
+                tuple(record for _, record in sorted(self.tablets.items())),
+                tuple(self.replies.values()),
+            )
+        )
+
+    def restore(self, data: bytes, index: int) -> None:
+        """Become the state that `snapshot` had at `index`."""
+        stored = msgspec.msgpack.decode(data, type=_Snapshot)
+        assert stored.last_index <= index, (
+            f"a snapshot at index {index} holds the later operation {stored.last_index}"
+        )
+        self.last_index = stored.last_index
+        self.cluster_id = stored.cluster_id
+        self.replies_forgotten = stored.replies_forgotten
+        self.tables = {record.id: record for record in stored.tables}
+        self.tablets = {record.id: record for record in stored.tablets}
+        self.replies = {record.key: record for record in stored.replies}

@@ -1,0 +1,260 @@
+"""Calls to tablet servers, retried until they take effect or are known to be pointless.
+
+After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): the target is looked up anew at
+every try, and an unknown tablet server or a missing leader is a reason to wait, not to give up
+(KUDU-1991). A call that is pending is not queued again (KUDU-2992). Nothing here is stored: what
+a leader leaves undone, the next one finds in tablet reports.
+
+Messages are built at the time of the try, from the committed catalog of that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.plan import AlterTablet, Call, CreateReplica, DeleteReplica
+from targets.kudu.master.records import TabletState
+from targets.kudu.master.tservers import TServerMap
+from targets.kudu.messages import (
+    AlterSchemaRequest,
+    CreateTabletRequest,
+    DeleteTabletRequest,
+    TabletErrorCode,
+    TabletServerResponse,
+)
+from targets.kudu.rpc import RpcClient, RpcError
+
+__all__ = ["PENDING_MAX", "Tasks", "retry_delay_ms"]
+
+PENDING_MAX: Final = 10_000
+"""Calls pending at once. Beyond it calls are dropped: reports and the creation timeout bring them
+back."""
+
+_DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
+_DONE_DELETE: Final = (
+    TabletErrorCode.TABLET_NOT_FOUND,
+    TabletErrorCode.ALREADY_INPROGRESS,
+    TabletErrorCode.CAS_FAILED,  # a newer configuration: the order was overtaken
+    TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server is no more (KUDU-3341)
+)
+_DONE_ALTER: Final = (
+    TabletErrorCode.TABLET_NOT_FOUND,
+    TabletErrorCode.MISMATCHED_SCHEMA,
+    TabletErrorCode.TABLET_HAS_A_NEWER_SCHEMA,
+)
+
+
+class _Step(enum.Enum):
+    DONE = "done"
+    AGAIN = "again"  # the table has moved on: at once, as a new call
+    RETRY = "retry"
+
+
+@dataclass(slots=True)
+class _Pending:
+    call: Call
+    table_id: str
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+def retry_delay_ms(retry: int, rng: random.Random) -> int:
+    """The wait before retry number `retry` (from 1): 2^(n+3) ms, a minute after 12, and 0-49 ms."""
+    base = 60_000 if retry > 12 else 1 << (retry + 3)
+    return base + rng.randrange(50)
+
+
+class Tasks:
+    """The pending calls of one leadership."""
+
+    def __init__(
+        self, env: Env, client: RpcClient, tservers: TServerMap, catalog: Catalog, flags: Flags
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._tservers = tservers
+        self._catalog = catalog
+        self._flags = flags
+        self._pending: dict[tuple[str, ...], _Pending] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many calls are pending."""
+        return len(self._pending)
+
+    def submit(self, calls: Iterable[Call]) -> None:
+        """Start those calls that are not pending yet."""
+        for call in calls:
+            if self._closed or call.key in self._pending:
+                continue
+            if len(self._pending) >= PENDING_MAX:
+                self._env.event("task-dropped", call=list(call.key), limit=PENDING_MAX)
+                return
+            entry = _Pending(call, self._table_of(call))
+            self._pending[call.key] = entry
+            entry.task = self._env.spawn(self._run(entry), name=f"task-{call.key[0]}")
+
+    def abort_table(self, table_id: str) -> None:
+        """Abort all calls about a table."""
+        self._abort([e for e in self._pending.values() if e.table_id == table_id])
+
+    def abort_all(self) -> None:
+        """Abort everything and accept nothing more."""
+        self._closed = True
+        self._abort(list(self._pending.values()))
+
+    def kick(self, ts_uuid: str) -> None:
+        """Cut short the waits of calls that this tablet server, back from silence, can answer."""
+        for entry in self._pending.values():
+            if isinstance(entry.call, AlterTablet) or entry.call.ts_uuid == ts_uuid:
+                entry.wake.set()
+
+    def retarget(self, tablet_id: str) -> None:
+        """Start a pending alter of this tablet anew: its leader has changed."""
+        call = AlterTablet(tablet_id)
+        if call.key in self._pending:
+            self._abort([self._pending[call.key]])
+            self.submit([call])
+
+    def _abort(self, entries: list[_Pending]) -> None:
+        for entry in entries:
+            self._pending.pop(entry.call.key, None)
+            if entry.task is not None:
+                entry.task.cancel()
+
+    def _table_of(self, call: Call) -> str:
+        if isinstance(call, DeleteReplica):
+            return call.table_id
+        tablet = self._catalog.tablets.get(call.tablet_id)
+        return "" if tablet is None else tablet.table_id
+
+    async def _run(self, entry: _Pending) -> None:
+        clock, call = self._env.clock, entry.call
+        is_create = isinstance(call, CreateReplica)
+        flags = self._flags
+        total_ms = (
+            flags.tablet_creation_timeout_ms if is_create else flags.unresponsive_ts_rpc_timeout_ms
+        )
+        deadline_ns = clock.monotonic_ns() + total_ms * 1_000_000
+        retry = 0
+        try:
+            while True:
+                step = await self._try(call)
+                if step is _Step.DONE:
+                    return
+                if step is _Step.AGAIN:
+                    retry = 0
+                    continue
+                retry += 1
+                delay_s = retry_delay_ms(retry, self._env.random) / 1000
+                if clock.monotonic_ns() + int(delay_s * 1e9) > deadline_ns:
+                    self._env.event("task-gave-up", call=list(call.key), after_ms=total_ms)
+                    return
+                await self._pause(entry, delay_s)
+        finally:
+            if self._pending.get(call.key) is entry:
+                del self._pending[call.key]
+
+    async def _pause(self, entry: _Pending, delay_s: float) -> None:
+        entry.wake.clear()
+        try:
+            async with asyncio.timeout(delay_s):
+                await entry.wake.wait()
+        except TimeoutError:
+            return
+
+    async def _try(self, call: Call) -> _Step:
+        match call:
+            case CreateReplica():
+                return await self._create(call)
+            case DeleteReplica():
+                return await self._delete(call)
+            case AlterTablet():
+                return await self._alter(call)
+
+    async def _create(self, call: CreateReplica) -> _Step:
+        tablet = self._catalog.tablets.get(call.tablet_id)
+        if tablet is None or tablet.state is not TabletState.CREATING:
+            return _Step.DONE
+        table = self._catalog.tables.get(tablet.table_id)
+        if table is None or not table.is_live or tablet.consensus is None:
+            return _Step.DONE
+        request = CreateTabletRequest(
+            dest_uuid=call.ts_uuid,
+            table_id=table.id,
+            table_name=table.name,
+            tablet_id=tablet.id,
+            partition=tablet.partition,
+            schema=table.schema,
+            schema_version=table.version,
+            config=tablet.consensus.config,
+        )
+        return await self._send(call.ts_uuid, "CreateTablet", request, _DONE_CREATE)
+
+    async def _delete(self, call: DeleteReplica) -> _Step:
+        request = DeleteTabletRequest(
+            dest_uuid=call.ts_uuid,
+            tablet_id=call.tablet_id,
+            delete_type=call.delete_type,
+            reason=call.reason,
+            cas_config_opid_index=call.cas_config_opid_index,
+        )
+        return await self._send(call.ts_uuid, "DeleteTablet", request, _DONE_DELETE)
+
+    async def _alter(self, call: AlterTablet) -> _Step:
+        tablet = self._catalog.tablets.get(call.tablet_id)
+        if tablet is None or not tablet.is_live:
+            return _Step.DONE
+        table = self._catalog.tables.get(tablet.table_id)
+        if table is None or not table.is_live:
+            return _Step.DONE
+        if self._catalog.reported_versions.get(tablet.id, -1) >= table.version:
+            return _Step.DONE
+        if tablet.consensus is None or tablet.consensus.leader_uuid is None:
+            return _Step.RETRY
+        request = AlterSchemaRequest(
+            dest_uuid=tablet.consensus.leader_uuid,
+            tablet_id=tablet.id,
+            schema=table.schema,
+            schema_version=table.version,
+            new_table_name=table.name,
+        )
+        step = await self._send(tablet.consensus.leader_uuid, "AlterSchema", request, _DONE_ALTER)
+        newest = self._catalog.tables.get(table.id)
+        if step is _Step.DONE and newest is not None and newest.version > table.version:
+            return _Step.AGAIN
+        return step
+
+    async def _send(
+        self,
+        ts_uuid: str,
+        method: str,
+        request: msgspec.Struct,
+        final: tuple[TabletErrorCode, ...],
+    ) -> _Step:
+        server = self._tservers.get(ts_uuid)
+        if server is None:
+            return _Step.RETRY  # it has not registered with this master yet (KUDU-1991)
+        try:
+            response = await self._client.call(
+                server.address,
+                f"TabletServerAdminService.{method}",
+                request,
+                TabletServerResponse,
+                timeout_s=self._flags.master_ts_rpc_timeout_ms / 1000,
+            )
+        except RpcError:
+            return _Step.RETRY  # whether it was handled or not: all three calls are idempotent
+        if response.error is None or response.error.code in final:
+            return _Step.DONE
+        return _Step.RETRY
