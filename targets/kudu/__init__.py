@@ -1,1 +1,22 @@
-"""The bundled target: Apache Kudu's masters and tablet servers, re-created on `Env`."""
+"""The bundled target: Apache Kudu's masters and tablet servers, re-created on `Env`.
+
+`KuduTarget` is loaded when it is asked for: the node processes import this package too and have no
+need of the plug-in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from targets.kudu.target import KuduTarget
+
+__all__ = ["KuduTarget"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "KuduTarget":
+        from targets.kudu.target import KuduTarget
+
+        return KuduTarget
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

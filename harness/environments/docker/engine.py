@@ -1,0 +1,459 @@
+"""The one place that speaks to a Docker engine: the SDK behind a thin typed face.
+
+Imported lazily (the SDK is an extra), every call has a timeout, and everything the SDK can raise
+leaves here as `InfrastructureError` with the action, the container and the last lines it wrote.
+Calls block; callers run them in threads. Containers write to us only (log driver `none`): the
+attached stream is opened before the start, so that no line is lost and none is stored twice.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from harness.environments.real.lines import LINE_BYTES_MAX
+from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+__all__ = ["ContainerSpec", "ContainerState", "Engine", "ExecResult", "Found", "tar_files"]
+
+CALL_TIMEOUT_S: Final = 60
+_PING_TIMEOUT_S: Final = 5
+_BUILD_TIMEOUT_S: Final = 900
+_CONNECTIONS_MAX: Final = 64
+_TAIL_LINES_MAX: Final = 20
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to create. `network` is the name of a network or `container:<name>`."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    labels: dict[str, str]
+    network: str
+    address: str | None = None
+    hostname: str | None = None
+    hosts: dict[str, str] = msgspec.field(default_factory=dict)
+    published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    user: str | None = None
+    capabilities: tuple[str, ...] = ()  # all others are dropped
+    no_new_privileges: bool = True
+    read_only: bool = False
+    memory_bytes_max: int
+    processes_max: int
+
+
+class ContainerState(NamedTuple):
+    """What the engine says about a container."""
+
+    running: bool
+    paused: bool
+    exit_code: int
+    ports: dict[int, int]  # declared port -> port on 127.0.0.1
+
+
+class ExecResult(NamedTuple):
+    """How a command in a container ended; `output` is both of its streams."""
+
+    code: int
+    output: str
+
+
+class Found(NamedTuple):
+    """A container or network that carries our labels."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+
+
+def tar_files(files: Mapping[str, bytes], *, mode: int = 0o644) -> bytes:
+    """An archive of these files, owned by root, for `Engine.put_archive`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, data in sorted(files.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), mode
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+class Engine:
+    """A connection to the engine that `DOCKER_HOST` and its fellows name."""
+
+    def __init__(self) -> None:
+        try:
+            import docker
+        except ImportError as error:
+            raise InfrastructureError(
+                f"the Docker SDK cannot be imported ({error}); "
+                "install it: pip install 'catalog-harness[docker]'"
+            ) from error
+        self._tails: dict[str, collections.deque[str]] = {}
+        self._tails_lock = threading.Lock()
+        with self._translated("reach the engine"):
+            client = docker.DockerClient.from_env(
+                timeout=CALL_TIMEOUT_S, max_pool_size=_CONNECTIONS_MAX
+            )
+        self._api: APIClient = client.api
+
+    @contextlib.contextmanager
+    def _translated(self, action: str, container: str | None = None) -> Iterator[None]:
+        """Turn every exception of the SDK into ours, with the container's last words."""
+        import docker.errors
+        import requests
+        import urllib3
+
+        foreign = (
+            docker.errors.DockerException,
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+        )
+        try:
+            yield
+        except foreign as error:
+            where = f" {container}" if container else ""
+            tail = self.tail(container) if container else []
+            said = "; it said last:\n  " + "\n  ".join(tail) if tail else ""
+            raise InfrastructureError(f"docker: cannot {action}{where}: {error}{said}") from error
+
+    def tail(self, container: str) -> list[str]:
+        """The last lines that an attached container wrote."""
+        with self._tails_lock:
+            return list(self._tails.get(container, ()))
+
+    # --- the engine itself -------------------------------------------------------------------
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the engine is reached by a socket of this machine."""
+        return str(self._api.base_url).startswith(("http+docker://localhost", "http+unix://"))
+
+    def ping(self) -> None:
+        """Raises `InfrastructureError` when nobody answers within a few seconds."""
+        with self._translated("reach the engine"):
+            timeout_s, self._api.timeout = self._api.timeout, _PING_TIMEOUT_S
+            try:
+                self._api.ping()
+            finally:
+                self._api.timeout = timeout_s
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._api.close()
+
+    # --- images ------------------------------------------------------------------------------
+
+    def image_id(self, tag: str) -> str | None:
+        """The id of an image, `None` if there is none of that name."""
+        import docker.errors
+
+        with self._translated(f"inspect the image {tag}"):
+            try:
+                return str(self._api.inspect_image(tag)["Id"])
+            except docker.errors.ImageNotFound:
+                return None
+
+    def pull(self, repository: str, tag: str, *, timeout_s: int) -> None:
+        """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
+        with self._translated(f"pull {repository}:{tag}"):
+            before_s, self._api.timeout = self._api.timeout, timeout_s
+            try:
+                self._checked(self._api.pull(repository, tag=tag, stream=True, decode=True))
+            finally:
+                self._api.timeout = before_s
+
+    def import_image(self, archive: IO[bytes], repository: str, tag: str) -> None:
+        """Make an image of a root file system."""
+        with self._translated(f"import {repository}:{tag}"):
+            before_s, self._api.timeout = self._api.timeout, _BUILD_TIMEOUT_S
+            try:
+                self._api.import_image_from_data(archive, repository=repository, tag=tag)
+            finally:
+                self._api.timeout = before_s
+
+    def build(
+        self,
+        context: bytes,
+        tag: str,
+        *,
+        network: str,
+        arguments: dict[str, str],
+        labels: dict[str, str],
+        progress: Callable[[str], None],
+    ) -> None:
+        """Build an image from an archive that has a Dockerfile."""
+        with self._translated(f"build {tag}"):
+            stream = self._api.build(
+                fileobj=io.BytesIO(context),
+                custom_context=True,
+                tag=tag,
+                network_mode=network,
+                buildargs=arguments,
+                labels=labels,
+                rm=True,
+                forcerm=True,
+                decode=True,
+                timeout=_BUILD_TIMEOUT_S,
+            )
+            self._checked(stream, progress)
+
+    @staticmethod
+    def _checked(
+        stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
+    ) -> None:
+        """Read a progress stream to its end; errors come as lines in it, not as a status."""
+        for item in stream:
+            if "error" in item:
+                raise InfrastructureError(f"docker: {item['error']}")
+            line = str(item.get("stream", "")).strip()
+            if line and progress is not None:
+                progress(line)
+
+    # --- networks ----------------------------------------------------------------------------
+
+    def create_network(
+        self, name: str, *, subnet: str, gateway: str, labels: dict[str, str]
+    ) -> bool:
+        """Create a bridge; false when the subnet overlaps one that is in use."""
+        import docker.errors
+        from docker.types import IPAMConfig, IPAMPool
+
+        pool = IPAMPool(subnet=subnet, gateway=gateway)
+        with self._translated(f"create the network {name}"):
+            try:
+                self._api.create_network(
+                    name,
+                    driver="bridge",
+                    ipam=IPAMConfig(pool_configs=[pool]),
+                    check_duplicate=True,
+                    labels=labels,
+                )
+            except docker.errors.APIError as error:
+                if "overlap" in str(error.explanation):
+                    return False
+                raise
+        return True
+
+    def remove_network(self, network: str) -> bool:
+        """Remove a network; false when it is gone already."""
+        import docker.errors
+
+        with self._translated(f"remove the network {network}"):
+            try:
+                self._api.remove_network(network)
+            except docker.errors.NotFound:
+                return False
+        return True
+
+    def networks(self, label: str) -> list[Found]:
+        """Networks with a label, given as `name` or `name=value`."""
+        with self._translated("list networks"):
+            rows = self._api.networks(filters={"label": label})
+        return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
+
+    # --- containers --------------------------------------------------------------------------
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create a container without starting it."""
+        from docker.types import LogConfig
+
+        with self._translated("create the container", spec.name):
+            joined = spec.network.startswith("container:")
+            host = self._api.create_host_config(
+                network_mode=spec.network,
+                cap_drop=["ALL"],
+                cap_add=list(spec.capabilities),
+                security_opt=["no-new-privileges"] if spec.no_new_privileges else [],
+                read_only=spec.read_only,
+                mem_limit=spec.memory_bytes_max,
+                memswap_limit=spec.memory_bytes_max,
+                pids_limit=spec.processes_max,
+                log_config=LogConfig(type="none"),
+                extra_hosts=None if joined else spec.hosts,
+                port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
+            )
+            endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
+            self._api.create_container(
+                spec.image,
+                list(spec.command),
+                name=spec.name,
+                hostname=None if joined else spec.hostname,
+                user=spec.user,
+                environment=spec.environment,
+                labels=spec.labels,
+                ports=[(port, "tcp") for port in spec.published],
+                host_config=host,
+                networking_config=None
+                if joined
+                else self._api.create_networking_config({spec.network: endpoint}),
+                # The image's own entry point would swallow the command of a foreign image.
+                entrypoint=[],
+            )
+
+    def start(self, container: str) -> None:
+        """Start a container that is down."""
+        with self._translated("start", container):
+            self._api.start(container)
+
+    def stop(self, container: str, *, grace_s: int) -> None:
+        """SIGTERM, then SIGKILL after `grace_s`."""
+        with self._translated("stop", container):
+            self._api.stop(container, timeout=grace_s)
+
+    def kill(self, container: str) -> bool:
+        """SIGKILL; false when the container is not running."""
+        import docker.errors
+
+        with self._translated("kill", container):
+            try:
+                self._api.kill(container)
+            except docker.errors.APIError as error:
+                if error.status_code in {404, 409}:  # gone, or not running
+                    return False
+                raise
+        return True
+
+    def pause(self, container: str) -> bool:
+        """Freeze; false when the container is not running or paused already."""
+        return self._freezer("pause", container)
+
+    def unpause(self, container: str) -> bool:
+        """Thaw; false when the container is not paused."""
+        return self._freezer("unpause", container)
+
+    def _freezer(self, verb: str, container: str) -> bool:
+        import docker.errors
+
+        with self._translated(verb, container):
+            try:
+                if verb == "pause":
+                    self._api.pause(container)
+                else:
+                    self._api.unpause(container)
+            except docker.errors.APIError as error:
+                # An engine says 500 where a container is in the wrong state; look for ourselves.
+                state = self.state(container)
+                if state is None or not state.running or state.paused == (verb == "pause"):
+                    return False
+                raise InfrastructureError(
+                    f"docker: cannot {verb} {container}: {error.explanation}"
+                ) from error
+        return True
+
+    def state(self, container: str) -> ContainerState | None:
+        """What a container does now; `None` when there is none of that name."""
+        import docker.errors
+
+        with self._translated("inspect", container):
+            try:
+                found = self._api.inspect_container(container)
+            except docker.errors.NotFound:
+                return None
+        bound = found["NetworkSettings"]["Ports"] or {}
+        ports = {
+            int(port.partition("/")[0]): int(binding["HostPort"])
+            for port, bindings in bound.items()
+            for binding in bindings or ()
+            if binding["HostIp"] == "127.0.0.1"
+        }
+        state = found["State"]
+        return ContainerState(state["Running"], state["Paused"], state["ExitCode"], ports)
+
+    def wait(self, container: str) -> int:
+        """The exit code, once the container is down."""
+        import requests
+
+        with self._translated("wait for", container):
+            while True:
+                try:
+                    return int(self._api.wait(container, timeout=CALL_TIMEOUT_S)["StatusCode"])
+                except (requests.Timeout, requests.ConnectionError) as error:
+                    # The SDK reports a read timeout as either; both are fine while it still runs.
+                    state = self.state(container)
+                    if state is None:
+                        raise InfrastructureError(f"docker: {container} is gone") from error
+                    if not state.running:
+                        return state.exit_code
+
+    def attach(self, container: str) -> Iterator[bytes]:
+        """Attach to both outputs of a container, which need not run yet.
+
+        The attachment is made at once; the iterator then yields whole lines, without their ends,
+        until the container stops.
+        """
+        with self._translated("attach to", container):
+            stream = self._api.attach(
+                container, stdout=True, stderr=True, stream=True, logs=False, demux=True
+            )
+        with self._tails_lock:
+            tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
+        return self._lines(container, stream, tail)
+
+    def _lines(
+        self,
+        container: str,
+        stream: Iterator[tuple[bytes | None, bytes | None]],
+        tail: collections.deque[str],
+    ) -> Iterator[bytes]:
+        pending = [b"", b""]
+        with self._translated("read the output of", container):
+            for parts in stream:
+                for index, part in enumerate(parts):
+                    *lines, pending[index] = (pending[index] + (part or b"")).split(b"\n")
+                    if len(pending[index]) > LINE_BYTES_MAX:
+                        lines.append(pending[index])
+                        pending[index] = b""
+                    for line in lines:
+                        with self._tails_lock:
+                            tail.append(line[:500].decode("utf-8", "replace"))
+                        yield line
+        yield from (rest for rest in pending if rest)
+
+    def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
+        """Run a command in a container that runs, as `user`."""
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(container, list(command), user=user)
+            output = self._api.exec_start(made["Id"])
+            code = self._api.exec_inspect(made["Id"])["ExitCode"]
+        return ExecResult(int(code), output.decode("utf-8", "replace"))
+
+    def put_archive(self, container: str, folder: str, archive: bytes) -> None:
+        """Unpack a tar archive in a container, whether it runs or not."""
+        with self._translated(f"copy files to {folder} of", container):
+            self._api.put_archive(container, folder, archive)
+
+    def remove(self, container: str) -> bool:
+        """Kill and remove a container with its volumes; false when it is gone already."""
+        import docker.errors
+
+        with self._translated("remove", container):
+            try:
+                self._api.remove_container(container, force=True, v=True)
+            except docker.errors.APIError as error:
+                # 409: another remover is at it; it is as good as gone.
+                if error.status_code in {404, 409}:
+                    return False
+                raise
+        return True
+
+    def containers(self, label: str) -> list[Found]:
+        """Containers in any state with a label, given as `name` or `name=value`."""
+        with self._translated("list containers"):
+            rows = self._api.containers(all=True, filters={"label": label})
+        return [
+            Found(row["Id"], (row.get("Names") or ["?"])[0].lstrip("/"), row.get("Labels") or {})
+            for row in rows
+        ]

@@ -1,0 +1,203 @@
+"""The node image: which one it is, whether it is there, and how it is made.
+
+The tag holds a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe is another
+image and an old one is never used by mistake. Our own code and that of targets is no part of it;
+see `sources`. Two ways lead to it: from a normal Python image where a registry answers, else from
+Debian packages. Wheels are fetched out here in both cases; with Debian packages the build runs
+without any network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from harness.environments.docker import debian
+from harness.environments.docker.engine import Engine
+from harness.environments.docker.labels import IMAGE_LABEL
+from harness.errors import InfrastructureError
+
+__all__ = ["PYTHON_VERSION", "build_image", "image_exists", "image_tag"]
+
+PYTHON_VERSION: Final = "3.11"
+_REGISTRY_BASE: Final = ("python", "3.11-slim-bookworm")
+_REPOSITORY: Final = "harness-node"
+_NODE_REQUIREMENTS: Final = ("msgspec",)  # everything a node imports beyond the standard library
+_PULL_TIMEOUT_S: Final = 30
+_WHEELS_TIMEOUT_S: Final = 300
+_RECIPE: Final = Path(__file__).with_name("Dockerfile")
+
+
+def _requirements() -> list[str]:
+    """Pinned to the versions the driver itself runs with: both ends speak the same."""
+    return [f"{name}=={importlib.metadata.version(name)}" for name in _NODE_REQUIREMENTS]
+
+
+def image_tag() -> str:
+    """The name of the image that this version needs."""
+    recipe = [
+        _RECIPE.read_text(encoding="utf-8"),
+        PYTHON_VERSION,
+        debian.SUITE,
+        *debian.PACKAGES,
+        *_requirements(),
+    ]
+    digest = hashlib.blake2b("\0".join(recipe).encode(), digest_size=6).hexdigest()
+    return f"{_REPOSITORY}:{importlib.metadata.version('catalog-harness')}-{digest}"
+
+
+def image_exists(engine: Engine | None = None) -> bool:
+    """Whether the engine has the image; raises `InfrastructureError` when no engine answers."""
+    with _engine(engine) as connected:
+        return connected.image_id(image_tag()) is not None
+
+
+def build_image(progress: Callable[[str], None]) -> str:
+    """Make the image where it is missing; returns its tag.
+
+    Raises `InfrastructureError` that says why it cannot be made and how to mend that.
+    """
+    tag = image_tag()
+    with _engine(None) as engine, _one_at_a_time():
+        engine.ping()
+        if engine.image_id(tag) is not None:
+            progress(f"{tag} is there already")
+            return tag
+        with tempfile.TemporaryDirectory(prefix="harness-image-") as scratch:
+            site = Path(scratch) / "site"
+            _install_wheels(site, progress)
+            context = _context(site)
+        try:
+            _build_from_registry(engine, tag, context, progress)
+        except InfrastructureError as error:
+            progress(f"no base image from a registry ({str(error)[:200]})")
+            _build_from_debian(engine, tag, context, progress)
+    progress(f"built {tag}")
+    return tag
+
+
+@contextlib.contextmanager
+def _engine(engine: Engine | None) -> Iterator[Engine]:
+    if engine is not None:
+        yield engine
+        return
+    own = Engine()
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Hold a lock file, so that two builds do not make the same thing twice."""
+    with (debian.cache_folder() / "image-build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build_from_registry(
+    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
+) -> None:
+    repository, version = _REGISTRY_BASE
+    base = f"{repository}:{version}"
+    if engine.image_id(base) is None:
+        progress(f"pulling {base}")
+        engine.pull(repository, version, timeout_s=_PULL_TIMEOUT_S)
+    names = ("http_proxy", "https_proxy", "no_proxy")
+    proxies = {name: os.environ[name] for name in names if name in os.environ}
+    engine.build(
+        context,
+        tag,
+        network="default",
+        arguments={"BASE": base, **proxies},
+        labels={IMAGE_LABEL: tag},
+        progress=progress,
+    )
+
+
+def _build_from_debian(
+    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
+) -> None:
+    archive = debian.root_file_system(progress)
+    base, version = f"{_REPOSITORY}-base", debian.SUITE
+    with archive.open("rb") as root:
+        engine.import_image(root, base, version)
+    engine.build(
+        context,
+        tag,
+        network="none",
+        arguments={"BASE": f"{base}:{version}"},
+        labels={IMAGE_LABEL: tag},
+        progress=progress,
+    )
+
+
+def _install_wheels(site: Path, progress: Callable[[str], None]) -> None:
+    """Unpack the nodes' wheels, chosen for the container and not for this interpreter."""
+    wanted = _requirements()
+    machine = platform.machine()
+    progress(f"fetching wheels: {', '.join(wanted)}")
+    pip = [
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)),
+        *("--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON_VERSION}"),
+        *(f"--platform=manylinux2014_{machine}", "--disable-pip-version-check"),
+    ]
+    uv = [
+        *("uv", "pip", "install", "--quiet", "--no-deps", "--target", str(site)),
+        *("--only-binary=:all:", f"--python-version={PYTHON_VERSION}"),
+        f"--python-platform={machine}-manylinux2014",
+    ]
+    failures = []
+    for command in (pip, uv):
+        if command[0] == "uv" and shutil.which("uv") is None:
+            continue
+        done = subprocess.run(
+            [*command, *wanted],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_WHEELS_TIMEOUT_S,
+        )
+        if done.returncode == 0:
+            return
+        failures.append(f"`{' '.join(command[:4])}`: {done.stderr.strip()[-500:]}")
+    raise InfrastructureError(
+        f"the wheels {', '.join(wanted)} cannot be fetched: {'; '.join(failures)}. Needed is pip "
+        "in this environment (python -m ensurepip) or uv, and a package index that answers"
+    )
+
+
+def _context(site: Path) -> bytes:
+    """The build context; owners and times are fixed, so that the engine's cache can be used."""
+
+    def normal(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if info.name.endswith("__pycache__"):
+            return None
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        info.mtime = 0
+        info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+        return info
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        recipe = _RECIPE.read_bytes()
+        info = tarfile.TarInfo("Dockerfile")
+        info.size = len(recipe)
+        tar.addfile(info, io.BytesIO(recipe))
+        tar.add(site, "site", filter=normal)
+    return buffer.getvalue()

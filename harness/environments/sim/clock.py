@@ -1,0 +1,74 @@
+"""A machine's clocks in integer nanoseconds: monotonic and wall, with skew and drift.
+
+Both clocks belong to the machine, so they go on across restarts of the node. Drift changes the
+rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves only
+the wall clock. A skewed clock does not know that it is wrong: `max_error_ns` stays what the NTP
+daemon said before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from harness.environments.sim.world import World
+
+__all__ = ["DRIFT_PPM_MAX", "DRIFT_PPM_MIN", "SimClock"]
+
+_MILLION: Final = 1_000_000
+DRIFT_PPM_MAX: Final = 9 * _MILLION  # ten times as fast; the slowest is a tenth
+DRIFT_PPM_MIN: Final = -900_000
+
+
+class SimClock:
+    """Local time = anchor + rate x (world time since the anchor)."""
+
+    __slots__ = (
+        "_anchor_ns",
+        "_drift_ppm",
+        "_local_ns",
+        "_max_error_ns",
+        "_skew_ns",
+        "_wall_ns",
+        "_world",
+    )
+
+    def __init__(self, world: World, *, wall_base_ns: int, max_error_ns: int) -> None:
+        self._world = world
+        self._wall_ns = wall_base_ns
+        self._max_error_ns = max_error_ns
+        self._anchor_ns = 0  # world time of the last change of rate
+        self._local_ns = 0  # monotonic time at the anchor
+        self._skew_ns = 0
+        self._drift_ppm = 0
+
+    def monotonic_ns(self) -> int:
+        """Ns since the world began, at this machine's rate."""
+        passed = self._world.now_ns - self._anchor_ns
+        if self._drift_ppm:
+            passed += passed * self._drift_ppm // _MILLION
+        return self._local_ns + passed
+
+    def wall_ns(self) -> int:
+        """Ns since the epoch as this machine believes."""
+        now = self._world.now_ns
+        drifted = (now - self._anchor_ns) * self._drift_ppm // _MILLION
+        return self._wall_ns + now + drifted + self._skew_ns
+
+    def max_error_ns(self) -> int:
+        """The bound on the error of `wall_ns` that holds while no fault touches the clock."""
+        return self._max_error_ns
+
+    def world_ns(self, local_ns: int) -> int:
+        """The earliest world time at which `monotonic_ns` has reached `local_ns`."""
+        left = local_ns - self._local_ns
+        if self._drift_ppm:
+            left = -(-left * _MILLION // (_MILLION + self._drift_ppm))
+        return self._anchor_ns + left
+
+    def adjust(self, *, skew_ns: int, drift_ppm: int) -> None:
+        """Set the wall clock off by `skew_ns` from the truth and drift from now on."""
+        self._local_ns = self.monotonic_ns()
+        self._anchor_ns = self._world.now_ns
+        self._skew_ns = skew_ns
+        self._drift_ppm = drift_ppm

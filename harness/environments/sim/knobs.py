@@ -1,0 +1,79 @@
+"""What may be varied about the simulated world, checked once at the boundary.
+
+A swarm of seeds varies these (Groce et al., "Swarm Testing", ISSTA 2012): which latency law links
+follow, how slow processors and disks are, how a connection survives a cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import UsageError
+
+__all__ = ["Knobs", "parse_knobs"]
+
+
+class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The knobs of a simulated world, with their defaults.
+
+    Latency laws: `lan` is the minimum plus a triangular share of the range (most frames are fast),
+    `uniform` is even over the range, `tail` is `lan` for most frames and log-uniform from 0.3 ms
+    to 2 s for `tail_share` of them. Connections are ordered, so one late frame delays all behind.
+    """
+
+    latency: Literal["lan", "uniform", "tail"] = "lan"
+    latency_ms_min: float = 0.2
+    latency_ms_max: float = 1.0
+    tail_share: float = 0.1
+    cpu_us: float = 20.0  # virtual cost of one callback of a node
+    disk_ms_min: float = 0.2  # of sync, replace, truncate and remove
+    disk_ms_max: float = 2.0
+    append_us_max: float = 50.0  # of append and read, which the page cache serves
+    clock_error_ms: float = 1.0  # what `max_error_ns` says; wall clocks differ by at most that
+    retransmit: float = 0.5  # chance that a connection survives a cut and delivers late
+    rto_ms_max: float = 1000.0  # longest wait, after a heal, for late delivery or reset
+    tcp_timeout_s: float = 15.0  # a sender gives up when nothing gets through for so long
+    stop_s: float = 10.0  # a graceful stop becomes a kill after this
+    virtual_s_max: float = 7 * 24 * 3600.0
+    events_max: int = 200_000_000
+    trace: str | None = None  # file to record every message and event into
+
+    def __post_init__(self) -> None:
+        """Check ranges; msgspec turns the `ValueError` into its own error."""
+        for name in ("latency_ms", "disk_ms"):
+            low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            if not 0 <= low <= high <= 60_000:
+                raise ValueError(
+                    f"{name}_min {low} and {name}_max {high} must satisfy 0 <= min <= max <= 60000"
+                )
+        for name in ("tail_share", "retransmit"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is a share from 0 to 1")
+        limits = {
+            "cpu_us": (0.0, 1e6),
+            "append_us_max": (0.0, 1e6),
+            "clock_error_ms": (0.0, 1e6),
+            "rto_ms_max": (0.0, 6e4),
+            "tcp_timeout_s": (0.001, 1e6),
+            "stop_s": (0.001, 1e6),
+            "virtual_s_max": (0.001, 1e9),
+            "events_max": (1, 2**53),
+        }
+        for name, (low, high) in limits.items():
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be in {low} .. {high}")
+
+
+def parse_knobs(given: Mapping[str, Any]) -> Knobs:
+    """Check the knobs of a case; raises `UsageError` that names the bad one and those that exist."""
+    known = ", ".join(Knobs.__struct_fields__)
+    unknown = sorted(set(given) - set(Knobs.__struct_fields__))
+    if unknown:
+        raise UsageError(f"the simulation has no knob {unknown[0]!r}; it has {known}")
+    try:
+        return msgspec.convert(dict(given), Knobs)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"a knob of the simulation is wrong: {error}") from error

@@ -1,0 +1,248 @@
+"""One tiny event loop a node, over the world's one heap of virtual time.
+
+asyncio's own C tasks and futures run on it unchanged; nothing in asyncio is patched. The abstract
+base class refuses sockets, signals, subprocesses, threads and executors by itself, which is a free
+guard against a node that reaches around `Env`.
+
+A loop per node gives for free what a chaos test needs: a kill forgets the loop, a pause stops
+draining it, drift converts its timers, a slow processor multiplies the virtual cost of a callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from heapq import heappush
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
+
+from harness.environments.sim.clock import SimClock
+
+if TYPE_CHECKING:
+    from harness.environments.sim.world import World
+
+__all__ = ["NodeHandle", "NodeLoop", "NodeTimer"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_NS: Final = 1_000_000_000
+_TASKS_KEPT_MIN: Final = 64
+
+
+class NodeHandle(asyncio.Handle):
+    """A callback that is ready to run; the stock one without its debug machinery."""
+
+    __slots__ = ()
+    _callback: Callable[..., object] | None
+    _context: Context
+    _loop: NodeLoop
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: NodeLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        """Never run it."""
+        self._cancelled = True
+        self._callback = None
+        self._args = ()
+
+
+class NodeTimer(asyncio.TimerHandle):
+    """A callback at a time of the node's own clock, `local_ns`."""
+
+    __slots__ = ("local_ns",)
+    _callback: Callable[..., object] | None
+    _context: Context
+    _loop: NodeLoop
+
+    def __init__(
+        self,
+        local_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: NodeLoop,
+        context: Context | None,
+    ) -> None:
+        self.local_ns = local_ns
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def when(self) -> float:
+        """The due time in the loop's seconds."""
+        return self.local_ns / _NS
+
+    def cancel(self) -> None:
+        """Never run it; the heap forgets it in time."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = None
+            self._args = ()
+            self._loop.world.timer_cancelled()
+
+
+class NodeLoop(asyncio.AbstractEventLoop):
+    """The event loop of one incarnation of a node; the world runs it."""
+
+    def __init__(self, world: World, name: str, clock: SimClock, *, cost_ns: int) -> None:
+        self.world = world
+        self.name = name
+        self.clock = clock
+        self.cost_ns = cost_ns  # of virtual time, a callback
+        self.busy_until_ns = 0
+        self.alive = True
+        self.paused = False
+        self.scheduled = False  # whether the world already knows that something is ready
+        self.ready: deque[NodeHandle | NodeTimer] = deque()
+        self.on_callback_error: Callable[[BaseException], None] | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_max = _TASKS_KEPT_MIN
+        self._tasks_named = 0
+
+    # --- what asyncio asks of a loop --------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds on the node's monotonic clock."""
+        return self.clock.monotonic_ns() / _NS
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: Context | None = None,
+    ) -> NodeHandle:
+        """Run the callback after everything that is ready now."""
+        handle = NodeHandle(callback, args, self, context)
+        self.ready.append(handle)
+        if not self.scheduled:
+            self.scheduled = True
+            self.world.runnable.append(self)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: Context | None = None,
+    ) -> NodeTimer:
+        """Run the callback `delay` seconds from now, by this node's clock."""
+        local_ns = self.clock.monotonic_ns() + max(0, round(delay * _NS))
+        return self._add_timer(local_ns, callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: Context | None = None,
+    ) -> NodeTimer:
+        """Run the callback when `time()` has reached `when`."""
+        return self._add_timer(math.ceil(when * _NS), callback, args, context)
+
+    def _add_timer(
+        self,
+        local_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> NodeTimer:
+        timer = NodeTimer(local_ns, callback, args, self, context)
+        if self.alive:
+            world = self.world
+            due_ns = max(world.now_ns, self.clock.world_ns(local_ns))
+            heappush(world.heap, (due_ns, next(world.sequence), None, timer))
+        return timer
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task of this loop, kept alive until it is done.
+
+        Names count from one in every loop: asyncio's own counter would leak from run to run.
+        """
+        if not self.alive:
+            coro.close()
+            raise asyncio.CancelledError(f"{self.name} is dead: nothing starts there")
+        if name is None:
+            self._tasks_named += 1
+            name = f"task-{self._tasks_named}"
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=str(name), context=context)
+        tasks = self._tasks
+        tasks.append(task)
+        if len(tasks) >= self._tasks_max:
+            # A failed task that nobody looked at stays: when the collector finalises it decides
+            # nothing then.
+            self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
+            self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """asyncio reports here what it can tell nobody else; it goes into the node's log."""
+        error = context.get("exception")
+        if self.alive:
+            self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
+
+    def get_debug(self) -> bool:
+        """Never in debug mode."""
+        return False
+
+    def is_running(self) -> bool:
+        """Whether the world is running a callback of this loop."""
+        return self.world.current is self
+
+    def is_closed(self) -> bool:
+        """Whether the incarnation is dead."""
+        return not self.alive
+
+    # --- what the world asks of a loop ------------------------------------------------------
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """All tasks that are not over, and failed ones nobody looked at, oldest first."""
+        return [t for t in self._tasks if not t.done() or _is_unseen_failure(t)]
+
+    def pause(self) -> None:
+        """Stop running callbacks; what becomes ready waits."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Run in a burst what became ready during the pause."""
+        self.paused = False
+        if self.ready and not self.scheduled:
+            self.scheduled = True
+            self.world.runnable.append(self)
+
+    def die(self) -> None:
+        """Forget everything that was ready; heap entries of this loop are skipped from now on."""
+        self.alive = False
+        self.ready.clear()
+
+
+def _is_unseen_failure(task: asyncio.Task[Any]) -> bool:
+    return bool(task.done() and getattr(task, "_log_traceback", False))

@@ -1,0 +1,75 @@
+"""Evidence that two runs of one seed were the same run: a rolling digest, and where they parted.
+
+The digest is always on, since it is nearly free: a CRC over every message (with its time of
+arrival and its connection), every event, every disk write and every fault. It is a checksum
+against accidents, not against forgery. When two digests differ, both runs are recorded to files,
+and `first_divergence` names the first line that differs (time, node, message), as TigerBeetle and
+FoundationDB do for their simulators.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+__all__ = ["TRACE_LINES_MAX", "Divergence", "TraceWriter", "first_divergence"]
+
+TRACE_LINES_MAX: Final = 5_000_000
+_CONTEXT_LINES: Final = 5
+_END: Final = "(the trace ends here)"
+
+
+class TraceWriter:
+    """Writes one line a message or event; stops after a bound and says so."""
+
+    def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8")
+        self._lines_left = lines_max
+        self._lines_max = lines_max
+
+    def write(self, now_ns: int, node: str, what: str) -> None:
+        """Record that `what` happened on `node`."""
+        if self._lines_left > 0:
+            self._file.write(f"{now_ns / 1e9:.9f} {node} {what}\n")
+        elif self._lines_left == 0:
+            self._file.write(f"... the trace was cut after {self._lines_max} lines\n")
+        self._lines_left -= 1
+
+    def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        self._file.close()
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where two traces part: line number (from 1), both lines, and the last lines in common."""
+
+    line: int
+    first: str
+    second: str
+    before: tuple[str, ...]
+
+    def __str__(self) -> str:
+        context = "".join(f"    {line}\n" for line in self.before)
+        return f"the runs part at event {self.line}:\n{context}  1 {self.first}\n  2 {self.second}"
+
+
+def first_divergence(first: Path, second: Path) -> Divergence | None:
+    """The first line in which two traces differ; `None` when they are equal."""
+    before: deque[str] = deque(maxlen=_CONTEXT_LINES)
+    with first.open(encoding="utf-8") as left, second.open(encoding="utf-8") as right:
+        pairs = itertools.zip_longest(left, right)
+        for number, (one, other) in enumerate(pairs, start=1):
+            if one != other:
+                return Divergence(
+                    number,
+                    _END if one is None else one.rstrip("\n"),
+                    _END if other is None else other.rstrip("\n"),
+                    tuple(before),
+                )
+            before.append(one.rstrip("\n"))
+    return None

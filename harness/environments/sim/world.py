@@ -1,0 +1,327 @@
+"""The simulated world: one heap of virtual time, and the loop that drains it.
+
+The heap holds `(time in ns, sequence, action, argument)`. Without an action the argument is a
+timer of a node; otherwise `action(argument)` is something that happens outside of every node: a
+frame arrives, a disk finishes, a lease ends. The sequence makes equal times first in, first out.
+
+A node runs one callback at a time, and each costs it virtual time; it goes on by itself as long
+as nothing else in the world is due before (the fast path: no trip through the heap). Whether a
+node is alive and not paused is tested before each callback.
+
+Guards: a limit of events and of virtual time a run; many events at one instant are a livelock; an
+empty heap while the driver still waits is a deadlock, reported with what it waits for. The cyclic
+garbage collector runs at fixed event counts, so that finalisers run at the same event every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NoReturn
+from zlib import crc32
+
+from harness.cluster import CLIENT
+from harness.environments.sim.clock import SimClock
+from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.trace import TraceWriter
+from harness.environments.sim.tripwires import Tripwires
+from harness.errors import HarnessError, InfrastructureError, InternalError, TargetError
+
+__all__ = ["CHECKPOINT_EVENTS", "LOG_LINES_MAX", "World"]
+
+CHECKPOINT_EVENTS: Final = 1 << 16
+LOG_LINES_MAX: Final = 20_000
+_FULL_COLLECTION_CHECKPOINTS: Final = 64
+_CANCELLED_TIMERS_MIN: Final = 4096
+_CLOSE_ATTEMPTS_MAX: Final = 100
+_TASKS_SHOWN_MAX: Final = 20
+
+Entry = tuple[int, int, Callable[[Any], None] | None, Any]
+
+
+class World:
+    """Virtual time and the loops that live in it. One run, never used again."""
+
+    def __init__(self, *, events_max: int, virtual_ns_max: int) -> None:
+        self.now_ns = 0
+        self.heap: list[Entry] = []
+        self.sequence = itertools.count()
+        self.runnable: deque[NodeLoop] = deque()
+        self.current: NodeLoop | None = None
+        self.events = 0
+        self.digest = 0
+        self.trace: TraceWriter | None = None
+        self.loops: list[NodeLoop] = []  # in order of creation, dead ones too: the graveyard
+        self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
+        self._events_max = events_max
+        self._virtual_ns_max = virtual_ns_max
+        self._timers_cancelled = 0
+        self._checkpoints = 0
+        self._checkpoint_ns = -1
+        self._stopped = False
+        self._failure: BaseException | None = None
+        self._logs: dict[str, deque[tuple[int, str]]] = {}
+        self._lines_logged: dict[str, int] = {}
+
+    # --- for those who live in it -----------------------------------------------------------
+
+    def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
+        """A loop for a new incarnation."""
+        # The abstract base declares what a loop may have; ours has what asyncio itself needs.
+        loop = NodeLoop(self, name, clock, cost_ns=cost_ns)  # type: ignore[abstract]
+        self.loops.append(loop)
+        return loop
+
+    def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Have `action(argument)` done outside of all nodes at a time from now on."""
+        heappush(self.heap, (at_ns, next(self.sequence), action, argument))
+
+    def timer_cancelled(self) -> None:
+        """Count a dead heap entry, and drop them all once they are the larger part."""
+        self._timers_cancelled += 1
+        cancelled = self._timers_cancelled
+        if cancelled > _CANCELLED_TIMERS_MIN and cancelled * 2 > len(self.heap):
+            # In place: the running loop holds on to the list.
+            self.heap[:] = [e for e in self.heap if e[2] is not None or not e[3].cancelled()]
+            heapify(self.heap)
+            self._timers_cancelled = 0
+
+    def rekey_timers(self, clock: SimClock) -> None:
+        """Move the timers of a clock whose rate has changed to their new world times."""
+        for i, (at_ns, order, action, timer) in enumerate(self.heap):
+            if action is None and timer._loop.clock is clock:  # noqa: SLF001 (our own class)
+                due_ns = max(self.now_ns, clock.world_ns(timer.local_ns))
+                self.heap[i] = (due_ns, order, None, timer)
+            else:
+                self.heap[i] = (at_ns, order, action, timer)
+        heapify(self.heap)
+
+    def note(self, node: str, what: str, data: bytes = b"") -> None:
+        """Add something that happened on a node to the digest and to the trace."""
+        self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
+        if self.trace is not None:
+            self.trace.write(self.now_ns, node, f"{what} {data.decode(errors='replace')}".rstrip())
+
+    def log(self, node: str, line: str) -> None:
+        """Append to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
+        lines = self._logs.get(node)
+        if lines is None:
+            lines = self._logs[node] = deque(maxlen=LOG_LINES_MAX)
+        lines.append((self.now_ns, line))
+        self._lines_logged[node] = self._lines_logged.get(node, 0) + 1
+
+    def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
+        """The end of a node's log; the first line says what was dropped."""
+        lines = self._logs.get(node, deque())
+        start = max(0, len(lines) - last_lines)
+        shown = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
+        dropped = self._lines_logged.get(node, 0) - len(lines)
+        if start == 0 and dropped:
+            shown.insert(0, f"... {dropped} earlier lines were dropped")
+        return shown
+
+    def stop(self) -> None:
+        """End `run` after the present callback."""
+        self._stopped = True
+
+    def fail(self, error: BaseException) -> None:
+        """End `run` with an error; the first one wins."""
+        if self._failure is None:
+            self._failure = error
+        self._stopped = True
+
+    # --- the loop of loops ------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let the world go on until `stop`; raises what `fail` was given, or a guard's error."""
+        outer = _get_running_loop()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with self.tripwires.installed():
+                self._run()
+        finally:
+            self._enter(None)
+            _set_running_loop(outer)
+            if collecting:
+                gc.enable()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        heap, runnable = self.heap, self.runnable
+        events = self.events
+        checkpoint = events + CHECKPOINT_EVENTS
+        try:
+            while not self._stopped:
+                if events >= checkpoint:
+                    self._check(events)
+                    checkpoint = events + CHECKPOINT_EVENTS
+                if runnable:
+                    events += self._run_node(runnable.popleft(), checkpoint - events)
+                    continue
+                if not heap:
+                    self._raise_deadlock()
+                at_ns, _, action, argument = heappop(heap)
+                if action is None:
+                    if argument._cancelled:  # noqa: SLF001 (a hot path, and our own class)
+                        self._timers_cancelled -= 1
+                        continue
+                    self.now_ns = at_ns
+                    loop: NodeLoop = argument._loop  # noqa: SLF001 (as above)
+                    if loop.alive:
+                        loop.ready.append(argument)
+                        if not loop.scheduled:
+                            loop.scheduled = True
+                            runnable.append(loop)
+                else:
+                    self.now_ns = at_ns
+                    events += 1
+                    action(argument)
+        finally:
+            self.events = events
+
+    def _run_node(self, loop: NodeLoop, events_left: int) -> int:
+        """Run callbacks of one node until it has none or something else is due; count them."""
+        ready = loop.ready
+        if not ready or loop.paused or not loop.alive:
+            loop.scheduled = False
+            return 0
+        heap, runnable = self.heap, self.runnable
+        busy_ns = loop.busy_until_ns
+        if busy_ns > self.now_ns:
+            heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
+            return 0
+        if loop is not self.current:
+            self._enter(loop)
+        events = 0
+        while True:
+            handle = ready.popleft()
+            callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
+            if callback is not None:
+                events += 1
+                try:
+                    handle._context.run(callback, *handle._args)  # noqa: SLF001
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001 (becomes the end of node or run)
+                    self._callback_failed(loop, error)
+                busy_ns = self.now_ns + loop.cost_ns
+            if not ready:
+                break
+            if runnable or self._stopped or events >= events_left or _due_by(heap, busy_ns):
+                loop.busy_until_ns = busy_ns
+                heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
+                return events
+            self.now_ns = busy_ns
+        loop.busy_until_ns = busy_ns
+        loop.scheduled = False
+        return events
+
+    def _enter(self, loop: NodeLoop | None) -> None:
+        self.current = loop
+        _set_running_loop(loop)
+        self.tripwires.armed = loop is not None and loop.name != CLIENT
+
+    def _callback_failed(self, loop: NodeLoop, error: BaseException) -> None:
+        if loop.on_callback_error is None:
+            self.fail(error)
+        else:
+            loop.on_callback_error(error)
+
+    def _check(self, events: int) -> None:
+        """The guards, and garbage collection, every `CHECKPOINT_EVENTS` events."""
+        self._checkpoints += 1
+        gc.collect(2 if self._checkpoints % _FULL_COLLECTION_CHECKPOINTS == 0 else 1)
+        if self.now_ns == self._checkpoint_ns:
+            raise TargetError(
+                f"livelock: more than {CHECKPOINT_EVENTS} events at {self.now_ns / 1e9:.6f} s "
+                f"of virtual time; pending: {self._pending()}"
+            )
+        self._checkpoint_ns = self.now_ns
+        if events > self._events_max:
+            raise InfrastructureError(
+                f"the run took more than {self._events_max} events; "
+                "make it shorter, or raise the knob events_max"
+            )
+        if self.now_ns > self._virtual_ns_max:
+            raise InfrastructureError(
+                f"the run went past {self._virtual_ns_max / 1e9:g} s of virtual time; "
+                "make it shorter, or raise the knob virtual_s_max"
+            )
+
+    def _raise_deadlock(self) -> NoReturn:
+        raise InternalError(
+            f"deadlock at {self.now_ns / 1e9:.6f} s of virtual time: nothing will ever happen "
+            f"again, yet the run waits; pending: {self._pending()}"
+        )
+
+    def _pending(self) -> str:
+        """The tasks that wait, each with the line it waits at."""
+        shown: list[str] = []
+        for loop in self.loops:
+            if loop.alive:
+                state = " (paused)" if loop.paused else ""
+                shown += [f"{loop.name}{state}/{_where(t)}" for t in loop.tasks() if not t.done()]
+        more = len(shown) - _TASKS_SHOWN_MAX
+        tail = [f"and {more} more"] if more > 0 else []
+        return ", ".join(shown[:_TASKS_SHOWN_MAX] + tail) or "no task"
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def discard(self) -> list[str]:
+        """Take the world apart; returns failures of tasks that nobody had looked at.
+
+        Coroutines are closed in order of creation while every `Env` is inert, so that their
+        `finally` blocks neither reach anything nor run later at the collector's whim.
+        """
+        unseen: list[str] = []
+        for loop in self.loops:
+            loop.die()
+        for loop in self.loops:
+            for task in loop.tasks():
+                if task.done():
+                    error = None if task.cancelled() else task.exception()
+                    unseen.append(f"{loop.name}/{task.get_name()}: {error!r}")
+                else:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001
+                    self._close(loop, task)
+        self.heap.clear()
+        self.runnable.clear()
+        self.loops.clear()
+        return unseen
+
+    def _close(self, loop: NodeLoop, task: asyncio.Task[Any]) -> None:
+        coroutine = task.get_coro()
+        outer = _get_running_loop()
+        _set_running_loop(loop)
+        try:
+            for _ in range(_CLOSE_ATTEMPTS_MAX):
+                try:
+                    coroutine.close()
+                    break
+                except RuntimeError:
+                    continue  # it awaits in a `finally` block: close it there, too
+                except BaseException as error:  # noqa: BLE001 (the dead cannot fail)
+                    if isinstance(error, KeyboardInterrupt | HarnessError):
+                        raise
+                    break
+        finally:
+            _set_running_loop(outer)
+
+
+def _due_by(heap: list[Entry], at_ns: int) -> bool:
+    return bool(heap) and heap[0][0] <= at_ns
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    frames = task.get_stack(limit=1)
+    if not frames:
+        return task.get_name()
+    code = frames[-1].f_code
+    return f"{task.get_name()} at {code.co_name}:{frames[-1].f_lineno}"

@@ -1,0 +1,142 @@
+"""Whether a cluster has come to rest: a pure comparison of every node's own dump.
+
+These are the conditions of invariant I7 (what must hold some time after all faults are healed):
+
+* every node answers; one master leads and is ready, all masters are in its term and have applied
+  the same operations to the same effect;
+* no table is ALTERING, no tablet waits to be created, the leader has no call under way;
+* every replica that the catalog names exists, runs, has a leader and the table's schema version,
+  and its committed configuration is the catalog's;
+* no tablet server holds anything else: nothing is left of deleted tablets.
+
+What is missing is said in words, at most `PENDING_MAX` lines of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from harness.plugins import NodeRole
+
+__all__ = ["PENDING_MAX", "MasterView", "find_pending"]
+
+PENDING_MAX: Final = 20
+Dump: TypeAlias = Mapping[str, Any]
+
+
+class MasterView(msgspec.Struct, frozen=True):
+    """What one master said: `None` where it did not answer."""
+
+    dump: Dump | None
+    role: NodeRole | None
+
+
+def find_pending(
+    masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
+) -> tuple[str, ...]:
+    """What keeps the cluster from being at rest; empty if nothing does."""
+    found = list(_find(masters, tservers))
+    if len(found) > PENDING_MAX:
+        more = len(found) - PENDING_MAX
+        found = [*found[:PENDING_MAX], f"... and {more} more"]
+    return tuple(found)
+
+
+def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]) -> Iterator[str]:
+    silent = [name for name, view in masters.items() if view.dump is None or view.role is None]
+    silent += [name for name, dump in tservers.items() if dump is None]
+    if silent:
+        yield from (f"{name} does not answer" for name in silent)
+        return
+    leaders = [
+        name for name, view in masters.items() if view.role is not None and _leads(view.role)
+    ]
+    if len(leaders) != 1:
+        yield f"{len(leaders)} masters lead and are ready: {', '.join(leaders) or 'none'}"
+        return
+    dumps = {name: view.dump for name, view in masters.items() if view.dump is not None}
+    leader = dumps[leaders[0]]
+    yield from _unequal_masters(leaders[0], dumps)
+    yield from _open_work(leader)
+    servers = {name: dump for name, dump in tservers.items() if dump is not None}
+    yield from _unequal_replicas(leader, servers)
+
+
+def _leads(role: NodeRole) -> bool:
+    return role.role == "leader" and role.ready
+
+
+def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
+    """Masters that are not where the leader is."""
+    expected = dumps[leader]
+    for name, dump in dumps.items():
+        if dump["term"] != expected["term"]:
+            yield f"{name} is in term {dump['term']}, the leader {leader} in {expected['term']}"
+            continue
+        for what in ("applied_index", "digest"):
+            mine, leads = dump["raft"][what], expected["raft"][what]
+            if mine != leads:
+                yield f"{name} has {what} {mine}, the leader {leader} {leads}"
+
+
+def _open_work(leader: Dump) -> Iterator[str]:
+    """What the leader still has to do."""
+    for table in leader["tables"]:
+        if table["state"] not in {"RUNNING", "REMOVED"}:
+            yield f"table {table['name']} ({table['id']}) is {table['state']}"
+    for tablet in leader["tablets"]:
+        if tablet["state"] not in {"RUNNING", "DELETED", "REPLACED"}:
+            yield f"tablet {tablet['id']} is {tablet['state']}"
+    if leader["tasks"]:
+        yield f"{leader['tasks']} calls to tablet servers are under way"
+
+
+def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
+    """Replicas that are missing, different, or too many."""
+    versions = {table["id"]: table["version"] for table in leader["tables"]}
+    names = {dump["uuid"]: name for name, dump in tservers.items()}
+    held = {
+        (dump["uuid"], tablet["tablet_id"]): tablet
+        for dump in tservers.values()
+        for tablet in dump["tablets"]
+    }
+    for tablet in leader["tablets"]:
+        consensus = tablet["consensus"]
+        if tablet["state"] in {"DELETED", "REPLACED"} or consensus is None:
+            continue
+        for peer in consensus["peers"]:
+            where = names.get(peer["uuid"], peer["uuid"])
+            replica = held.pop((peer["uuid"], tablet["id"]), None)
+            if tablet["state"] != "RUNNING":
+                continue  # said above
+            if replica is None:
+                yield f"{where} has no replica of tablet {tablet['id']}"
+                continue
+            problem = _problem(replica, consensus, versions[tablet["table_id"]])
+            if problem is not None:
+                yield f"the replica of tablet {tablet['id']} on {where} {problem}"
+    for (uuid, tablet_id), replica in held.items():
+        if replica["data_state"] != "TOMBSTONED":
+            yield f"{names[uuid]} holds tablet {tablet_id}, which is not in the catalog there"
+
+
+def _problem(replica: Dump, consensus: Dump, version: int) -> str | None:
+    if replica["data_state"] != "READY" or replica["state"] != "RUNNING":
+        return f"is {replica['data_state']}, {replica['state']}"
+    if replica["schema_version"] != version:
+        return f"has schema version {replica['schema_version']}, the catalog {version}"
+    raft = replica["raft"]
+    if raft["leader_uuid"] is None:
+        return "knows no leader"
+    config = raft["committed_config"]
+    peers = sorted(peer["uuid"] for peer in config["peers"])
+    expected = sorted(peer["uuid"] for peer in consensus["peers"])
+    if config["opid_index"] != consensus["opid_index"] or peers != expected:
+        return (
+            f"has configuration {config['opid_index']} of {peers}, "
+            f"the catalog {consensus['opid_index']} of {expected}"
+        )
+    return None

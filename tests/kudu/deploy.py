@@ -1,0 +1,124 @@
+"""Runs a body against a deployed target, the same in every environment."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from harness.env import ClientEnv
+from harness.ops import OpType
+from harness.plugins import (
+    Completion,
+    Convergence,
+    DeploymentPlan,
+    Request,
+    Session,
+    TargetSettings,
+    load_plugin,
+)
+from targets.kudu import KuduTarget
+
+
+@dataclasses.dataclass
+class Deployed:
+    """A running cluster, and the shortest words for what tests do with it."""
+
+    session: Session
+    target: KuduTarget
+    settings: TargetSettings
+    processes: int = 0
+    nonces: int = 0
+
+    @property
+    def env(self) -> ClientEnv:
+        return self.session.env
+
+    def new_client(self):
+        self.processes += 1
+        return self.target.client(self.env, self.settings, self.processes)
+
+    async def until(
+        self, what: str, check: Callable[[], Awaitable[Convergence]], *, limit_s: float = 60.0
+    ) -> float:
+        """Wait for `check`; returns the seconds it took."""
+        start_ns = self.env.clock.monotonic_ns()
+        while True:
+            state = await check()
+            took_s = (self.env.clock.monotonic_ns() - start_ns) / 1e9
+            if state.ok:
+                return took_s
+            assert took_s < limit_s, f"not {what} after {limit_s} s: {state.pending}"
+            await asyncio.sleep(0.1)
+
+    async def until_ready(self, **limits: float) -> float:
+        return await self.until(
+            "ready", lambda: self.target.ready(self.env, self.settings), **limits
+        )
+
+    async def until_converged(self, **limits: float) -> float:
+        return await self.until(
+            "converged", lambda: self.target.converged(self.env, self.settings), **limits
+        )
+
+    async def leader(self) -> str:
+        roles = await self.target.roles(self.env, self.settings)
+        assert roles.leader is not None
+        return roles.leader
+
+    async def do(self, client: Any, f: str, *, timeout_s: float = 10.0, **value: Any) -> Completion:
+        """One operation, with a fresh nonce for mutations."""
+        if f in {"create", "alter", "rename", "delete"}:
+            self.nonces += 1
+            value.setdefault("nonce", f"n{self.nonces}")
+        if f == "create":
+            value = {"columns": ["a", "b"], "partitions": 2, "replicas": 3} | value
+        return await client.invoke(Request(f, value), timeout_s=timeout_s)
+
+    async def ok(self, client: Any, f: str, **value: Any) -> dict[str, Any]:
+        """The same, and it must succeed."""
+        completion = await self.do(client, f, **value)
+        assert completion.type is OpType.OK, (f, value, completion)
+        return completion.value
+
+    async def until_done(self, client: Any, f: str, name: str) -> None:
+        async def check() -> Convergence:
+            value = await self.ok(client, f, name=name)
+            return Convergence(ok=value.get("done", False), pending=(str(value),))
+
+        await self.until(f, check)
+
+
+def deploy(
+    body: Callable[[Deployed], Awaitable[Any]],
+    *,
+    environment: str = "sim",
+    masters: int = 3,
+    tservers: int = 3,
+    seed: int = 1,
+    bugs: tuple[str, ...] = (),
+    flags: str = "",
+    knobs: dict[str, Any] | None = None,
+) -> Any:
+    """Deploy, wait until ready, run `body`, tear down."""
+    target = KuduTarget()
+    settings = TargetSettings(
+        profile="strict",
+        bugs=bugs,
+        options={"masters": masters, "tservers": tservers, "kudu_flag": flags},
+    )
+
+    async def main(session: Session) -> Any:
+        deployed = Deployed(session, target, settings)
+        await deployed.until_ready()
+        return await body(deployed)
+
+    plan = DeploymentPlan(
+        run_id=f"test-{seed}",
+        nodes=tuple(target.nodes(settings)),
+        seed=seed,
+        knobs=knobs or {},
+        folder=None,
+    )
+    return load_plugin("environments", environment).execute(plan, main)

@@ -1,0 +1,135 @@
+"""When a cluster is at rest, on dumps written by hand."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from harness.plugins import NodeRole
+from targets.kudu.convergence import PENDING_MAX, MasterView, find_pending
+
+
+def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Three masters and two tablet servers at rest, with one tablet on both."""
+    peers = [{"uuid": "u1"}, {"uuid": "u2"}]
+    master = {
+        "term": 4,
+        "raft": {"applied_index": 9, "digest": "d"},
+        "tables": [
+            {"id": "T", "name": "t", "state": "RUNNING", "version": 2},
+            {"id": "R", "name": "r", "state": "REMOVED", "version": 1},
+        ],
+        "tablets": [
+            {
+                "id": "x",
+                "table_id": "T",
+                "state": "RUNNING",
+                "consensus": {"opid_index": -1, "peers": peers},
+            },
+            {"id": "y", "table_id": "R", "state": "DELETED", "consensus": None},
+        ],
+        "tasks": 0,
+    }
+    replica = {
+        "tablet_id": "x",
+        "state": "RUNNING",
+        "data_state": "READY",
+        "schema_version": 2,
+        "raft": {
+            "leader_uuid": "u1",
+            "committed_config": {"opid_index": -1, "peers": peers},
+        },
+    }
+    masters = {
+        name: {"dump": copy.deepcopy(master), "role": NodeRole("follower", 4)}
+        for name in ("m1", "m2", "m3")
+    }
+    masters["m2"]["role"] = NodeRole("leader", 4, ready=True)
+    tservers = {
+        name: {"uuid": f"u{n}", "tablets": [copy.deepcopy(replica)]}
+        for n, name in enumerate(("t1", "t2"), 1)
+    }
+    return masters, tservers
+
+
+def pending(masters: dict[str, Any], tservers: dict[str, Any]) -> tuple[str, ...]:
+    return find_pending({n: MasterView(**v) for n, v in masters.items()}, tservers)
+
+
+def test_cluster_at_rest():
+    assert pending(*cluster()) == ()
+
+
+def _no_leader(m, t):
+    m["m2"]["role"] = NodeRole("follower", 4)
+
+
+def _two_leaders(m, t):
+    m["m1"]["role"] = NodeRole("leader", 3)
+
+
+def _leader_not_ready(m, t):
+    m["m2"]["role"] = NodeRole("leader", 4, ready=False)
+
+
+def _orphan(m, t):
+    t["t1"]["tablets"].append({**t["t1"]["tablets"][0], "tablet_id": "y"})
+
+
+CASES = [
+    (lambda m, t: m["m1"].update(dump=None), "m1 does not answer"),
+    (lambda m, t: m["m1"].update(role=None), "m1 does not answer"),
+    (lambda m, t: t.update(t2=None), "t2 does not answer"),
+    (_no_leader, "0 masters lead"),
+    (_two_leaders, "2 masters lead and are ready: m1, m2"),
+    (_leader_not_ready, "0 masters lead"),
+    (lambda m, t: m["m3"]["dump"].update(term=5), "m3 is in term 5"),
+    (lambda m, t: m["m3"]["dump"]["raft"].update(applied_index=8), "m3 has applied_index 8"),
+    (lambda m, t: m["m3"]["dump"]["raft"].update(digest="e"), "m3 has digest e"),
+    (lambda m, t: m["m2"]["dump"]["tables"][0].update(state="ALTERING"), "table t (T) is ALTERING"),
+    (lambda m, t: m["m2"]["dump"]["tablets"][0].update(state="CREATING"), "tablet x is CREATING"),
+    (lambda m, t: m["m2"]["dump"]["tablets"][0].update(state="PREPARING"), "x is PREPARING"),
+    (lambda m, t: m["m2"]["dump"].update(tasks=3), "3 calls to tablet servers"),
+    (lambda m, t: t["t1"]["tablets"].clear(), "t1 has no replica of tablet x"),
+    (_orphan, "t1 holds tablet y"),
+    (lambda m, t: t["t2"]["tablets"][0].update(schema_version=1), "on t2 has schema version 1"),
+    (lambda m, t: t["t2"]["tablets"][0].update(state="BOOTSTRAPPING"), "on t2 is READY, BOOT"),
+    (lambda m, t: t["t2"]["tablets"][0].update(data_state="TOMBSTONED"), "on t2 is TOMBSTONED"),
+    (lambda m, t: t["t2"]["tablets"][0]["raft"].update(leader_uuid=None), "knows no leader"),
+    (
+        lambda m, t: t["t2"]["tablets"][0]["raft"]["committed_config"].update(opid_index=5),
+        "has configuration 5",
+    ),
+    (
+        lambda m, t: t["t2"]["tablets"][0]["raft"]["committed_config"].update(peers=[]),
+        "has configuration -1 of []",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "text"), CASES, ids=[text for _, text in CASES])
+def test_each_condition_alone_keeps_it_from_rest(spoil, text):
+    masters, tservers = cluster()
+    spoil(masters, tservers)
+    (line,) = pending(masters, tservers)
+    assert text in line
+
+
+def test_tombstone_of_a_tablet_that_moved_away_is_no_leftover():
+    masters, tservers = cluster()
+    for view in masters.values():
+        view["dump"]["tablets"] = []
+    for server in tservers.values():
+        server["tablets"][0].update(data_state="TOMBSTONED", raft=None)
+    assert pending(masters, tservers) == ()
+
+
+def test_report_is_bounded_and_says_so():
+    masters, tservers = cluster()
+    replica = tservers["t1"]["tablets"][0]
+    tservers["t1"]["tablets"] += [{**replica, "tablet_id": f"z{n}"} for n in range(50)]
+    lines = pending(masters, tservers)
+    assert len(lines) == PENDING_MAX + 1
+    assert lines[-1] == "... and 30 more"

@@ -1,0 +1,80 @@
+"""What the plug-in declares."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import UsageError
+from harness.plugins import TargetSettings, load_plugin
+from targets.kudu import KuduTarget
+
+
+def settings(*, profile: str = "strict", bugs: tuple[str, ...] = (), **options) -> TargetSettings:
+    defaults = {option.name.replace("-", "_"): option.default for option in KuduTarget.options}
+    return TargetSettings(profile=profile, bugs=bugs, options=defaults | options)
+
+
+def test_is_found_through_its_entry_point():
+    assert isinstance(load_plugin("targets", "kudu"), KuduTarget)
+
+
+def test_nodes_by_default():
+    nodes = KuduTarget().nodes(settings())
+    assert [node.name for node in nodes] == ["m1", "m2", "m3", "t1", "t2", "t3"]
+    assert {node.role: node.ports for node in nodes} == {"master": (7051,), "tserver": (7050,)}
+    for node in nodes:
+        assert node.entry == f"targets.kudu.{node.role}.node:main"
+        assert node.config["masters"] == ["m1:7051", "m2:7051", "m3:7051"]
+        assert node.config["address"] == f"{node.name}:{node.ports[0]}"
+
+
+def test_flags_and_switches_reach_every_node():
+    chosen = settings(
+        masters=1, tservers=1, kudu_flag="heartbeat_interval_ms=100", bugs=("NO-LEASE",)
+    )
+    for node in KuduTarget().nodes(chosen):
+        assert node.config["flags"]["heartbeat_interval_ms"] == 100
+        assert node.config["bugs"] == ["NO-LEASE"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [
+        (settings(masters=2), "--masters is 2"),
+        (settings(masters=9), "--masters is 9"),
+        (settings(tservers=0), "--tservers is 0"),
+        (settings(kudu_flag="heartbeat_interval_ms"), "has no value"),
+        (settings(kudu_flag="no_such=1"), "no_such"),
+        (settings(profile="legacy"), "'legacy'"),
+        (settings(bugs=("KUDU-0",)), "'KUDU-0'"),
+    ],
+)
+def test_impossible_settings_are_usage_errors(chosen, text):
+    with pytest.raises(UsageError, match=text):
+        KuduTarget().nodes(chosen)
+
+
+@pytest.mark.parametrize(("masters", "core"), [(1, 1), (3, 2), (5, 3), (7, 4)])
+def test_quorum_core_is_a_majority_of_masters_and_all_tablet_servers(masters, core):
+    target, chosen = KuduTarget(), settings(masters=masters)
+    seen = set()
+    for seed in range(30):
+        nodes = target.quorum_core(chosen, random.Random(seed))
+        assert nodes == target.quorum_core(chosen, random.Random(seed))
+        assert [n for n in nodes if n.startswith("t")] == ["t1", "t2", "t3"]
+        assert len({n for n in nodes if n.startswith("m")}) == len(nodes) - 3 == core
+        seen.add(tuple(nodes))
+    assert len(seen) > 1 or masters == 1
+
+
+def test_node_processes_do_not_load_the_plug_in():
+    code = (
+        "import sys, targets.kudu.tserver.node; "
+        "assert 'targets.kudu.target' not in sys.modules; "
+        "assert 'harness.plugins' not in sys.modules, 'plug-in machinery'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
