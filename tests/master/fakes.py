@@ -1,0 +1,401 @@
+"""A master without a network: virtual time, a Raft replica in one object, scripted tablet servers.
+
+`FakeReplica` keeps a log and applies what is committed. Tests decide when: `hold()` keeps entries
+uncommitted, `commit()` lets them through, `depose()` ends the leadership with the held entries'
+fate unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.env import Address
+from targets.kudu import messages as m
+from targets.kudu.behaviour import behaviour_of
+from targets.kudu.flags import Flags
+from targets.kudu.master.background import run_background
+from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.heartbeats import Heartbeats
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.service import MasterService
+from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.master.tasks import Tasks
+from targets.kudu.master.tservers import TServerMap
+from targets.kudu.raft.replica import IndeterminateError, NotLeaderError
+from targets.kudu.rpc import RpcConnectionError
+
+T = TypeVar("T")
+WALL_START_NS = 1_700_000_000_000_000_000
+
+
+class _Selector(selectors.SelectSelector):
+    """Jumps to the next timer instead of waiting for it."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "everybody waits and no timer runs: a deadlock"
+        self.now_s += timeout
+        return super().select(0)
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.jumping = _Selector()
+        super().__init__(self.jumping)
+
+    def time(self) -> float:
+        return self.jumping.now_s
+
+
+def run(coro: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in virtual time, then cancel what is left."""
+    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
+        return runner.run(coro)
+
+
+async def settle(rounds: int = 50) -> None:
+    """Let everything that can run do so, without time passing."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+
+
+class FakeClock:
+    skew_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+    def wall_ns(self) -> int:
+        return WALL_START_NS + self.monotonic_ns() + self.skew_ns
+
+    def max_error_ns(self) -> int:
+        return 0
+
+
+class FakeEnv:
+    def __init__(self, seed: int = 1) -> None:
+        self.name = "m1"
+        self.boot = 0
+        self.clock = FakeClock()
+        self.random = random.Random(seed)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self.tasks.append(task)
+        return task
+
+    def event(self, kind: str, **data: Any) -> None:
+        self.events.append((kind, data))
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.events]
+
+
+class FakeReplica:
+    """The system tablet's replica on one master."""
+
+    def __init__(self, machine: SystemTablet) -> None:
+        self.machine = machine
+        self.role = "FOLLOWER"
+        self.term = 0
+        self.config = m.RaftConfig(-1, (m.PeerConfig("a" * 32, "m1:7051"),))
+        self.log: list[tuple[int, bytes]] = []  # (term, payload); index = position + 1
+        self.applied = 0
+        self.held = False
+        self.reachable = True  # whether a majority answers
+        self.confirmations = 0
+        self.observer: Any = None
+        self._waiters: dict[int, asyncio.Future[tuple[int, int, Any]]] = {}
+
+    # what the master uses
+
+    async def replicate(
+        self, payload: bytes, *, timeout_s: float | None = None
+    ) -> tuple[int, int, Any]:
+        if self.role != "LEADER":
+            raise NotLeaderError("not the leader")
+        self.log.append((self.term, payload))
+        index = len(self.log)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[index] = waiter
+        await asyncio.sleep(0.001)
+        if not self.held and self.role == "LEADER":
+            self.commit()
+        return await waiter
+
+    async def confirm_leadership(self, *, timeout_s: float) -> int:
+        self.confirmations += 1
+        await asyncio.sleep(0.001)
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not (self.reachable and self.role == "LEADER" and self._own_term_applied()):
+            if self.role != "LEADER":
+                raise NotLeaderError("not the leader")
+            if asyncio.get_running_loop().time() >= deadline:
+                raise TimeoutError
+            await asyncio.sleep(0.01)
+        return self.applied
+
+    def step_down(self, *, new_leader_uuid: str | None = None) -> None:
+        self.depose()
+
+    def dump(self) -> dict[str, Any]:
+        return {"applied": self.applied}
+
+    # what tests use
+
+    def _own_term_applied(self) -> bool:
+        return self.applied > 0 and self.log[self.applied - 1][0] == self.term
+
+    def elect(self, term: int, *, no_op_commits: bool = True) -> None:
+        """Become the leader; the no-op of the term commits everything before it, or waits."""
+        self.role, self.term = "LEADER", term
+        self.log.append((term, b""))
+        self.held = not no_op_commits
+        self.observer(self)
+        if no_op_commits:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit and apply the whole log."""
+        self.held = False
+        while self.applied < len(self.log):
+            term, payload = self.log[self.applied]
+            self.applied += 1
+            result = self.machine.apply(self.applied, term, payload) if payload else None
+            waiter = self._waiters.pop(self.applied, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result((self.applied, term, result))
+
+    def hold(self) -> None:
+        """Commit nothing until `commit`."""
+        self.held = True
+
+    def depose(self, *, lose_tail: bool = False) -> None:
+        """Follow another leader in a higher term; held entries may be overwritten."""
+        self.role, self.term = "FOLLOWER", self.term + 1
+        if lose_tail:
+            del self.log[self.applied :]
+        for waiter in self._waiters.values():
+            if not waiter.done():
+                waiter.set_exception(IndeterminateError("deposed"))
+        self._waiters.clear()
+        self.observer(self)
+
+
+class FakeTServers:
+    """An RPC client that records calls to tablet servers and answers as told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.answers: dict[str, m.TabletError | Exception | None] = {}
+
+    async def call(
+        self,
+        address: Address | str,
+        method: str,
+        request: msgspec.Struct,
+        response_type: type[Any],
+        *,
+        timeout_s: float,
+    ) -> Any:
+        await asyncio.sleep(0.001)
+        name = method.split(".")[1]
+        self.calls.append((str(address), name, request))
+        answer = self.answers.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return m.TabletServerResponse(error=answer)
+
+    def of(self, name: str) -> list[Any]:
+        return [request for _, method, request in self.calls if method == name]
+
+
+UNREACHABLE = RpcConnectionError("nobody listens", sent=False)
+
+
+class FakeMaster:
+    """All parts of a master around a `FakeReplica`."""
+
+    def __init__(
+        self,
+        *bugs: str,
+        flags: Flags | None = None,
+        log_of: FakeReplica | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.env: Any = FakeEnv(seed)
+        self.flags = flags or Flags()
+        self.rows = SystemTablet()
+        self.replica = FakeReplica(self.rows)
+        if log_of is not None:  # another master of the same group: the same log, nothing applied
+            self.replica.log = list(log_of.log)
+            self.replica.term = log_of.term
+        self.client = FakeTServers()
+        self.tservers = TServerMap()
+        behaviour = behaviour_of("strict", bugs)
+        self.leadership = Leadership(
+            self.env,
+            self.rows,
+            self.flags,
+            behaviour,
+            lambda catalog: Tasks(
+                self.env,
+                self.client,
+                self.tservers,
+                catalog,
+                self.flags,  # type: ignore[arg-type]
+            ),
+            lambda epoch: epoch.adopt(
+                self.env.spawn(
+                    run_background(self.env, epoch, self.tservers, self.flags), name="background"
+                )
+            ),
+        )
+        self.replica.observer = self.leadership.on_role_change
+        self.service = MasterService(
+            uuid="a" * 32,
+            address="m1:7051",
+            flags=self.flags,
+            rows=self.rows,
+            leadership=self.leadership,
+            tservers=self.tservers,
+            ddl=Ddl(self.env, self.flags, behaviour, self.tservers),
+            heartbeats=Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers),
+            monotonic_ns=self.env.clock.monotonic_ns,
+        )
+        self.heartbeats = Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers)
+
+    async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
+        """Win an election, load the catalog, hear of tablet servers."""
+        self.leadership.on_role_change(self.replica)
+        for number in range(tservers):
+            await self.heartbeat(f"ts{number}")
+        self.replica.elect(term)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            if self.leadership.epoch is not None:
+                break
+        assert self.leadership.epoch is not None
+        return self
+
+    async def heartbeat(
+        self, uuid: str, report: m.TabletReport | None = None, **changes: Any
+    ) -> m.TSHeartbeatResponse:
+        fields: dict[str, Any] = {"registration": m.TSRegistration(f"{uuid}:7050")} | changes
+        request = m.TSHeartbeatRequest(uuid, 1, report=report, **fields)
+        answer = self.heartbeats.handle(request, uuid)
+        return answer if isinstance(answer, m.TSHeartbeatResponse) else await answer
+
+    # --- requests ----------------------------------------------------------------------------
+
+    async def create(self, name: str, *columns: str, **changes: Any) -> m.CreateTableResponse:
+        request = create_request(name, *columns, **changes)
+        return await self.service.create_table(request, "client")
+
+    async def delete(self, name: str, seq_no: int | None = None) -> m.DeleteTableResponse:
+        request = m.DeleteTableRequest(m.TableIdentifier(table_name=name), request_id(seq_no))
+        return await self.service.delete_table(request, "client")
+
+    async def alter(
+        self, name: str, *steps: m.AlterStep, to: str | None = None, seq_no: int | None = None
+    ) -> m.AlterTableResponse:
+        request = m.AlterTableRequest(
+            m.TableIdentifier(table_name=name), request_id(seq_no), steps, to
+        )
+        return await self.service.alter_table(request, "client")
+
+    async def get(self, name: str) -> m.GetTableSchemaResponse:
+        request = m.GetTableSchemaRequest(m.TableIdentifier(table_name=name))
+        return await self.service.get_table_schema(request, "client")
+
+    async def names(self) -> list[str]:
+        answer = await self.service.list_tables(m.ListTablesRequest(), "client")
+        assert answer.error is None, answer.error
+        return [table.name for table in answer.tables]
+
+    async def locate(self, name: str, **changes: Any) -> m.GetTableLocationsResponse:
+        request = m.GetTableLocationsRequest(m.TableIdentifier(table_name=name), **changes)
+        return await self.service.get_table_locations(request, "client")
+
+    async def run_tablets(self, name: str) -> None:
+        """Have every tablet server report every tablet of a table as running, leader first."""
+        catalog = self.catalog
+        for tablet in list(catalog.live_tablets(catalog.by_name[name])):
+            assert tablet.consensus is not None, "not placed yet"
+            version = catalog.tables[tablet.table_id].version
+            peers = tablet.consensus.config.peers
+            for peer in peers:
+                replica = reported(tablet.id, tablet.consensus.config, peers[0].uuid, version)
+                await self.heartbeat(peer.uuid, m.TabletReport(True, 1, (replica,)))
+
+    @property
+    def catalog(self) -> Any:
+        assert self.leadership.epoch is not None
+        return self.leadership.epoch.catalog
+
+
+_numbers = iter(range(1_000, 1_000_000))
+
+
+def request_id(seq_no: int | None = None) -> m.RequestId:
+    """A fresh id, or the one with this number."""
+    number = next(_numbers) if seq_no is None else seq_no
+    return m.RequestId("client-1", number, f"nonce-{number}")
+
+
+def create_request(
+    name: str,
+    *columns: str,
+    partitions: int = 1,
+    replicas: int = 3,
+    seq_no: int | None = None,
+    **changes: Any,
+) -> m.CreateTableRequest:
+    """A create with a key column and the given ones."""
+    names = columns or ("a",)
+    schema = m.Schema((m.Column(0, "key", is_key=True), *(m.Column(0, column) for column in names)))
+    identity = request_id(seq_no)
+    fields: dict[str, Any] = {
+        "name": name,
+        "schema": schema,
+        "partition_schema": m.PartitionSchema(partitions),
+        "request_id": identity,
+        "num_replicas": replicas,
+        "comment": identity.nonce,
+    }
+    return m.CreateTableRequest(**(fields | changes))
+
+
+def add(name: str) -> m.AlterStep:
+    return m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(0, name))
+
+
+def drop(name: str) -> m.AlterStep:
+    return m.AlterStep(m.StepType.DROP_COLUMN, name=name)
+
+
+def rename(old: str, new: str) -> m.AlterStep:
+    return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
+
+
+def reported(
+    tablet_id: str,
+    config: m.RaftConfig | None,
+    leader: str | None,
+    version: int = 0,
+    *,
+    term: int = 1,
+    state: str = "RUNNING",
+    data_state: str = "READY",
+    error: str | None = None,
+) -> m.ReportedTablet:
+    return m.ReportedTablet(tablet_id, state, data_state, term, leader, config, version, error)
