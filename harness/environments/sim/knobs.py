@@ -68,7 +68,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
-    """Check the knobs of a case; raises `UsageError` that names the bad one and those that exist."""
+    """Check the knobs of a case; raises `UsageError` that says which is wrong, and how."""
     known = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:

@@ -126,7 +126,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> NodeHandle:
         """Run the callback after everything that is ready now."""
@@ -141,7 +141,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self,
         delay: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> NodeTimer:
         """Run the callback `delay` seconds from now, by this node's clock."""
@@ -152,7 +152,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> NodeTimer:
         """Run the callback when `time()` has reached `when`."""
@@ -204,7 +204,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """asyncio reports here what it can tell nobody else; it goes into the node's log."""
+        """What asyncio can tell nobody else goes into the node's log."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")

@@ -21,14 +21,14 @@ from typing import Any, Final
 __all__ = ["DeterminismError", "Tripwires"]
 
 _CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_DRAWS: Final = (
+    *("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle", "sample"),
+    *("getrandbits", "randbytes", "gauss", "expovariate", "betavariate", "seed", "_urandom"),
+)
 _WIRES: Final[tuple[tuple[Any, tuple[str, ...], str], ...]] = (
-    (time, (*_CLOCKS, *(f"{name}_ns" for name in _CLOCKS), "sleep"), "env.clock or asyncio.sleep"),
-    (
-        random,
-        ("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle", "sample")
-        + ("getrandbits", "randbytes", "gauss", "expovariate", "betavariate", "seed", "_urandom"),
-        "env.random",
-    ),
+    (time, (*_CLOCKS, *(f"{name}_ns" for name in _CLOCKS)), "env.clock"),
+    (time, ("sleep",), "asyncio.sleep"),
+    (random, _DRAWS, "env.random"),
     (os, ("urandom", "getrandom"), "env.random"),
     (uuid, ("uuid1", "uuid4"), "env.random"),
     (threading.Thread, ("start",), "env.spawn"),

@@ -30,7 +30,7 @@ from harness.environments.sim.clock import SimClock
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.tripwires import Tripwires
-from harness.errors import HarnessError, InfrastructureError, InternalError, TargetError
+from harness.errors import InfrastructureError, InternalError, TargetError
 
 __all__ = ["CHECKPOINT_EVENTS", "LOG_LINES_MAX", "World"]
 
@@ -59,7 +59,6 @@ class World:
         self.loops: list[NodeLoop] = []  # in order of creation, dead ones too: the graveyard
         self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
         self._events_max = events_max
-        self._virtual_ns_max = virtual_ns_max
         self._timers_cancelled = 0
         self._checkpoints = 0
         self._checkpoint_ns = -1
@@ -67,6 +66,7 @@ class World:
         self._failure: BaseException | None = None
         self._logs: dict[str, deque[tuple[int, str]]] = {}
         self._lines_logged: dict[str, int] = {}
+        self.schedule(virtual_ns_max, self._run_out_of_time, virtual_ns_max)
 
     # --- for those who live in it -----------------------------------------------------------
 
@@ -155,56 +155,51 @@ class World:
 
     def _run(self) -> None:
         heap, runnable = self.heap, self.runnable
-        events = self.events
-        checkpoint = events + CHECKPOINT_EVENTS
-        try:
-            while not self._stopped:
-                if events >= checkpoint:
-                    self._check(events)
-                    checkpoint = events + CHECKPOINT_EVENTS
-                if runnable:
-                    events += self._run_node(runnable.popleft(), checkpoint - events)
+        checkpoint = self.events + CHECKPOINT_EVENTS
+        while not self._stopped:
+            if self.events >= checkpoint:
+                self._check()
+                checkpoint = self.events + CHECKPOINT_EVENTS
+            if runnable:
+                self._run_node(runnable.popleft(), checkpoint)
+                continue
+            if not heap:
+                self._raise_deadlock()
+            at_ns, _, action, argument = heappop(heap)
+            if action is None:
+                if argument._cancelled:  # noqa: SLF001 (a hot path, and our own class)
+                    self._timers_cancelled -= 1
                     continue
-                if not heap:
-                    self._raise_deadlock()
-                at_ns, _, action, argument = heappop(heap)
-                if action is None:
-                    if argument._cancelled:  # noqa: SLF001 (a hot path, and our own class)
-                        self._timers_cancelled -= 1
-                        continue
-                    self.now_ns = at_ns
-                    loop: NodeLoop = argument._loop  # noqa: SLF001 (as above)
-                    if loop.alive:
-                        loop.ready.append(argument)
-                        if not loop.scheduled:
-                            loop.scheduled = True
-                            runnable.append(loop)
-                else:
-                    self.now_ns = at_ns
-                    events += 1
-                    action(argument)
-        finally:
-            self.events = events
+                self.now_ns = at_ns
+                loop: NodeLoop = argument._loop  # noqa: SLF001 (as above)
+                if loop.alive:
+                    loop.ready.append(argument)
+                    if not loop.scheduled:
+                        loop.scheduled = True
+                        runnable.append(loop)
+            else:
+                self.now_ns = at_ns
+                self.events += 1
+                action(argument)
 
-    def _run_node(self, loop: NodeLoop, events_left: int) -> int:
-        """Run callbacks of one node until it has none or something else is due; count them."""
+    def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
+        """Run callbacks of one node until it has none left, or something else is due."""
         ready = loop.ready
         if not ready or loop.paused or not loop.alive:
             loop.scheduled = False
-            return 0
+            return
         heap, runnable = self.heap, self.runnable
         busy_ns = loop.busy_until_ns
         if busy_ns > self.now_ns:
             heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
-            return 0
+            return
         if loop is not self.current:
             self._enter(loop)
-        events = 0
         while True:
             handle = ready.popleft()
             callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
             if callback is not None:
-                events += 1
+                self.events += 1
                 try:
                     handle._context.run(callback, *handle._args)  # noqa: SLF001
                 except KeyboardInterrupt:
@@ -214,14 +209,13 @@ class World:
                 busy_ns = self.now_ns + loop.cost_ns
             if not ready:
                 break
-            if runnable or self._stopped or events >= events_left or _due_by(heap, busy_ns):
+            if runnable or self._stopped or self.events >= checkpoint or _due_by(heap, busy_ns):
                 loop.busy_until_ns = busy_ns
                 heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
-                return events
+                return
             self.now_ns = busy_ns
         loop.busy_until_ns = busy_ns
         loop.scheduled = False
-        return events
 
     def _enter(self, loop: NodeLoop | None) -> None:
         self.current = loop
@@ -234,7 +228,7 @@ class World:
         else:
             loop.on_callback_error(error)
 
-    def _check(self, events: int) -> None:
+    def _check(self) -> None:
         """The guards, and garbage collection, every `CHECKPOINT_EVENTS` events."""
         self._checkpoints += 1
         gc.collect(2 if self._checkpoints % _FULL_COLLECTION_CHECKPOINTS == 0 else 1)
@@ -244,21 +238,24 @@ class World:
                 f"of virtual time; pending: {self._pending()}"
             )
         self._checkpoint_ns = self.now_ns
-        if events > self._events_max:
+        if self.events > self._events_max:
             raise InfrastructureError(
                 f"the run took more than {self._events_max} events; "
                 "make it shorter, or raise the knob events_max"
             )
-        if self.now_ns > self._virtual_ns_max:
-            raise InfrastructureError(
-                f"the run went past {self._virtual_ns_max / 1e9:g} s of virtual time; "
-                "make it shorter, or raise the knob virtual_s_max"
-            )
+
+    def _run_out_of_time(self, limit_ns: int) -> None:
+        if not self.heap and not self.runnable:
+            self._raise_deadlock()
+        raise InfrastructureError(
+            f"the run went past {limit_ns / 1e9:g} s of virtual time; make it shorter, or raise "
+            f"the knob virtual_s_max; pending: {self._pending()}"
+        )
 
     def _raise_deadlock(self) -> NoReturn:
         raise InternalError(
-            f"deadlock at {self.now_ns / 1e9:.6f} s of virtual time: nothing will ever happen "
-            f"again, yet the run waits; pending: {self._pending()}"
+            "deadlock: nothing will ever happen again in this world, yet the run waits; "
+            f"pending: {self._pending()}"
         )
 
     def _pending(self) -> str:
@@ -307,9 +304,9 @@ class World:
                     break
                 except RuntimeError:
                     continue  # it awaits in a `finally` block: close it there, too
-                except BaseException as error:  # noqa: BLE001 (the dead cannot fail)
-                    if isinstance(error, KeyboardInterrupt | HarnessError):
-                        raise
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # noqa: BLE001 (the dead cannot fail: nobody is left to tell)
                     break
         finally:
             _set_running_loop(outer)

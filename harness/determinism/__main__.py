@@ -1,0 +1,35 @@
+"""The command `python -m harness.determinism PATH...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import harness.determinism
+from harness.determinism import lint_paths
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: 0 clean, 1 findings, 2 a path that cannot be read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.determinism", description=harness.determinism.__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    arguments = parser.parse_args(argv)
+    try:
+        findings = lint_paths(arguments.paths)
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"cannot lint: {error}\n")
+        return 2
+    for finding in findings:
+        sys.stdout.write(f"{finding}\n")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

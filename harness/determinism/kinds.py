@@ -1,0 +1,104 @@
+"""As much type knowledge as the lint needs: which names, attributes and results are sets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from harness.determinism.rules import LIST_TYPES, MAP_TYPES, SET_TYPES
+
+__all__ = ["OTHER", "SET", "Kind", "Names", "annotated", "last_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """As much of a type as matters: a set, or a container of `item`, or anything else."""
+
+    name: str  # "set", "map", "list" or "other"
+    item: Kind | None = None
+
+
+SET: Final = Kind("set")
+OTHER: Final = Kind("other")
+
+
+@dataclass(slots=True)
+class Names:
+    """What is known about attributes and results, by name, over all files linted together."""
+
+    attributes: dict[str, list[Kind]] = field(default_factory=dict)
+    results: dict[str, list[Kind]] = field(default_factory=dict)
+
+    def learn(self, tree: ast.Module) -> None:
+        """Collect annotations of fields and results, and assignments to attributes of `self`."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for statement in node.body:
+                    if isinstance(statement, ast.AnnAssign) and isinstance(
+                        statement.target, ast.Name
+                    ):
+                        kind = annotated(statement.annotation)
+                        self.attributes.setdefault(statement.target.id, []).append(kind)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute):
+                kind = annotated(node.annotation)
+                self.attributes.setdefault(node.target.attr, []).append(kind)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and _is_plain_set(node.value):
+                        self.attributes.setdefault(target.attr, []).append(SET)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
+                is_property = any(
+                    last_name(d) in {"property", "cached_property"} for d in node.decorator_list
+                )
+                table = self.attributes if is_property else self.results
+                table.setdefault(node.name, []).append(annotated(node.returns))
+
+    @staticmethod
+    def pick(kinds: Sequence[Kind]) -> Kind:
+        """The most dangerous of the kinds that go by one name."""
+        for kind in kinds:
+            if kind.name == "set":
+                return kind
+        return next((kind for kind in kinds if kind.name != "other"), OTHER)
+
+
+def annotated(annotation: ast.expr | None) -> Kind:
+    """The kind that an annotation declares."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return annotated(ast.parse(annotation.value, mode="eval").body)
+        except SyntaxError:
+            return OTHER
+    if isinstance(annotation, ast.BinOp):  # X | None
+        return Names.pick([annotated(annotation.left), annotated(annotation.right)])
+    name, arguments = last_name(annotation), list[ast.expr]()
+    if isinstance(annotation, ast.Subscript):
+        name = last_name(annotation.value)
+        inner = annotation.slice
+        arguments = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
+    if name in SET_TYPES:
+        return SET
+    if name in MAP_TYPES:
+        return Kind("map", annotated(arguments[1]) if len(arguments) == 2 else OTHER)
+    if name in LIST_TYPES:
+        return Kind("list", annotated(arguments[0]) if arguments else OTHER)
+    if name in {"Optional", "Final", "ClassVar", "Annotated"} and arguments:
+        return annotated(arguments[0])
+    return OTHER
+
+
+def last_name(node: ast.AST | None) -> str:
+    """The last part of a dotted name, or of what is called."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_plain_set(node: ast.expr) -> bool:
+    return isinstance(node, ast.Set | ast.SetComp) or (
+        isinstance(node, ast.Call) and last_name(node.func) in {"set", "frozenset"}
+    )

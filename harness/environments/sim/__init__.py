@@ -1,0 +1,23 @@
+"""The deterministic simulation: `SimEnvironment`, its knobs, and tools to compare two runs.
+
+| module        | what it is                                                          |
+|---------------|---------------------------------------------------------------------|
+| `environment` | the plug-in: builds a world from a plan, runs the driver in it      |
+| `world`       | the heap of virtual time, the loop over it, guards, digest, logs    |
+| `loop`        | the event loop of one incarnation of a node                         |
+| `machine`     | what survives a node, and the node's lives                          |
+| `env`         | `Env` as target code sees it                                        |
+| `network`, `connection`, `links` | who talks to whom, frames on their way, link faults |
+| `disk`        | visible and durable content, and what a crash leaves                |
+| `clock`       | skew and drift                                                      |
+| `cluster`     | the nemesis's verbs                                                 |
+| `knobs`       | what a swarm of seeds may vary                                      |
+| `tripwires`   | run-time guard against clocks and randomness behind `Env`'s back    |
+| `trace`       | digests, recorded traces, the first difference                      |
+"""
+
+from harness.environments.sim.environment import SimEnvironment, SimSession
+from harness.environments.sim.knobs import Knobs
+from harness.environments.sim.trace import Divergence, first_divergence
+
+__all__ = ["Divergence", "Knobs", "SimEnvironment", "SimSession", "first_divergence"]

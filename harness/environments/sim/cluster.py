@@ -1,0 +1,285 @@
+"""The nemesis's door to the simulated world: every verb acts at once, in virtual time.
+
+Leases are timers of the world, outside of every node, so they end whatever the driver does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from harness.cluster import (
+    CLIENT,
+    Bite,
+    Capability,
+    ClusterEvent,
+    Fidelity,
+    Link,
+    LinkQuality,
+    NodeSpec,
+    NodeState,
+)
+from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
+from harness.environments.sim.machine import Machine
+from harness.environments.sim.network import Fabric
+from harness.environments.sim.world import World
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["CAPABILITIES", "SimCluster"]
+
+CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
+    dict.fromkeys(Capability, Fidelity.EXACT)
+)
+_KILLED: Final = -9  # as subprocess.Popen.returncode has it
+_LEASE_S_MAX: Final = 1e9
+_SLOW_FACTOR_MAX: Final = 1e6
+
+
+class SimCluster:
+    """The deployed nodes (`harness.cluster.Cluster`)."""
+
+    def __init__(
+        self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float
+    ) -> None:
+        self._world = world
+        self._fabric = fabric
+        self._driver = machines[CLIENT]
+        self._machines = {name: m for name, m in machines.items() if name != CLIENT}
+        self._stop_ns = int(stop_s * 1e9)
+        self._subscribers: list[Callable[[ClusterEvent], None]] = []
+        self._faults = 0
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment."""
+        return "sim"
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Fidelity]:
+        """Everything, exactly."""
+        return CAPABILITIES
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        """All declared nodes, in declaration order."""
+        return {name: m.spec for name, m in self._machines.items() if m.spec is not None}
+
+    def state(self, node: str) -> NodeState:
+        """What the node is doing now."""
+        return self._machine(node).state
+
+    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
+        """Have every event delivered on the driver's loop."""
+        self._subscribers.append(callback)
+
+    def publish(self, node: str, kind: str, encoded: bytes) -> None:
+        """Hand an event of a node to the driver."""
+        driver = self._driver.incarnation
+        if self._subscribers and driver is not None:
+            driver.loop.call_soon(self._deliver, node, kind, encoded)
+
+    def _deliver(self, node: str, kind: str, encoded: bytes) -> None:
+        time_ns = self._driver.clock.monotonic_ns()
+        event = ClusterEvent(time_ns, node, kind, msgspec.json.decode(encoded))
+        for callback in self._subscribers:
+            callback(event)
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    async def start(self, node: str) -> bool:
+        """Start a node that is down, on the disk it left behind."""
+        machine = self._machine(node)
+        if machine.state is not NodeState.DOWN:
+            return False
+        machine.boot()
+        return True
+
+    async def stop(self, node: str) -> bool:
+        """Cancel the node's main; kill the node if that has not ended it within `stop_s`."""
+        machine = self._machine(node)
+        incarnation = machine.incarnation
+        driver = self._driver.incarnation
+        if incarnation is None or driver is None:
+            return False
+        self._note("stop", node)
+        gone = driver.loop.create_future()
+        incarnation.exit_waiters.append(gone)
+        incarnation.cancel_main()
+
+        def kill(_: None) -> None:
+            if machine.incarnation is incarnation:
+                machine.exit(_KILLED, expected=True, log=["it did not stop in time: killed"])
+
+        self._world.schedule(self._world.now_ns + self._stop_ns, kill)
+        await gone
+        return True
+
+    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
+        """Kill a node at once; see `harness.environments.sim.disk` for what its disk keeps."""
+        machine = self._machine(node)
+        if machine.incarnation is None:
+            return False
+        self._note("kill", node, lose_unsynced=lose_unsynced, torn=torn)
+        machine.exit(_KILLED, expected=True, log=[], lose_unsynced=lose_unsynced, torn=torn)
+        return True
+
+    async def pause(self, node: str, *, lease_s: float) -> bool:
+        """Freeze a node; thawed when the lease ends."""
+        machine = self._machine(node)
+        lease_ns = _lease_ns(lease_s)
+        if machine.incarnation is None:
+            raise InfrastructureError(f"cannot pause {node!r}: it is down")
+        if machine.state is NodeState.PAUSED:
+            return False
+        self._note("pause", node)
+        incarnation = machine.incarnation
+        incarnation.loop.pause()
+        machine.pauses += 1
+        pause = machine.pauses
+
+        def thaw(_: None) -> None:
+            if machine.incarnation is incarnation and machine.pauses == pause:
+                self._resume(machine)
+
+        self._world.schedule(self._world.now_ns + lease_ns, thaw)
+        return True
+
+    async def resume(self, node: str) -> bool:
+        """Thaw a paused node."""
+        return self._resume(self._machine(node))
+
+    def _resume(self, machine: Machine) -> bool:
+        if machine.state is not NodeState.PAUSED or machine.incarnation is None:
+            return False
+        self._note("resume", machine.name)
+        machine.incarnation.loop.resume()
+        return True
+
+    async def wipe(self, node: str) -> bool:
+        """Empty the disk of a node that is down."""
+        machine = self._machine(node)
+        if machine.incarnation is not None:
+            raise UsageError(f"cannot wipe the disk of {node!r}: it runs; kill or stop it first")
+        self._note("wipe", node)
+        return machine.disk.wipe()
+
+    # --- links ------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
+        """Swallow everything on these links; returns the fault's id."""
+        return self._lay("cut", links, None, lease_s)
+
+    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
+        """Worsen these links; returns the fault's id."""
+        for name in ("drop", "duplicate", "reorder"):
+            if not 0 <= getattr(quality, name) <= 1:
+                raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
+        for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
+            if not 0 <= getattr(quality, name) < 1e9:
+                raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
+        return self._lay("shape", links, quality, lease_s)
+
+    def _lay(
+        self, verb: str, links: Sequence[Link], quality: LinkQuality | None, lease_s: float
+    ) -> str:
+        self._check_links(links)
+        lease_ns = _lease_ns(lease_s)
+        self._faults += 1
+        fault_id = f"{verb}-{self._faults}"
+        shown = sorted(f"{link.source}>{link.destination}" for link in links)
+        self._note(verb, CLIENT, id=fault_id, links=shown)
+        self._fabric.lay(fault_id, links, quality)
+
+        def end_lease(_: None) -> None:
+            self._fabric.heal(fault_id)
+
+        self._world.schedule(self._world.now_ns + lease_ns, end_lease)
+        return fault_id
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Reset the open connections on these links, in either direction; returns how many."""
+        self._check_links(links)
+        self._note("reset", CLIENT, links=sorted(f"{x.source}>{x.destination}" for x in links))
+        return self._fabric.reset(links)
+
+    async def heal(self, fault: str) -> Bite:
+        """Undo one link fault and say what it did; a second call returns the same."""
+        self._note("heal", CLIENT, id=fault)
+        return self._fabric.heal(fault)
+
+    async def heal_among(self, nodes: Iterable[str]) -> None:
+        """Make every link among these nodes (and the clients) whole; other cuts stay."""
+        names = sorted({*nodes, CLIENT})
+        for name in names:
+            self._check_end(name)
+        self._note("heal-among", CLIENT, nodes=names)
+        self._fabric.heal_within(names)
+
+    async def heal_all(self) -> None:
+        """Undo every link, clock and processor fault and thaw every node. Starts nothing."""
+        self._note("heal-all", CLIENT)
+        self._fabric.heal_within(None)
+        for machine in self._machines.values():
+            self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
+            machine.set_slow(1.0)
+            self._resume(machine)
+
+    # --- clocks, processors, logs -----------------------------------------------------------
+
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
+        """Set a node's wall clock off by `offset_ns` and its clocks drifting by `drift_ppm`."""
+        machine = self._machine(node)
+        if not DRIFT_PPM_MIN <= drift_ppm <= DRIFT_PPM_MAX:
+            raise UsageError(
+                f"drift_ppm is {drift_ppm}; it must be in {DRIFT_PPM_MIN} .. {DRIFT_PPM_MAX}"
+            )
+        self._note("skew", node, offset_ns=offset_ns, drift_ppm=drift_ppm)
+        self._adjust_clock(machine, skew_ns=offset_ns, drift_ppm=drift_ppm)
+
+    def _adjust_clock(self, machine: Machine, *, skew_ns: int, drift_ppm: int) -> None:
+        machine.clock.adjust(skew_ns=skew_ns, drift_ppm=drift_ppm)
+        self._world.rekey_timers(machine.clock)
+
+    async def slow(self, node: str, *, factor: float) -> None:
+        """Make the node's processor slower by `factor` (1.0 = normal)."""
+        machine = self._machine(node)
+        if not 0 < factor <= _SLOW_FACTOR_MAX:
+            raise UsageError(f"factor is {factor}; it must be above 0 and at most 1e6")
+        self._note("slow", node, factor=factor)
+        machine.set_slow(factor)
+
+    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
+        """The end of the node's log."""
+        return self._world.log_lines(self._machine(node).name, last_lines=last_lines)
+
+    # --- checks -----------------------------------------------------------------------------
+
+    def _machine(self, node: str) -> Machine:
+        machine = self._machines.get(node)
+        if machine is None:
+            known = ", ".join(self._machines)
+            raise UsageError(f"no node is named {node!r}; there are {known}")
+        return machine
+
+    def _check_links(self, links: Sequence[Link]) -> None:
+        if not links:
+            raise UsageError("a link fault needs at least one link")
+        for link in links:
+            self._check_end(link.source)
+            self._check_end(link.destination)
+
+    def _check_end(self, name: str) -> None:
+        if name != CLIENT:
+            self._machine(name)
+
+    def _note(self, verb: str, node: str, **data: object) -> None:
+        self._world.note(node, f"cluster {verb}", msgspec.json.encode(data))
+
+
+def _lease_ns(lease_s: float) -> int:
+    if not 0 < lease_s < _LEASE_S_MAX:
+        raise UsageError(f"lease_s is {lease_s}; it must be above 0 and below 1e9")
+    return int(lease_s * 1e9)

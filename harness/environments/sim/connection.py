@@ -1,0 +1,326 @@
+"""One simulated connection: two ends, and an ordered pipe of frames in each direction.
+
+What holds, and why:
+
+* A frame takes one latency draw, made before any fault is looked at, so that editing the faults
+  of a case disturbs the rest of the run as little as possible.
+* Cuts are tested when a frame is sent and again when it arrives: a cut swallows what is in flight.
+  TCP does not forget, though: swallowed frames stay in the sender's buffer, in order, and block
+  what follows. After the heal either they arrive late (retransmission) or the connection is reset
+  at both ends (a middlebox, or a proxy as in the process environment, gave up); the knob
+  `retransmit` weighs the two. A sender that gets nothing through for `tcp_timeout_s` is reset.
+* A reset (RST) is a packet: it takes a latency, and a cut loses it for good. A node behind a cut
+  does not learn that its peer died until it sends again after the heal.
+* `drop`, `duplicate` and `reorder` of a link's quality act on single frames of a connection that
+  otherwise goes on. That is harsher than TCP, on purpose: only nemeses that ask for it see it.
+* Back-pressure: a pipe holds `PIPE_BYTES_MAX`; `send` waits before it queues, so a cancelled
+  `send` sent nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from heapq import heappush
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from harness.env import FRAME_BYTES_MAX
+from harness.environments.sim.links import LinkState
+
+if TYPE_CHECKING:
+    from harness.environments.sim.machine import Incarnation
+    from harness.environments.sim.network import Fabric
+
+__all__ = ["PIPE_BYTES_MAX", "EndState", "Pipe", "SimConn"]
+
+PIPE_BYTES_MAX: Final = 4 * 1024 * 1024
+_FRAME_OVERHEAD_BYTES: Final = 64
+_MS: Final = 1_000_000
+_MASK: Final = 0xFFFFFFFF
+
+
+class EndState(enum.Enum):
+    """What one end of a connection is."""
+
+    OPEN = "open"
+    CLOSED = "closed"  # by its own node, in order
+    RESET = "reset"  # or its node is dead
+
+
+class _Mark(enum.Enum):
+    """What travels in order with the frames but is none."""
+
+    ACCEPTED = "accepted"
+    END = "end"
+
+
+Item = bytes | _Mark
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "_held_epoch",
+        "_last_ns",
+        "buffered_bytes",
+        "fabric",
+        "held",
+        "link",
+        "number",
+        "receiver",
+        "sender",
+        "waiters",
+    )
+
+    def __init__(self, fabric: Fabric, link: LinkState, number: int) -> None:
+        self.fabric = fabric
+        self.link = link
+        self.number = number
+        self.sender: SimConn
+        self.receiver: SimConn
+        self.buffered_bytes = 0
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.held: deque[Item] = deque()  # swallowed, not yet given up
+        self._held_epoch = 0
+        self._last_ns = 0
+
+    def transmit(self, item: Item) -> None:
+        """Put a frame or a mark on the wire."""
+        fabric = self.fabric
+        world = fabric.world
+        at_ns = world.now_ns + fabric.draw_latency_ns()
+        if isinstance(item, bytes):
+            world.digest = crc32(item, (world.digest + at_ns + self.number) & _MASK)
+            if world.trace is not None:
+                fabric.trace_frame(self, item, at_ns)
+        if self.link.whole and not self.held:
+            at_ns = max(at_ns, self._last_ns)
+            self._last_ns = at_ns
+            heappush(world.heap, (at_ns, next(world.sequence), self.arrive, item))
+        elif self.held or self.link.blocked:
+            self._hold(item)
+        else:
+            self._transmit_worse(item, at_ns)
+
+    def arrive(self, item: Item) -> None:
+        """The item reaches the other end, unless the link swallows it now."""
+        if self.held or self.link.blocked:
+            self._hold(item)
+            return
+        receiver = self.receiver
+        if receiver.state is EndState.OPEN:
+            receiver.take(item)
+        elif item is not _Mark.END:
+            if isinstance(item, bytes):
+                self.drained(item)
+            receiver.out.transmit_reset()
+
+    # --- impaired links ---------------------------------------------------------------------
+
+    def _hold(self, item: Item) -> None:
+        if self.link.cuts:
+            self.link.touch_cuts()
+        else:
+            self.link.touch_shapes()
+        if self.sender.state is EndState.RESET:
+            return  # the dead retransmit nothing
+        if not self.held:
+            self._held_epoch += 1
+            world = self.fabric.world
+            give_up_ns = world.now_ns + self.fabric.tcp_timeout_ns
+            world.schedule(give_up_ns, self._give_up, self._held_epoch)
+        self.held.append(item)
+
+    def _give_up(self, epoch: int) -> None:
+        if self.held and epoch == self._held_epoch:
+            self.held.clear()
+            self.sender.become_reset()
+
+    def release(self) -> None:
+        """The link is whole again: what was held arrives now, in order."""
+        if self.link.blocked:
+            return
+        held, self.held = self.held, deque()
+        for item in held:
+            self.arrive(item)
+
+    def _transmit_worse(self, item: Item, at_ns: int) -> None:
+        world, random, link = self.fabric.world, self.fabric.random, self.link
+        quality = link.quality
+        link.touch_shapes()
+        at_ns += int((quality.delay_ms + random.random() * quality.jitter_ms) * _MS)
+        if quality.rate_kb_s:
+            size = len(item) if isinstance(item, bytes) else _FRAME_OVERHEAD_BYTES
+            took_ns = size * _MS // quality.rate_kb_s
+            link.free_at_ns = max(world.now_ns, link.free_at_ns) + took_ns
+            at_ns += link.free_at_ns - world.now_ns
+        if isinstance(item, bytes):
+            if random.random() < quality.drop:
+                self.drained(item)
+                return
+            if random.random() < quality.duplicate:
+                self.buffered_bytes += len(item) + _FRAME_OVERHEAD_BYTES
+                again_ns = max(at_ns, self._last_ns) + self.fabric.draw_latency_ns()
+                world.schedule(again_ns, self.arrive, item)
+            if random.random() < quality.reorder:
+                late_ns = max(at_ns, self._last_ns) + 4 * self.fabric.draw_latency_ns()
+                world.schedule(late_ns, self.arrive, item)
+                return
+        self._last_ns = max(at_ns, self._last_ns)
+        world.schedule(self._last_ns, self.arrive, item)
+
+    # --- resets and back-pressure -----------------------------------------------------------
+
+    def transmit_reset(self) -> None:
+        """Tell the receiver that the sender is gone; a cut loses that."""
+        world = self.fabric.world
+        self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
+        if self.link.blocked:
+            self.link.touch_cuts()
+        else:
+            world.schedule(self._last_ns, self._arrive_reset)
+
+    def _arrive_reset(self, _: None) -> None:
+        if self.link.blocked:
+            self.link.touch_cuts()
+        else:
+            self.receiver.become_reset()
+
+    def drained(self, frame: bytes) -> None:
+        """A frame left the pipe; let a waiting sender go on once there is room."""
+        self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
+        if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
+            world = self.fabric.world
+            world.schedule(world.now_ns + self.fabric.draw_latency_ns(), self.open_window)
+
+    def open_window(self, _: None = None) -> None:
+        """The receiver's window update arrives, unless the way back is cut."""
+        if not self.receiver.out.link.blocked:
+            wake_all(self.waiters)
+
+
+class SimConn:
+    """One end of a connection (`harness.env.Conn`)."""
+
+    __slots__ = (
+        "_ended",
+        "_inbox",
+        "_loop",
+        "_peer",
+        "_waiter",
+        "incoming",
+        "out",
+        "owner",
+        "state",
+    )
+
+    def __init__(self, owner: Incarnation, peer: str, incoming: Pipe, out: Pipe) -> None:
+        self.owner = owner
+        self.state = EndState.OPEN
+        self.incoming = incoming
+        self.out = out
+        self._loop = owner.loop
+        self._peer = peer
+        self._inbox: deque[bytes] = deque()
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def peer(self) -> str:
+        """The name of the node at the other end."""
+        return self._peer
+
+    async def send(self, frame: bytes) -> None:
+        """Queue one frame; waits on back-pressure. Raises `ConnectionResetError`."""
+        size = len(frame)
+        if size > FRAME_BYTES_MAX:
+            raise ValueError(f"a frame of {size} bytes is above the limit of {FRAME_BYTES_MAX}")
+        pipe = self.out
+        while self.state is EndState.OPEN and pipe.buffered_bytes >= PIPE_BYTES_MAX:
+            waiter = self._loop.create_future()
+            pipe.waiters.append(waiter)
+            await waiter
+        self._check_open()
+        pipe.buffered_bytes += size + _FRAME_OVERHEAD_BYTES
+        pipe.transmit(bytes(frame))
+
+    async def recv(self) -> bytes | None:
+        """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
+        while True:
+            if self._inbox:
+                frame = self._inbox.popleft()
+                self.incoming.drained(frame)
+                return frame
+            if self._ended or self.state is EndState.CLOSED:
+                return None
+            self._check_open()
+            if self._waiter is not None:
+                raise RuntimeError(f"two tasks wait in recv() of one connection to {self._peer}")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def close(self) -> None:
+        """End the connection in order; safe to call twice."""
+        if self.state is EndState.OPEN and self._loop.alive:
+            self.out.transmit(_Mark.END)
+            self._become(EndState.CLOSED)
+
+    # --- for the fabric ---------------------------------------------------------------------
+
+    def take(self, item: Item) -> None:
+        """What the pipe brought."""
+        if isinstance(item, bytes):
+            self._inbox.append(item)
+        elif item is _Mark.END:
+            self._ended = True
+        else:
+            self.out.fabric.established(self)
+        self._wake()
+
+    def become_reset(self) -> None:
+        """The connection is gone for this end; what was not read is lost."""
+        if self.state is EndState.OPEN:
+            self._become(EndState.RESET)
+
+    def die(self) -> None:
+        """The node of this end was killed: its kernel tells the peer, if a packet gets through."""
+        if self.state is EndState.OPEN:
+            self._become(EndState.RESET)
+            self.out.transmit_reset()
+
+    def accept(self) -> None:
+        """Tell the other end that the connection stands."""
+        self.out.transmit(_Mark.ACCEPTED)
+
+    def _become(self, state: EndState) -> None:
+        self.state = state
+        self._inbox.clear()
+        if state is EndState.RESET:
+            self.out.held.clear()
+        self.out.fabric.end_changed(self)
+        self._wake()
+        wake_all(self.out.waiters)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _check_open(self) -> None:
+        if not self._loop.alive:
+            raise asyncio.CancelledError(f"{self._loop.name} is dead: it sends nothing")
+        if self.state is not EndState.OPEN:
+            raise ConnectionResetError(f"the connection to {self._peer} is {self.state.value}")
+
+
+def wake_all(waiters: deque[asyncio.Future[None]]) -> None:
+    """Let all who wait look again."""
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,303 @@
+"""A machine's disk: what is visible, what is durable, and what a crash leaves.
+
+After the file model of turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable
+content and the operations since its last sync. A SIGKILL keeps everything visible, since the page
+cache outlives the process. A power cut (`lose_unsynced`) keeps an arbitrary prefix of the unsynced
+operations, drawn for each file by itself; `torn` cuts the last surviving append in the middle.
+`replace` and `remove` are durable once they return; a crash in their midst decides either way.
+
+The device serves one request at a time. Requests under way go on when their caller is cancelled or
+paused, and end with the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from harness.environments.sim.loop import NodeLoop
+    from harness.environments.sim.world import World
+
+__all__ = ["UNSYNCED_OPERATIONS_MAX", "DiskStore", "SimDisk", "SimFile"]
+
+UNSYNCED_OPERATIONS_MAX: Final = 4096
+"""Beyond this the kernel would have written back by itself: the oldest become durable."""
+
+
+class _Inode:
+    """One file's content. `unsynced` holds appended bytes, or the size of a truncation."""
+
+    __slots__ = ("durable", "exists_durably", "persisted", "unsynced", "visible")
+
+    def __init__(self) -> None:
+        self.visible = bytearray()
+        self.durable = bytearray()
+        self.exists_durably = False
+        self.persisted = 0  # operations made durable so far
+        self.unsynced: list[bytes | int] = []
+
+    def do(self, operation: bytes | int) -> None:
+        _do(self.visible, operation)
+        self.unsynced.append(operation)
+        if len(self.unsynced) > UNSYNCED_OPERATIONS_MAX:
+            self.persist(UNSYNCED_OPERATIONS_MAX // 2)
+
+    def persist(self, count: int) -> None:
+        """Make the oldest `count` unsynced operations durable."""
+        for operation in self.unsynced[:count]:
+            _do(self.durable, operation)
+        del self.unsynced[:count]
+        self.persisted += count
+        self.exists_durably = True
+
+    def cut_power(self, survivors: int, torn_bytes: int | None) -> None:
+        """Keep the first `survivors` unsynced operations, the last of them only in part."""
+        kept = self.unsynced[:survivors]
+        if torn_bytes is not None and kept and isinstance(kept[-1], bytes):
+            kept[-1] = kept[-1][:torn_bytes]
+        self.unsynced = kept
+        self.persist(len(kept))
+        self.visible = bytearray(self.durable)
+
+
+def _do(content: bytearray, operation: bytes | int) -> None:
+    if isinstance(operation, int):
+        del content[operation:]
+    else:
+        content += operation
+
+
+class DiskStore:
+    """The content of one machine's disk, over all incarnations of its node."""
+
+    def __init__(
+        self,
+        world: World,
+        random: Random,
+        *,
+        latency_ns: tuple[int, int],
+        append_ns_max: int,
+    ) -> None:
+        self.world = world
+        self.files: dict[str, _Inode] = {}
+        self._random = random
+        self._latency_ns = latency_ns
+        self._append_ns_max = append_ns_max
+        self._busy_until_ns = 0
+        self._in_flight: dict[int, Callable[[], None]] = {}
+        self._requests = 0
+
+    # --- timing -----------------------------------------------------------------------------
+
+    async def quick(self, loop: NodeLoop, effect: Callable[[], None] | None = None) -> None:
+        """A request that the page cache serves: its effect is at once, its return a bit later."""
+        if effect is not None:
+            effect()
+        await self._wait(loop, self.world.now_ns + int(self._random.random() * self._append_ns_max))
+
+    async def slow(
+        self, loop: NodeLoop, effect: Callable[[], None], *, all_or_nothing: bool = False
+    ) -> None:
+        """A request of the device: queued, and its effect is when it is done.
+
+        A crash in the midst of an `all_or_nothing` request draws whether it took effect.
+        """
+        low, high = self._latency_ns
+        took_ns = low + int(self._random.random() * (high - low))
+        self._busy_until_ns = max(self.world.now_ns, self._busy_until_ns) + took_ns
+        self._requests += 1
+        request = self._requests
+        if all_or_nothing:
+            self._in_flight[request] = effect
+
+        def done() -> None:
+            self._in_flight.pop(request, None)
+            effect()
+
+        await self._wait(loop, self._busy_until_ns, done)
+
+    async def _wait(
+        self, loop: NodeLoop, until_ns: int, effect: Callable[[], None] | None = None
+    ) -> None:
+        future = loop.create_future()
+
+        def complete(_: None) -> None:
+            if loop.alive:
+                if effect is not None:
+                    effect()
+                if not future.done():
+                    future.set_result(None)
+
+        self.world.schedule(until_ns, complete)
+        await future
+
+    # --- faults -----------------------------------------------------------------------------
+
+    def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
+        """The node died: decide what is left."""
+        for effect in self._in_flight.values():
+            if self._random.random() < 0.5:
+                effect()
+        self._in_flight.clear()
+        self._busy_until_ns = 0
+        if lose_unsynced or torn:
+            for path in sorted(self.files):
+                self._cut_power(path, lose_unsynced=lose_unsynced, torn=torn)
+
+    def _cut_power(self, path: str, *, lose_unsynced: bool, torn: bool) -> None:
+        inode = self.files[path]
+        survivors = len(inode.unsynced)
+        if lose_unsynced:
+            # One more outcome for a file whose creation was never synced: it is not there.
+            survivors = self._random.randrange(survivors + 1)
+            if not inode.exists_durably and self._random.random() < 0.5:
+                del self.files[path]
+                return
+        torn_bytes = None
+        if torn and survivors and isinstance(last := inode.unsynced[survivors - 1], bytes):
+            torn_bytes = self._random.randrange(len(last) + 1)
+        if lose_unsynced:
+            inode.cut_power(survivors, torn_bytes)
+        elif torn_bytes is not None:
+            # The process died in the midst of write(): a part of it reached the page cache.
+            last = inode.unsynced[-1]
+            assert isinstance(last, bytes)
+            del inode.visible[len(inode.visible) - len(last) + torn_bytes :]
+            inode.unsynced[-1] = last[:torn_bytes]
+
+    def wipe(self) -> bool:
+        """Empty the disk; whether anything was there."""
+        had = bool(self.files)
+        self.files.clear()
+        return had
+
+
+class SimDisk:
+    """The disk as one incarnation sees it (`harness.env.Disk`); inert once that is dead."""
+
+    def __init__(self, store: DiskStore, loop: NodeLoop) -> None:
+        self._store = store
+        self._loop = loop
+
+    async def open(self, path: str) -> SimFile:
+        """Open for appending, creating the file where it is missing."""
+        _check(self._loop, path)
+        inode = self._store.files.get(path)
+        if inode is None:
+            inode = self._store.files[path] = _Inode()
+        file = SimFile(self._store, self._loop, path, inode)
+        await self._store.quick(self._loop)
+        return file
+
+    async def read(self, path: str) -> bytes:
+        """The whole file. Raises `FileNotFoundError`."""
+        _check(self._loop, path)
+        await self._store.quick(self._loop)
+        inode = self._store.files.get(path)
+        if inode is None:
+            raise FileNotFoundError(f"no file {path!r}")
+        return bytes(inode.visible)
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Replace the file atomically and durably."""
+        _check(self._loop, path)
+        store, content = self._store, bytes(data)
+        store.world.note(self._loop.name, f"replace {path}", content)
+
+        def rename() -> None:
+            inode = _Inode()
+            inode.do(content)
+            inode.persist(1)
+            store.files[path] = inode
+
+        await store.slow(self._loop, rename, all_or_nothing=True)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """Paths that start with `prefix`, sorted."""
+        _check(self._loop)
+        await self._store.quick(self._loop)
+        return sorted(path for path in self._store.files if path.startswith(prefix))
+
+    async def remove(self, path: str) -> None:
+        """Remove the file durably; a missing one is no error."""
+        _check(self._loop, path)
+        files = self._store.files
+        self._store.world.note(self._loop.name, f"remove {path}")
+        await self._store.slow(self._loop, lambda: _forget(files, path), all_or_nothing=True)
+
+
+class SimFile:
+    """An open file (`harness.env.File`). It stays with its inode when its path is replaced."""
+
+    def __init__(self, store: DiskStore, loop: NodeLoop, path: str, inode: _Inode) -> None:
+        self._store = store
+        self._loop = loop
+        self._path = path
+        self._inode = inode
+        self._closed = False
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
+        self._check()
+        if offset < 0 or size < 0:
+            raise ValueError(f"offset {offset} and size {size} must not be negative")
+        await self._store.quick(self._loop)
+        return bytes(self._inode.visible[offset : offset + size])
+
+    async def append(self, data: bytes) -> int:
+        """Append and return the offset `data` starts at: visible, but not durable until `sync`."""
+        self._check()
+        offset, content = len(self._inode.visible), bytes(data)
+        self._store.world.note(self._loop.name, f"append {self._path} at {offset}", content)
+        await self._store.quick(self._loop, lambda: self._inode.do(content))
+        return offset
+
+    async def sync(self) -> None:
+        """Make everything appended before this call durable."""
+        self._check()
+        inode = self._inode
+        operations = inode.persisted + len(inode.unsynced)
+
+        def persist() -> None:
+            # Another sync, or the kernel's write-back, may have been there first.
+            inode.persist(max(0, operations - inode.persisted))
+
+        await self._store.slow(self._loop, persist)
+
+    async def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes: visible at once, durable with the next sync."""
+        self._check()
+        if not 0 <= size <= len(self._inode.visible):
+            raise ValueError(
+                f"cannot cut {self._path!r} to {size} bytes: it has {len(self._inode.visible)}"
+            )
+        self._store.world.note(self._loop.name, f"truncate {self._path} to {size}")
+        await self._store.quick(self._loop, lambda: self._inode.do(size))
+
+    def size(self) -> int:
+        """The visible size in bytes."""
+        return len(self._inode.visible)
+
+    def close(self) -> None:
+        """Close without syncing; safe to call twice."""
+        self._closed = True
+
+    def _check(self) -> None:
+        _check(self._loop)
+        if self._closed:
+            raise ValueError(f"the file {self._path!r} is closed")
+
+
+def _forget(files: dict[str, _Inode], path: str) -> None:
+    files.pop(path, None)
+
+
+def _check(loop: NodeLoop, path: str | None = None) -> None:
+    """Refuse the dead, and paths that leave the disk."""
+    if not loop.alive:
+        raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
+    if path is not None and any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"{path!r} is no path of a disk; write it like 'wal/000001'")

@@ -1,0 +1,217 @@
+"""The simulated environment: a whole cluster and its clients in one thread, in virtual time.
+
+A seed decides everything: random streams are derived from it by label (`net`, `disk/<node>`,
+`node/<name>/<boot>`, `client`, `clock`), time is integer nanoseconds, and nothing else comes in.
+Modelled after FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. What a
+simulation cannot show (asyncio, TCP, the file system themselves), processes and containers can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+from harness.case import stream
+from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
+from harness.env import NodeMain
+from harness.environments.sim.clock import SimClock
+from harness.environments.sim.cluster import CAPABILITIES, SimCluster
+from harness.environments.sim.disk import DiskStore
+from harness.environments.sim.env import SimClientEnv
+from harness.environments.sim.knobs import parse_knobs
+from harness.environments.sim.machine import Machine
+from harness.environments.sim.network import Fabric
+from harness.environments.sim.trace import TraceWriter
+from harness.environments.sim.world import World
+from harness.errors import UsageError
+from harness.plugins import DeploymentPlan, Session
+
+__all__ = ["SimEnvironment", "SimSession"]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_EPOCH_NS_MIN: Final = 1_700_000_000_000_000_000  # runs begin at a random time of the year after
+_YEAR_NS: Final = 365 * 24 * 3600 * 1_000_000_000
+_DRIVER_COST_NS: Final = 1_000
+_MS: Final = 1_000_000
+
+
+class SimSession:
+    """A simulated deployment while it lasts (`harness.plugins.Session`)."""
+
+    def __init__(self, world: World, cluster: SimCluster, env: SimClientEnv) -> None:
+        self._world = world
+        self.cluster = cluster
+        self.env = env
+        self.interrupted = asyncio.Event()
+
+    @property
+    def events(self) -> int:
+        """Events of the world so far: the measure of what a run costs."""
+        return self._world.events
+
+    def trace_digest(self) -> str:
+        """A digest of every message, event, write and fault so far: equal runs have equal ones."""
+        world = self._world
+        return f"{world.digest:08x}-{world.now_ns:x}-{world.events:x}"
+
+
+class SimEnvironment:
+    """Deploys nodes written against `Env` in a simulated world."""
+
+    api_version = 1
+    name = "sim"
+    doc = "Deterministic simulation in one process, in virtual time: a seed replays a run exactly."
+    capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
+
+    def unavailable(self) -> str | None:
+        """It can always be used."""
+        return None
+
+    def clean(self) -> list[str]:
+        """A simulation leaves nothing behind."""
+        return []
+
+    def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """Run `main` in a world of its own, with all nodes started.
+
+        Raises `UsageError` for nodes without an `entry` and for unknown knobs, `InternalError` on
+        a deadlock, `TargetError` when a node livelocks or reaches around `Env`, and
+        `InfrastructureError` when a limit of events or virtual time is hit.
+        """
+        deployment = _Deployment(plan)
+        try:
+            return deployment.run(main)
+        finally:
+            deployment.tear_down()
+
+
+class _Deployment:
+    """One world and everything in it."""
+
+    def __init__(self, plan: DeploymentPlan) -> None:
+        self._plan = plan
+        self._knobs = parse_knobs(plan.knobs)
+        knobs = self._knobs
+        entries = {spec.name: _resolve(spec) for spec in plan.nodes}
+        if len(entries) != len(plan.nodes) or CLIENT in entries:
+            names = [spec.name for spec in plan.nodes]
+            raise UsageError(f"node names must differ, and none is {CLIENT!r}: {names}")
+        self.world = World(
+            events_max=knobs.events_max, virtual_ns_max=int(knobs.virtual_s_max * 1e9)
+        )
+        if knobs.trace is not None:
+            self.world.trace = TraceWriter(Path(knobs.trace))
+        self._machines: dict[str, Machine] = {}
+        self._wall_clocks = stream(plan.seed, "clock")
+        self._wall_base_ns = _EPOCH_NS_MIN + self._wall_clocks.randrange(_YEAR_NS)
+        self._add_machine(CLIENT, None, None)
+        for spec in plan.nodes:
+            self._add_machine(spec.name, spec, entries[spec.name])
+        fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"))
+        self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
+        for machine in self._machines.values():
+            machine.plug_in(fabric, self._cluster.publish)
+
+    def _add_machine(self, name: str, spec: NodeSpec | None, entry: NodeMain | None) -> None:
+        knobs, world = self._knobs, self.world
+        error_ns = int(knobs.clock_error_ms * _MS)
+        off_ns = self._wall_clocks.randrange(error_ns + 1) - error_ns // 2
+        self._machines[name] = Machine(
+            world,
+            name,
+            seed=self._plan.seed,
+            clock=SimClock(world, wall_base_ns=self._wall_base_ns + off_ns, max_error_ns=error_ns),
+            disk=DiskStore(
+                world,
+                stream(self._plan.seed, f"disk/{name}"),
+                latency_ns=(int(knobs.disk_ms_min * _MS), int(knobs.disk_ms_max * _MS)),
+                append_ns_max=int(knobs.append_us_max * 1000),
+            ),
+            cost_ns=_DRIVER_COST_NS if spec is None else round(knobs.cpu_us * 1000),
+            spec=spec,
+            entry=entry,
+        )
+
+    def run(self, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """Start the nodes and run the driver to its end."""
+        world = self.world
+        driver = self._machines[CLIENT].boot()
+        assert isinstance(driver.env, SimClientEnv)
+        session = SimSession(world, self._cluster, driver.env)
+        for name in self._cluster.nodes:
+            self._machines[name].boot()
+        task = driver.loop.create_task(main(session), name="driver")
+        task.add_done_callback(lambda _: world.stop())
+        with _interruptible(world, session.interrupted):
+            world.run()
+        return task.result()
+
+    def tear_down(self) -> None:
+        """Discard the world; write logs and the trace. Problems are warnings, never verdicts."""
+        for unseen in self.world.discard():
+            _log.warning("a task failed and nobody looked: %s", unseen)
+        try:
+            if self.world.trace is not None:
+                self.world.trace.close()
+            if self._plan.folder is not None:
+                self._plan.folder.mkdir(parents=True, exist_ok=True)
+                for name in self._cluster.nodes:
+                    lines = self.world.log_lines(name)
+                    text = "".join(f"{line}\n" for line in lines)
+                    (self._plan.folder / f"{name}.log").write_text(text, encoding="utf-8")
+        except OSError as error:
+            _log.warning("cannot write the logs of the simulated nodes: %s", error)
+        # Machines, ends and the cluster refer to one another: let go of them now rather than
+        # when the collector comes by.
+        self._machines.clear()
+
+
+@contextlib.contextmanager
+def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
+    """Let the first Ctrl-C set the event, and the second cancel the run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        world.schedule(world.now_ns, lambda _: interrupted.set())
+
+    previous = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _resolve(spec: NodeSpec) -> NodeMain:
+    """Import a node's entry."""
+    if spec.entry is None:
+        raise UsageError(
+            f"the environment 'sim' cannot run the node {spec.name!r}: it is a foreign program "
+            "(its NodeSpec has no `entry`); use --env process or --env docker"
+        )
+    module_name, _, function_name = spec.entry.partition(":")
+    try:
+        entry = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"the entry {spec.entry!r} of the node {spec.name!r} does not load: {error}; "
+            "it must read like 'package.module:function'"
+        ) from error
+    if not callable(entry):
+        raise UsageError(
+            f"the entry {spec.entry!r} of the node {spec.name!r} is no function; it must be "
+            "`async def main(env, config)`"
+        )
+    return entry  # type: ignore[no-any-return]

@@ -1,0 +1,225 @@
+"""Machines, and the incarnations of nodes that run on them.
+
+A machine has what survives a node: its disk, its clocks, its processor, its log. Each start makes
+a fresh `Incarnation` with its own loop and `Env`; a kill forgets the loop and leaves everything
+that still refers to it inert. A node that ends by itself, or whose spawned task fails, exits as a
+process would: `node-exited` with `expected` false and the traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import stream
+from harness.cluster import NodeSpec, NodeState
+from harness.env import NodeMain
+from harness.environments.sim.clock import SimClock
+from harness.environments.sim.connection import SimConn
+from harness.environments.sim.disk import DiskStore
+from harness.environments.sim.env import SimClientEnv, SimEnv
+from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.network import Fabric, SimListener
+from harness.environments.sim.world import World
+
+__all__ = ["Incarnation", "Machine"]
+
+_TRACEBACK_LINES_MAX: Final = 60
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")
+_SHOWN_PATH_PARTS: Final = 3
+
+
+class Machine:
+    """What one node runs on. `entry` is `None` for the driver's own machine."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        *,
+        seed: int,
+        clock: SimClock,
+        disk: DiskStore,
+        cost_ns: int,
+        spec: NodeSpec | None = None,
+        entry: NodeMain | None = None,
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.clock = clock
+        self.disk = disk
+        self.spec = spec
+        self.ports = () if spec is None else spec.ports
+        self.boots = 0
+        self.incarnation: Incarnation | None = None
+        self.pauses = 0  # so that an old lease does not thaw a newer pause
+        self._fabric: Fabric
+        self._publish: Callable[[str, str, bytes], None]
+        self._seed = seed
+        self._entry = entry
+        self._cost_ns = cost_ns
+        self._slow_factor = 1.0
+
+    def plug_in(self, fabric: Fabric, publish: Callable[[str, str, bytes], None]) -> None:
+        """Connect the machine to the network, and to whom it reports."""
+        self._fabric = fabric
+        self._publish = publish
+
+    @property
+    def state(self) -> NodeState:
+        """What the node is doing now."""
+        if self.incarnation is None:
+            return NodeState.DOWN
+        return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
+
+    def boot(self) -> Incarnation:
+        """Start a fresh incarnation on the disk that is there."""
+        assert self.incarnation is None, f"{self.name} already runs"
+        incarnation = Incarnation(self, self.boots)
+        self.boots += 1
+        self.incarnation = incarnation
+        label = self.name if self.spec is None else f"node/{self.name}/{incarnation.boot}"
+        kind = SimClientEnv if self.spec is None else SimEnv
+        incarnation.env = kind(incarnation, self._fabric, stream(self._seed, label))
+        if self.spec is not None:
+            assert self._entry is not None
+            self.emit("node-started", {"boot": incarnation.boot})
+            # A copy for each start: nodes of one process must not share mutable objects.
+            config = msgspec.json.decode(msgspec.json.encode(self.spec.config))
+            incarnation.run_main(self._entry(incarnation.env, config))
+        return incarnation
+
+    def emit(self, kind: str, data: dict[str, Any]) -> None:
+        """Trace something that happened here and tell the driver."""
+        # Encoded at once: what a node changes later must not change what it said.
+        encoded = msgspec.json.encode(data)
+        self.world.note(self.name, kind, encoded)
+        self.world.log(self.name, f"{kind} {encoded.decode()}")
+        self._publish(self.name, kind, encoded)
+
+    def exit(
+        self,
+        code: int,
+        *,
+        expected: bool,
+        log: list[str],
+        lose_unsynced: bool = False,
+        torn: bool = False,
+    ) -> None:
+        """The incarnation is over, however it ended."""
+        incarnation = self.incarnation
+        assert incarnation is not None, f"{self.name} does not run"
+        self.incarnation = None
+        incarnation.loop.die()
+        for end in list(incarnation.ends.values()):
+            end.die()
+        self.disk.crash(lose_unsynced=lose_unsynced, torn=torn)
+        for line in log:
+            self.world.log(self.name, line)
+        self.emit("node-exited", {"code": code, "expected": expected, "log": log})
+        for waiter in incarnation.exit_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def set_slow(self, factor: float) -> None:
+        """Make every callback take `factor` times as long."""
+        self._slow_factor = factor
+        if self.incarnation is not None:
+            self.incarnation.loop.cost_ns = self.cost_ns
+
+    @property
+    def cost_ns(self) -> int:
+        """Virtual time a callback takes now."""
+        return round(self._cost_ns * self._slow_factor)
+
+
+class Incarnation:
+    """One life of a node, from a start to its end."""
+
+    env: SimEnv
+
+    def __init__(self, machine: Machine, boot: int) -> None:
+        self.machine = machine
+        self.name = machine.name
+        self.boot = boot
+        self.loop: NodeLoop = machine.world.new_loop(
+            machine.name, machine.clock, cost_ns=machine.cost_ns
+        )
+        self.listeners: dict[int, SimListener] = {}
+        self.ends: dict[int, SimConn] = {}
+        self.exit_waiters: list[asyncio.Future[None]] = []
+        self.stopping = False
+        self._main: asyncio.Task[None] | None = None
+
+    def run_main(self, coro: Coroutine[Any, Any, None]) -> None:
+        """Run the node's entry; its end is the end of the node."""
+        self.loop.on_callback_error = lambda error: self._panic("a callback", error)
+        self._main = self.loop.create_task(coro, name="main")
+        self._main.add_done_callback(self._main_done)
+
+    def cancel_main(self) -> None:
+        """Ask for a graceful end."""
+        self.stopping = True
+        if self._main is not None:
+            self._main.cancel()
+
+    def check_alive(self) -> None:
+        """Raise `CancelledError` in what still runs of a dead incarnation."""
+        if not self.loop.alive:
+            raise asyncio.CancelledError(f"{self.name} is dead: the world is out of its reach")
+
+    def task_done(self, task: asyncio.Task[Any]) -> None:
+        """A spawned task ended; its failure is the node's."""
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self._panic(f"the task {task.get_name()!r}", error)
+
+    def _main_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            if self.stopping:
+                self._exit(0, [])
+            else:
+                self._exit(1, ["main was cancelled, but nobody asked the node to stop"])
+            return
+        error = task.exception()
+        if error is not None:
+            self._panic("main", error)
+        else:
+            self._exit(0, ["main returned"])
+
+    def _panic(self, what: str, error: BaseException) -> None:
+        if self._main is None:
+            self.machine.world.fail(error)  # the driver's failure is the run's
+        else:
+            self._exit(1, [f"{what} failed:", *_traceback_lines(error)])
+
+    def _exit(self, code: int, log: list[str]) -> None:
+        if self.loop.alive:
+            self.machine.exit(code, expected=self.stopping, log=log)
+
+
+def _traceback_lines(error: BaseException) -> list[str]:
+    """The traceback without what differs between equal runs: addresses, and where we live."""
+    lines: list[str] = []
+    summary = traceback.TracebackException.from_exception(error)
+    for chunk in summary.format():
+        lines += chunk.rstrip("\n").split("\n")
+    lines = [_ADDRESS.sub("0x...", _shorten(line)) for line in lines]
+    if len(lines) > _TRACEBACK_LINES_MAX:
+        cut = len(lines) - _TRACEBACK_LINES_MAX
+        lines = [f"... {cut} lines were cut", *lines[-_TRACEBACK_LINES_MAX:]]
+    return lines
+
+
+def _shorten(line: str) -> str:
+    match = re.match(r'(\s*File ")([^"]+)(".*)', line)
+    if match is None:
+        return line
+    parts = match[2].split("/")[-_SHOWN_PATH_PARTS:]
+    return f"{match[1]}{'/'.join(parts)}{match[3]}"

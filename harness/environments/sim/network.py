@@ -1,0 +1,339 @@
+"""The simulated network: who listens where, who is connected to whom, and the faults between.
+
+Connecting follows TCP as an application sees it. A node that is down, or does not listen there,
+refuses after a round trip. A paused node's kernel still completes the handshake, and data waits
+for it. Across a cut there is silence: the opening packet is sent again after 1, 2, 4, ... s until
+the caller's own timeout, or until the kernel gives up with `TimeoutError` after two minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from harness.cluster import Bite, Link, LinkQuality
+from harness.env import Address, Conn
+from harness.environments.sim.connection import EndState, Pipe, SimConn
+from harness.environments.sim.knobs import Knobs
+from harness.environments.sim.links import LinkFault, LinkState, latency_law
+from harness.environments.sim.world import World
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.environments.sim.machine import Incarnation, Machine
+
+__all__ = ["BACKLOG_MAX", "Fabric", "SimListener", "SimNetwork"]
+
+BACKLOG_MAX: Final = 1024
+_SYN_RETRIES_MAX: Final = 6
+_SYN_RETRY_NS: Final = 1_000_000_000
+_MS: Final = 1_000_000
+_TRACED_BYTES_MAX: Final = 96
+
+
+class Fabric:
+    """Everything between the machines of one world."""
+
+    def __init__(
+        self, world: World, machines: dict[str, Machine], knobs: Knobs, random: Random
+    ) -> None:
+        self.world = world
+        self.random = random
+        self.draw_latency_ns = latency_law(knobs, random)
+        self.tcp_timeout_ns = int(knobs.tcp_timeout_s * 1e9)
+        self._machines = machines
+        self._retransmit = knobs.retransmit
+        self._rto_ns_max = int(knobs.rto_ms_max * _MS)
+        self._links: dict[Link, LinkState] = {}
+        self._ends: dict[int, tuple[SimConn, SimConn]] = {}
+        self._connections = 0
+        self._attempts: dict[int, _Attempt] = {}
+        self._faults: dict[str, LinkFault] = {}
+        self._healed: dict[str, Bite] = {}
+
+    def link(self, source: str, destination: str) -> LinkState:
+        """The state of one direction."""
+        key = Link(source, destination)
+        state = self._links.get(key)
+        if state is None:
+            state = self._links[key] = LinkState(key)
+        return state
+
+    def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
+        """Record a frame that was put on the wire."""
+        assert self.world.trace is not None
+        where = pipe.link.link
+        self.world.trace.write(
+            self.world.now_ns,
+            where.source,
+            f"send {where.destination} #{pipe.number} due {at_ns / 1e9:.9f} "
+            f"{len(frame)} bytes {frame[:_TRACED_BYTES_MAX]!r}",
+        )
+
+    # --- connections ------------------------------------------------------------------------
+
+    async def connect(self, owner: Incarnation, address: Address) -> SimConn:
+        """Connect a node; see `harness.env.Network.connect`."""
+        if address.node not in self._machines:
+            raise ConnectionRefusedError(f"no node is named {address.node!r}")
+        attempt = _Attempt(owner, address)
+        self._send_syn(attempt)
+        try:
+            return await attempt.future
+        except asyncio.CancelledError:
+            if attempt.end is not None:
+                attempt.end.close()
+            raise
+        finally:
+            attempt.over = True
+
+    def _send_syn(self, attempt: _Attempt) -> None:
+        if attempt.over or not attempt.owner.loop.alive:
+            return
+        world, link = self.world, attempt.link(self)
+        at_ns = world.now_ns + self.draw_latency_ns()
+        if link.blocked:
+            self._lose_syn(attempt, link)
+        else:
+            world.schedule(at_ns + int(link.quality.delay_ms * _MS), self._syn_arrives, attempt)
+
+    def _lose_syn(self, attempt: _Attempt, link: LinkState) -> None:
+        link.touch_cuts()
+        if attempt.retries == _SYN_RETRIES_MAX:
+            self.world.schedule(
+                self.world.now_ns + (_SYN_RETRY_NS << attempt.retries),
+                attempt.fail,
+                TimeoutError(f"connecting to {attempt.address} took too long"),
+            )
+            return
+        self.world.schedule(
+            self.world.now_ns + (_SYN_RETRY_NS << attempt.retries), self._send_syn, attempt
+        )
+        attempt.retries += 1
+
+    def _syn_arrives(self, attempt: _Attempt) -> None:
+        if attempt.over or not attempt.owner.loop.alive:
+            return
+        link = attempt.link(self)
+        if link.blocked:
+            self._lose_syn(attempt, link)
+            return
+        peer = self._machines[attempt.address.node].incarnation
+        listener = None if peer is None else peer.listeners.get(attempt.address.port)
+        if peer is None or listener is None:
+            self._refuse(attempt)
+        elif listener.backlog >= BACKLOG_MAX:
+            self._lose_syn(attempt, link)  # as Linux does when the queue is full
+        else:
+            self._establish(attempt, peer, listener)
+
+    def _refuse(self, attempt: _Attempt) -> None:
+        back = self.link(attempt.address.node, attempt.owner.name)
+        if back.blocked:
+            self._lose_syn(attempt, back)
+            return
+        self.world.schedule(
+            self.world.now_ns + self.draw_latency_ns(),
+            attempt.fail,
+            ConnectionRefusedError(f"nobody listens on {attempt.address}"),
+        )
+
+    def _establish(self, attempt: _Attempt, peer: Incarnation, listener: SimListener) -> None:
+        owner = attempt.owner
+        self._connections += 1
+        number = self._connections
+        there = Pipe(self, self.link(owner.name, peer.name), 2 * number)
+        back = Pipe(self, self.link(peer.name, owner.name), 2 * number + 1)
+        end = SimConn(owner, peer.name, back, there)
+        accepted = SimConn(peer, owner.name, there, back)
+        there.sender = back.receiver = end
+        back.sender = there.receiver = accepted
+        self._ends[number] = (end, accepted)
+        owner.ends[number] = end
+        # A node may connect to itself: the accepted end then needs a key of its own.
+        peer.ends[-number] = accepted
+        self._attempts[number] = attempt
+        attempt.end = end
+        accepted.accept()
+        listener.offer(accepted)
+
+    def established(self, end: SimConn) -> None:
+        """The peer's kernel completed the handshake."""
+        attempt = self._attempts.pop(end.incoming.number // 2)
+        if not attempt.future.done():
+            attempt.future.set_result(end)
+
+    def end_changed(self, end: SimConn) -> None:
+        """An end is not open any more; forget the connection once both are not."""
+        number, opened_it = divmod(end.incoming.number, 2)
+        end.owner.ends.pop(number if opened_it else -number, None)
+        ends = self._ends.get(number)
+        if ends is not None and all(e.state is not EndState.OPEN for e in ends):
+            del self._ends[number]
+        if opened_it and number in self._attempts:
+            attempt = self._attempts.pop(number)
+            attempt.fail(ConnectionResetError(f"{attempt.address} reset the connection"))
+
+    # --- faults -----------------------------------------------------------------------------
+
+    def lay(self, fault_id: str, links: Sequence[Link], quality: LinkQuality | None) -> None:
+        """Lay a new fault on links: a cut, or a worse quality."""
+        states = [self.link(link.source, link.destination) for link in sorted({*links})]
+        fault = LinkFault(fault_id, states, quality, self.world.now_ns)
+        self._faults[fault_id] = fault
+        for state in states:
+            state.add(fault)
+
+    def heal(self, fault_id: str) -> Bite:
+        """Take a fault off all links; what it did is remembered."""
+        fault = self._faults.get(fault_id)
+        if fault is not None:
+            self._take_off(fault, list(fault.links))
+        elif fault_id not in self._healed:
+            raise UsageError(f"no fault has the id {fault_id!r}; `cut` and `shape` return ids")
+        return self._healed[fault_id]
+
+    def heal_within(self, nodes: Iterable[str] | None) -> None:
+        """Take every fault off the links among these nodes, or off all links."""
+        names = None if nodes is None else set(nodes)
+        for fault in list(self._faults.values()):
+            links = [
+                state
+                for state in fault.links
+                if names is None or (state.link.source in names and state.link.destination in names)
+            ]
+            self._take_off(fault, links)
+
+    def _take_off(self, fault: LinkFault, states: list[LinkState]) -> None:
+        for state in states:
+            state.remove(fault)
+            fault.links.remove(state)
+        if not fault.links:
+            del self._faults[fault.id]
+            self._healed[fault.id] = Bite(fault.touched, "frames")
+        for ends in list(self._ends.values()):
+            for end in ends:
+                if end.out.link in states and not end.out.link.blocked:
+                    self._recover(end, fault)
+
+    def _recover(self, end: SimConn, fault: LinkFault) -> None:
+        """A pipe's link passes frames again: what becomes of the connection."""
+        end.incoming.open_window()  # window updates come this way
+        if not end.out.held:
+            return
+        world = self.world
+        outage_ns = world.now_ns - fault.since_ns
+        wait_ns = int(self.random.random() * min(outage_ns, self._rto_ns_max))
+        survives = fault.quality is not None or self.random.random() < self._retransmit
+        if survives:
+            world.schedule(world.now_ns + wait_ns, _release, end.out)
+        else:
+            world.schedule(world.now_ns + wait_ns, _reset_held, end.out)
+
+    def reset(self, links: Sequence[Link]) -> int:
+        """Reset the open connections that use one of these links, at both ends."""
+        wanted = {*links}
+        count = 0
+        for first, second in list(self._ends.values()):
+            if first.out.link.link in wanted or second.out.link.link in wanted:
+                count += 1
+                first.become_reset()
+                second.become_reset()
+        return count
+
+
+def _release(pipe: Pipe) -> None:
+    pipe.release()
+
+
+def _reset_held(pipe: Pipe) -> None:
+    if pipe.held and not pipe.link.blocked:
+        pipe.held.clear()
+        pipe.sender.become_reset()
+        pipe.receiver.become_reset()
+
+
+class _Attempt:
+    """A connection being opened."""
+
+    __slots__ = ("address", "end", "future", "over", "owner", "retries")
+
+    def __init__(self, owner: Incarnation, address: Address) -> None:
+        self.owner = owner
+        self.address = address
+        self.future: asyncio.Future[SimConn] = owner.loop.create_future()
+        self.end: SimConn | None = None
+        self.retries = 0
+        self.over = False
+
+    def link(self, fabric: Fabric) -> LinkState:
+        """The way there."""
+        return fabric.link(self.owner.name, self.address.node)
+
+    def fail(self, error: Exception) -> None:
+        """There will be no connection."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class SimListener:
+    """A listening port of one incarnation (`harness.env.Listener`)."""
+
+    def __init__(
+        self, owner: Incarnation, port: int, on_connect: Callable[[Conn], Awaitable[None]]
+    ) -> None:
+        self._owner = owner
+        self._port = port
+        self._on_connect = on_connect
+        self.backlog = 0  # connections that the kernel accepted and the node has not seen yet
+
+    def close(self) -> None:
+        """Stop accepting; open connections stay."""
+        if self._owner.listeners.get(self._port) is self:
+            del self._owner.listeners[self._port]
+
+    def offer(self, conn: SimConn) -> None:
+        """A new connection, to be handled as soon as the node runs."""
+        self.backlog += 1
+        self._owner.loop.call_soon(self._accept, conn)
+
+    def _accept(self, conn: SimConn) -> None:
+        self.backlog -= 1
+        self._owner.env.spawn(self._handle(conn), name=f"serve-{conn.peer}:{self._port}")
+
+    async def _handle(self, conn: SimConn) -> None:
+        try:
+            await self._on_connect(conn)
+        except ConnectionError:
+            conn.close()  # a lost connection ends its handler, not the node
+
+
+class SimNetwork:
+    """The network as one incarnation sees it (`harness.env.Network`)."""
+
+    def __init__(self, fabric: Fabric, owner: Incarnation, ports: Sequence[int]) -> None:
+        self._fabric = fabric
+        self._owner = owner
+        self._ports = frozenset(ports)
+
+    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:
+        """Accept on a port that the node declares; `OSError` where it is taken."""
+        owner = self._owner
+        owner.check_alive()
+        if port not in self._ports:
+            raise ValueError(
+                f"{owner.name} may not listen on {port}: its NodeSpec declares the ports "
+                f"{sorted(self._ports)}"
+            )
+        if port in owner.listeners:
+            raise OSError(errno.EADDRINUSE, f"{owner.name} already listens on {port}")
+        listener = owner.listeners[port] = SimListener(owner, port, on_connect)
+        return listener
+
+    async def connect(self, address: Address) -> SimConn:
+        """Connect within the caller's own timeout."""
+        self._owner.check_alive()
+        return await self._fabric.connect(self._owner, address)
