@@ -13,7 +13,13 @@ from targets.kudu import messages as m
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.placement import place_replicas
-from targets.kudu.master.plan import DELETED, TOMBSTONED, AlterTablet, DeleteReplica
+from targets.kudu.master.plan import (
+    DELETED,
+    TOMBSTONED,
+    AlterTablet,
+    CreateReplica,
+    DeleteReplica,
+)
 from targets.kudu.master.records import (
     Batch,
     ConsensusState,
@@ -23,7 +29,7 @@ from targets.kudu.master.records import (
     TabletState,
     encode_batch,
 )
-from targets.kudu.master.reports import plan_report
+from targets.kudu.master.reports import plan_missing, plan_report
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import retry_delay_ms
 from targets.kudu.master.tservers import TServer, TServerMap
@@ -541,3 +547,70 @@ def test_dumps_are_plain_sorted_data() -> None:
         assert len(dump["cluster_id"]) == 32
 
     run(scenario())
+
+
+def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+        created = await master.create("t", "a")
+        await asyncio.sleep(0.1)
+        await master.run_tablets("t")
+        await master.alter("t", add("b"), to="u")
+        await asyncio.sleep(0.1)
+        await master.run_tablets("u")
+        master.client.calls.clear()
+        master.replica.depose()
+        await master.lead(5)
+        await master.heartbeat("ts1", m.TabletReport(False, 3))
+        await asyncio.sleep(0.1)
+        (call,) = master.client.of("CreateTablet")
+        assert ("ts1", created.table_id, "t", 0) == (
+            call.dest_uuid,
+            call.table_id,
+            call.table_name,
+            call.schema_version,
+        )
+        assert [column.name for column in call.schema.columns] == ["key", "a"]
+
+    run(scenario())
+
+
+def test_all_replicas_start_alike_whatever_happened_between_their_creations() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+        await master.create("t", "a")
+        await asyncio.sleep(0.1)
+        master.client.answers["CreateTablet"] = UNREACHABLE
+        await master.create("v", "a")
+        await asyncio.sleep(0.1)
+        await master.alter("v", add("b"), to="w")
+        master.client.answers.clear()
+        await asyncio.sleep(10)
+        origins = {
+            (call.tablet_id, call.table_name, call.schema_version)
+            for call in master.client.of("CreateTablet")
+        }
+        assert sorted(name for _, name, _ in origins) == ["t", "v"]
+
+    run(scenario())
+
+
+def test_a_tablet_server_back_from_silence_owes_a_full_report() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+        await master.heartbeat("ts0", m.TabletReport(False, 2))
+        assert not (await master.heartbeat("ts0")).needs_full_tablet_report
+        await asyncio.sleep(3)
+        assert (await master.heartbeat("ts0")).needs_full_tablet_report
+
+    run(scenario())
+
+
+def test_only_first_members_are_created_from_nothing() -> None:
+    moved = catalog_with(consensus=ConsensusState(3, "A", config(7, "A", "B", "C")))
+    assert plan_missing(moved, "A", []) == []
+    first = catalog_with()
+    assert [CreateReplica(TABLET, "A")] == plan_missing(first, "A", [])
+    assert plan_missing(first, "D", []) == []
+    assert plan_missing(first, "A", [reported(TABLET, ABC, "A")]) == []
+    assert plan_missing(catalog_with(state=TabletState.DELETED), "A", []) == []

@@ -22,6 +22,7 @@ from targets.kudu.master.placement import place_replicas
 from targets.kudu.master.plan import Call, CreateReplica, Plan
 from targets.kudu.master.records import (
     ConsensusState,
+    Origin,
     TableRecord,
     TableState,
     TabletRecord,
@@ -118,5 +119,6 @@ def _place(
         tablet,
         state=TabletState.CREATING,
         consensus=ConsensusState(0, None, RaftConfig(-1, peers)),
+        origin=Origin(table.name, table.schema, table.version),
         created_ns=moment.wall_ns,
     )

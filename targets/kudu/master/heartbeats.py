@@ -19,7 +19,7 @@ from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
 from targets.kudu.master.refusals import RefusedError, not_initialized
-from targets.kudu.master.reports import ReportPlan, plan_report
+from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
@@ -77,9 +77,12 @@ class Heartbeats:
         before = self._tservers.get(request.ts_uuid)
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
-        if server is not None and epoch is not None and was_silent:
-            epoch.tasks.kick(server.uuid)
-            epoch.wake.set()
+        if server is not None and was_silent:
+            # Calls may have been given up meanwhile; a full report shows what they left undone.
+            server.full_report_term = -1
+            if epoch is not None:
+                epoch.tasks.kick(server.uuid)
+                epoch.wake.set()
         return server
 
     async def _handle_report(
@@ -139,6 +142,7 @@ def _table_of(epoch: Epoch, replica: ReportedTablet) -> str | None:
 def _note_handled(epoch: Epoch, server: TServer, report: TabletReport) -> None:
     if not report.is_incremental:
         server.full_report_term = epoch.term
+        epoch.tasks.submit(plan_missing(epoch.catalog, server.uuid, report.updated_tablets))
 
 
 def _answer(

@@ -22,6 +22,7 @@ __all__ = [
     "SYSTEM_TABLET_ID",
     "Batch",
     "ConsensusState",
+    "Origin",
     "Reply",
     "TableRecord",
     "TableState",
@@ -120,10 +121,20 @@ class TableRecord(_Record, frozen=True):
         )
 
 
+class Origin(_Record, frozen=True):
+    """What every replica of a tablet starts from, whenever it is created: the log does the rest.
+    Were it taken from the table at the time of each call, replicas could start differently.
+    """
+
+    table_name: str
+    schema: Schema
+    schema_version: int
+
+
 class TabletRecord(_Record, frozen=True):
-    """A tablet. `consensus` is `None` before placement and after its end. `created_ns` is the wall
-    clock at which it became CREATING: stored, so that a failover does not restart the creation
-    timeout (BG-CLOCK-RESET of the bug catalogue).
+    """A tablet. `consensus` and `origin` are `None` before placement and after its end.
+    `created_ns` is the wall clock at which it became CREATING: stored, so that a failover does not
+    restart the creation timeout (BG-CLOCK-RESET of the bug catalogue).
     """
 
     id: str
@@ -131,6 +142,7 @@ class TabletRecord(_Record, frozen=True):
     partition: Partition
     state: TabletState
     consensus: ConsensusState | None = None
+    origin: Origin | None = None
     created_ns: int = 0
     deleted_ns: int = 0
     state_msg: str = ""
@@ -144,7 +156,12 @@ class TabletRecord(_Record, frozen=True):
         """This tablet, DELETED or REPLACED and stripped to what its id is still needed for."""
         assert state in {TabletState.REPLACED, TabletState.DELETED}
         return msgspec.structs.replace(
-            self, state=state, consensus=None, deleted_ns=deleted_ns, state_msg=reason
+            self,
+            state=state,
+            consensus=None,
+            origin=None,
+            deleted_ns=deleted_ns,
+            state_msg=reason,
         )
 
 

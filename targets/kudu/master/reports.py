@@ -14,11 +14,18 @@ from dataclasses import dataclass, field
 import msgspec
 
 from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.plan import DELETED, TOMBSTONED, AlterTablet, Call, DeleteReplica
+from targets.kudu.master.plan import (
+    DELETED,
+    TOMBSTONED,
+    AlterTablet,
+    Call,
+    CreateReplica,
+    DeleteReplica,
+)
 from targets.kudu.master.records import ConsensusState, TabletRecord, TabletState
 from targets.kudu.messages import RaftConfig, ReportedTablet
 
-__all__ = ["ReportPlan", "plan_report", "tables_of"]
+__all__ = ["ReportPlan", "is_first_member", "plan_missing", "plan_report"]
 
 
 @dataclass(slots=True)
@@ -31,10 +38,28 @@ class ReportPlan:
     alarms: list[str] = field(default_factory=list)
 
 
-def tables_of(catalog: Catalog, reported: Sequence[ReportedTablet]) -> list[str]:
-    """The tables a report is about, sorted: the locks its handling needs."""
-    known = (catalog.tablets.get(replica.tablet_id) for replica in reported)
-    return sorted({tablet.table_id for tablet in known if tablet is not None})
+def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
+    """Whether a tablet is still in its first configuration and `ts_uuid` belongs to it.
+
+    Only then may a replica be created there from nothing: it has never voted or stored anything.
+    Members of later configurations get their data by tablet copy.
+    """
+    return config.opid_index == -1 and _has_peer(config, ts_uuid)
+
+
+def plan_missing(
+    catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]
+) -> list[CreateReplica]:
+    """Creations that never took effect: what a full report should hold and does not."""
+    held = {replica.tablet_id for replica in reported}
+    return [
+        CreateReplica(tablet_id, ts_uuid)
+        for tablet_id, tablet in sorted(catalog.tablets.items())
+        if tablet.is_live
+        and tablet_id not in held
+        and tablet.consensus is not None
+        and is_first_member(tablet.consensus.config, ts_uuid)
+    ]
 
 
 def plan_report(catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]) -> ReportPlan:

@@ -5,6 +5,10 @@ every try, and an unknown tablet server or a missing leader is a reason to wait,
 (KUDU-1991). A call that is pending is not queued again (KUDU-2992). Nothing here is stored: what
 a leader leaves undone, the next one finds in tablet reports.
 
+CreateTablet is tried for as long as the tablet lives, also when it runs already on a majority: a
+replica that its tablet server never got would otherwise be missing until it is copied. (Kudu gives
+up after `tablet_creation_timeout_ms` and has the tablet copied by its leader.)
+
 Messages are built at the time of the try, from the committed catalog of that moment.
 """
 
@@ -23,7 +27,7 @@ from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import AlterTablet, Call, CreateReplica, DeleteReplica
-from targets.kudu.master.records import TabletState
+from targets.kudu.master.reports import is_first_member
 from targets.kudu.master.tservers import TServerMap
 from targets.kudu.messages import (
     AlterSchemaRequest,
@@ -140,11 +144,7 @@ class Tasks:
 
     async def _run(self, entry: _Pending) -> None:
         clock, call = self._env.clock, entry.call
-        is_create = isinstance(call, CreateReplica)
-        flags = self._flags
-        total_ms = (
-            flags.tablet_creation_timeout_ms if is_create else flags.unresponsive_ts_rpc_timeout_ms
-        )
+        total_ms = self._flags.unresponsive_ts_rpc_timeout_ms
         deadline_ns = clock.monotonic_ns() + total_ms * 1_000_000
         retry = 0
         try:
@@ -184,20 +184,20 @@ class Tasks:
 
     async def _create(self, call: CreateReplica) -> _Step:
         tablet = self._catalog.tablets.get(call.tablet_id)
-        if tablet is None or tablet.state is not TabletState.CREATING:
-            return _Step.DONE
-        table = self._catalog.tables.get(tablet.table_id)
-        if table is None or not table.is_live or tablet.consensus is None:
+        if tablet is None or tablet.consensus is None or tablet.origin is None:
+            return _Step.DONE  # it is no more
+        config, origin = tablet.consensus.config, tablet.origin
+        if not is_first_member(config, call.ts_uuid):
             return _Step.DONE
         request = CreateTabletRequest(
             dest_uuid=call.ts_uuid,
-            table_id=table.id,
-            table_name=table.name,
+            table_id=tablet.table_id,
+            table_name=origin.table_name,
             tablet_id=tablet.id,
             partition=tablet.partition,
-            schema=table.schema,
-            schema_version=table.version,
-            config=tablet.consensus.config,
+            schema=origin.schema,
+            schema_version=origin.schema_version,
+            config=config,
         )
         return await self._send(call.ts_uuid, "CreateTablet", request, _DONE_CREATE)
 
