@@ -34,6 +34,7 @@ from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, Listener
 
 __all__ = [
     "CALLS_IN_FLIGHT_MAX",
+    "Handler",
     "RpcBusyError",
     "RpcClient",
     "RpcConnectionError",

@@ -1,16 +1,49 @@
-"""interfaces first; bodies follow."""
+"""One member of a Raft group: the shell that carries out what the core decides.
+
+The core (`core.py`) is stepped synchronously, one event at a time. Its effects run in order; the
+two that must be durable before anything else happens (`SaveMeta`, `InstallSnapshot`) stop the line
+until they are, while later events queue up. Log writes do not stop it: they are committed in groups
+by one task, and the core holds back what waits for them. So an idle heartbeat costs no task, no
+disk access and no timer operation: the election deadline is a number that the one timer of the
+replica looks at when it fires.
+
+A replica is bounded: a snapshot of the state machine is taken every `snapshot_every` entries (or
+`log_cache_size_limit_kb`), the log behind it is dropped from memory and disk, and peers that fell
+behind it are sent the snapshot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.messages import RaftConfig
-from targets.kudu.rpc import RpcClient, RpcServer
+from targets.kudu.raft import cmeta
+from targets.kudu.raft import events as ev
+from targets.kudu.raft import messages as msg
+from targets.kudu.raft.core import CoreOptions, RaftCore, Role
+from targets.kudu.raft.errors import (
+    IndeterminateError,
+    NotAppendedError,
+    NotLeaderError,
+    OverloadedError,
+    RaftError,
+)
+from targets.kudu.raft.journal import Journal
+from targets.kudu.raft.senders import SNAPSHOT_BYTES_MAX, PeerSender, ask_to_run, ask_vote
+from targets.kudu.raft.service import ConsensusService
+from targets.kudu.raft.wal import Wal
+from targets.kudu.rpc import RpcClient, RpcHandlerError
 
 __all__ = [
+    "SYS_CATALOG_ID",
     "ConsensusService",
     "IndeterminateError",
     "NotAppendedError",
@@ -21,25 +54,15 @@ __all__ = [
     "StateMachine",
 ]
 
+SYS_CATALOG_ID: Final = "0" * 32
+"""The masters' own group, called `master` in events."""
 
-class RaftError(Exception):
-    """The root of what a replica raises on purpose."""
-
-
-class NotAppendedError(RaftError):
-    """Nothing was appended: the write did not and will not happen."""
-
-
-class NotLeaderError(NotAppendedError):
-    """This replica does not lead (for a read: could not confirm that it does)."""
-
-
-class OverloadedError(NotAppendedError):
-    """Too many writes wait for their commit, or the payload is larger than one message."""
-
-
-class IndeterminateError(RaftError):
-    """The write was appended, then leadership or the time ran out: it may still commit."""
+_PROPOSALS_MAX: Final = 1024
+_WAITERS_MAX: Final = 4096
+_MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
+_NS: Final = 1_000_000_000
+_TIMER_SLACK_NS: Final = 1000
+_BACKOFF_EXPONENT_MAX: Final = 20
 
 
 class StateMachine(Protocol):
@@ -58,34 +81,70 @@ class StateMachine(Protocol):
         ...
 
 
-class ConsensusService:
-    """`__init__` registers ConsensusService.* on `rpc_server`; routes calls by (dest_uuid, tablet_id)."""
+class _Waiter:
+    """Somebody who waits. Errors travel as results, so that none is ever left unretrieved."""
 
-    def __init__(
-        self, env: Env, rpc_server: RpcServer, rpc_client: RpcClient, local_uuid: str, flags: Flags
-    ) -> None: ...
+    __slots__ = ("future", "term")
 
-    def add(self, replica: Replica) -> None:
-        """Route calls for `replica.group_id` to it (`Replica.start` does it by itself)."""
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.term = 0
 
-    def remove(self, tablet_id: str) -> None:
-        """Stop routing; calls are answered with TABLET_NOT_FOUND."""
+    def finish(self, outcome: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+    async def wait(self, timeout_s: float | None) -> Any:
+        """The outcome. Raises `TimeoutError`, or the outcome itself if it is a `RaftError`."""
+        if timeout_s is None:
+            outcome = await self.future
+        else:
+            async with asyncio.timeout(timeout_s):
+                outcome = await self.future
+        if isinstance(outcome, RaftError):
+            raise outcome
+        return outcome
+
+
+class _Reply:
+    """The answer to a consensus call: there at once, or waited for."""
+
+    __slots__ = ("_future", "response")
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self._future: asyncio.Future[None] | None = None
+
+    def set(self, response: Any) -> None:
+        self.response = response
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> Any:
+        if self.response is None:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        if isinstance(self.response, RpcHandlerError):
+            raise self.response
+        return self.response
+
+
+class _Incoming:
+    """A snapshot that is being received."""
+
+    __slots__ = ("data", "key")
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self.key = key
+        self.data = bytearray()
 
 
 class Replica:
-    """One member of a Raft group."""
+    """One member of a Raft group.
 
-    role: str  # LEADER, FOLLOWER, CANDIDATE, LEARNER (non-voter), NON_PARTICIPANT
-    term: int
-    leader_uuid: str | None
-    commit_index: int
-    applied_index: int
-    last_log_index: int
-    config: RaftConfig  # active
-    committed_config: RaftConfig
-    committed_in_term: bool  # as leader: an entry of the current term has committed
-    state_text: str  # NOT_INITIALIZED, BOOTSTRAPPING, RUNNING, STOPPED
-    group_id: str
+    `start` recovers and joins in; `replicate` and `confirm_leadership` are for its leader. The
+    properties are snapshots of the core and may be read at any time.
+    """
 
     def __init__(
         self,
@@ -101,35 +160,701 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         snapshot_every: int = 500,
         trace_steps: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
+        role, term, leader or committed configuration changed; it must not block. `trace_steps`
+        announces every append, sync, vote, commit and apply as an event, for nemeses that
+        trigger on them.
+        """
+        assert snapshot_every > 0, snapshot_every
+        self.env = env
+        self.group_id = group_id
+        self.local_uuid = local_uuid
+        self.flags = flags
+        self.state_text = "NOT_INITIALIZED"
+        self._consensus = consensus
+        self._folder = folder
+        self._initial_config = initial_config
+        self._machine = machine
+        self._on_role_change = on_role_change
+        self._snapshot_every = snapshot_every
+        self._trace_steps = trace_steps
+        self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
+        self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
+        self._election_min_ns = int(
+            self._heartbeat_ns * flags.leader_failure_max_missed_heartbeat_periods
+        )
+        self._core: RaftCore | None = None
+        self._wal = Wal(
+            env,
+            folder,
+            sync=flags.log_force_fsync_all,
+            segment_bytes=flags.log_segment_size_kb * 1024,
+            segments_min=flags.log_min_segments_to_retain,
+            on_durable=self._on_durable,
+        )
+        self._events: deque[ev.Event] = deque()
+        self._effects: deque[ev.Effect] = deque()
+        self._busy = False
+        self._journal = Journal(msg.OpId(0, 0))
+        self._announced: tuple[Role, int] | None = None
+        self._senders: dict[str, PeerSender] = {}
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._task_count = 0
+        self._proposals: dict[int, _Waiter] = {}
+        self._applied_waiters: list[tuple[int, _Waiter]] = []
+        self._replies: dict[int, _Reply] = {}
+        self._reply_count = 0
+        self._incoming: _Incoming | None = None
+        self._snapshot_index = 0
+        self._snapshot_running = False
+        self._snapshot_lock = asyncio.Lock()
+        self._deadline_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def rpc_client(self) -> RpcClient:
+        """The server's client, shared by all its groups."""
+        return self._consensus.rpc_client
+
+    @property
+    def role(self) -> str:
+        """LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
+        return Role.NON_PARTICIPANT.value if self._core is None else self._core.role.value
+
+    @property
+    def term(self) -> int:
+        """The current term; 0 before the start."""
+        return 0 if self._core is None else self._core.term
+
+    @property
+    def leader_uuid(self) -> str | None:
+        """The leader of the current term, if it is known."""
+        return None if self._core is None else self._core.leader_uuid
+
+    @property
+    def commit_index(self) -> int:
+        """The highest index known to be committed."""
+        return 0 if self._core is None else self._core.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """The highest index applied to the state machine."""
+        return self._journal.index
+
+    @property
+    def last_log_index(self) -> int:
+        """The end of the log, committed or not."""
+        return 0 if self._core is None else self._core.log.last_index
+
+    @property
+    def config(self) -> RaftConfig:
+        """The active configuration; before the start the initial one."""
+        if self._core is not None:
+            return self._core.config
+        return self._initial_config or RaftConfig(-1, ())
+
+    @property
+    def committed_config(self) -> RaftConfig:
+        """The newest committed configuration."""
+        return self.config if self._core is None else self._core.configs.committed
+
+    @property
+    def committed_in_term(self) -> bool:
+        """Whether this replica leads and an entry of its own term has committed (KUDU-765)."""
+        return self._core is not None and self._core.committed_in_term
+
+    # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover from disk, register with the consensus service, run the timers."""
+        """Recover from disk, then serve consensus calls and run the timers.
+
+        The state machine is restored from the snapshot; entries after it are applied as the commit
+        index advances. Raises `cmeta.ReplicaDataError`, `wal.WalCorruptionError`.
+        """
+        assert self.state_text == "NOT_INITIALIZED", f"the replica is {self.state_text}"
+        self.state_text = "BOOTSTRAPPING"
+        self._core = core = await self._recover()
+        self.state_text = "RUNNING"
+        self._spawn(self._wal.run(), "wal")
+        self._consensus.add(self)
+        self._reset_election_timer()
+        self._announce()
+        if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self.local_uuid):
+            self.step(ev.ElectionTimeout())  # nobody else to wait for
+
+    async def _recover(self) -> RaftCore:
+        disk = self.env.disk
+        vote_state = await cmeta.load(disk, self._vote_state_path, cmeta.VoteState)
+        snapshot = await cmeta.load(disk, self._snapshot_path, cmeta.Snapshot)
+        base = msg.OpId(0, 0) if snapshot is None else snapshot.last_included
+        entries = await self._wal.recover(base)
+        if vote_state is None:
+            if snapshot is not None or entries:
+                raise cmeta.ReplicaDataError(
+                    f"{self._folder}: there is a log but no vote state: votes may be forgotten"
+                )
+            if self._initial_config is None:
+                raise cmeta.ReplicaDataError(
+                    f"{self._folder}: empty, and no configuration was given to start with"
+                )
+            vote_state = cmeta.VoteState(0, None, self._initial_config)
+            await cmeta.save(disk, self._vote_state_path, vote_state)
+        config = vote_state.committed_config
+        if snapshot is not None:
+            self._machine.restore(snapshot.data, base.index)
+            self._journal = Journal(base, snapshot.digest)
+            self._snapshot_index = base.index
+            if snapshot.config.opid_index > config.opid_index:
+                config = snapshot.config
+        return RaftCore(
+            self.local_uuid,
+            self.group_id,
+            term=vote_state.current_term,
+            voted_for=vote_state.voted_for,
+            config=config,
+            base=base,
+            entries=entries,
+            options=CoreOptions(
+                leader_alive_ns=self._election_min_ns,
+                step_down_ns=self._election_max_ns(0),
+                batch_bytes_max=self.flags.consensus_max_batch_size_bytes,
+                pre_election=self.flags.raft_enable_pre_election,
+            ),
+        )
 
     async def stop(self) -> None:
-        """Stop timers and tasks; waiting proposers get `IndeterminateError`."""
+        """Stop timers and tasks; those who wait get an error. Safe to call twice."""
+        if self.state_text == "STOPPED":
+            return
+        self.state_text = "STOPPED"
+        self._consensus.remove(self.group_id)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drop_senders()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._wal.close()
+        stopped = NotLeaderError("the replica was stopped")
+        for event in self._events:
+            if isinstance(event, ev.Propose | ev.ReadRequested):
+                event.token.finish(stopped)
+        self._events.clear()
+        self._effects.clear()
+        self._fail_proposals("the replica was stopped")
+        for _, waiter in self._applied_waiters:
+            waiter.finish(stopped)
+        self._applied_waiters.clear()
+        for reply in self._replies.values():
+            reply.set(RpcHandlerError("the replica was stopped"))
 
     async def delete_data(self) -> None:
-        """Remove everything below the folder; only when stopped."""
+        """Remove everything below the folder; only when stopped or never started.
+
+        Vote state goes last: without it, what is left of a log is refused at the next start.
+        """
+        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
+        paths = await self.env.disk.list(f"{self._folder}/")
+        for path in sorted(paths, key=lambda path: (path == self._vote_state_path, path)):
+            await self.env.disk.remove(path)
+
+    @property
+    def _vote_state_path(self) -> str:
+        return f"{self._folder}/cmeta"
+
+    @property
+    def _snapshot_path(self) -> str:
+        return f"{self._folder}/snapshot"
+
+    def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a task of this replica: it ends with `stop`, its failure panics the node."""
+        self._task_count += 1
+        key = self._task_count
+        task = self.env.spawn(coro, name=f"raft {name} {self._group_label}")
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        return task
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def step(self, event: ev.Event) -> None:
+        """Give the core an event; after a stop, nothing happens."""
+        if self.state_text != "RUNNING":
+            return
+        self._events.append(event)
+        if not self._busy:
+            self._busy = True
+            self._carry_on()
+
+    def _carry_on(self) -> None:
+        """Carry out effects and take events until there are none, or a barrier must be passed."""
+        core = self._core
+        assert core is not None, "stepped before the start"
+        effects, events = self._effects, self._events
+        while self.state_text == "RUNNING":
+            if effects:
+                effect = effects.popleft()
+                if isinstance(effect, ev.SaveMeta | ev.InstallSnapshot):
+                    self._spawn(self._pass_barrier(effect), "barrier")
+                    return
+                self._CARRY_OUT[type(effect)](self, effect)
+            elif events:
+                effects.extend(core.step(events.popleft(), self.env.clock.monotonic_ns()))
+            else:
+                self._busy = False
+                return
+
+    async def _pass_barrier(self, effect: ev.SaveMeta | ev.InstallSnapshot) -> None:
+        if isinstance(effect, ev.SaveMeta):
+            state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
+            await cmeta.save(self.env.disk, self._vote_state_path, state)
+        else:
+            await self._install_snapshot(effect)
+        self._carry_on()
+
+    def _on_durable(self, sequence: int) -> None:
+        self._trace("synced")
+        self.step(ev.Synced(sequence))
+
+    def _trace(self, kind: str, **data: Any) -> None:
+        if self._trace_steps:
+            self.env.event(kind, group=self._group_label, term=self.term, **data)
+
+    # --- effects ----------------------------------------------------------------------------
+
+    def _append_log(self, effect: ev.AppendLog) -> None:
+        self._trace("appended", index=effect.entries[-1].index)
+        self._wal.append(effect.sequence, effect.preceding, effect.entries)
+
+    def _send_vote(self, effect: ev.SendVote) -> None:
+        timeout_s = self._election_min_ns / _NS
+        self._spawn(ask_vote(self, effect, timeout_s), "vote")
+
+    def _send_to_peer(self, effect: ev.SendUpdate | ev.SendSnapshot) -> None:
+        sender = self._senders.get(effect.peer_uuid)
+        if sender is None:
+            sender = self._senders[effect.peer_uuid] = PeerSender(self, effect.peer_uuid)
+        sender.put(effect)
+
+    def _send_run_election(self, effect: ev.SendRunElection) -> None:
+        self._spawn(ask_to_run(self, effect, self._election_min_ns / _NS), "hand over")
+
+    def _reply(self, effect: ev.Reply) -> None:
+        if self._trace_steps:
+            is_vote = isinstance(effect.response, msg.RequestConsensusVoteResponse)
+            self._trace("voted" if is_vote else "acked")
+        effect.reply.set(effect.response)
+
+    def _committed(self, effect: ev.Committed) -> None:
+        """Apply what is committed; the proposers that wait get their results."""
+        core = self._core
+        assert core is not None, "stepped before the start"
+        journal = self._journal
+        self._trace("committed", index=effect.index)
+        for entry in core.log.between(journal.index + 1, effect.index):
+            result: Any = None
+            if entry.kind is msg.EntryKind.WRITE:
+                result = self._machine.apply(entry.index, entry.term, entry.payload)
+            journal.add(entry)
+            waiter = self._proposals.pop(entry.index, None)
+            if waiter is not None:
+                assert waiter.term == entry.term, "a proposal outlived its leadership"
+                waiter.finish((entry.index, entry.term, result))
+        self._trace("applied", index=effect.index)
+        if self._applied_waiters:
+            self._wake_applied_waiters()
+        self._consider_snapshot(core)
+
+    def _wake_applied_waiters(self) -> None:
+        waiting: list[tuple[int, _Waiter]] = []
+        for index, waiter in self._applied_waiters:
+            if index <= self._journal.index:
+                waiter.finish(index)
+            elif not waiter.future.done():
+                waiting.append((index, waiter))
+        self._applied_waiters = waiting
+
+    def _proposal_accepted(self, effect: ev.ProposalAccepted) -> None:
+        effect.token.term = effect.opid.term
+        self._proposals[effect.opid.index] = effect.token
+
+    def _proposal_rejected(self, effect: ev.ProposalRejected) -> None:
+        effect.token.finish(NotLeaderError(effect.reason))
+
+    def _read_ready(self, effect: ev.ReadReady) -> None:
+        assert effect.index <= self._journal.index, "a read is ready before it was applied"
+        effect.token.finish(effect.index)
+
+    def _read_rejected(self, effect: ev.ReadRejected) -> None:
+        message = f"not the leader; that is {self.leader_uuid or 'unknown'}"
+        effect.token.finish(NotLeaderError(message))
+
+    def _state_changed(self, effect: ev.StateChanged) -> None:
+        del effect
+        core = self._core
+        assert core is not None, "stepped before the start"
+        if core.role is Role.LEADER:
+            self._set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+        else:
+            self._drop_senders()
+            self._fail_proposals("leadership was lost")
+        self._announce()
+        if self._on_role_change is not None:
+            self._on_role_change(self)
+
+    def _announce(self) -> None:
+        """Tell the world about a new role or term."""
+        core = self._core
+        assert core is not None, "announced before the start"
+        now = (core.role, core.term)
+        if now == self._announced:
+            return
+        self._announced = now
+        passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
+        kind = passive.get(core.role, core.role.value.lower())
+        self.env.event(kind, group=self._group_label, term=core.term)
+
+    def _drop_senders(self) -> None:
+        for sender in self._senders.values():
+            sender.cancel()
+        self._senders.clear()
+
+    def _fail_proposals(self, reason: str) -> None:
+        proposals, self._proposals = self._proposals, {}
+        for index, waiter in proposals.items():
+            waiter.finish(
+                IndeterminateError(f"{reason} before entry {waiter.term}.{index} was committed")
+            )
+
+    # --- timers -----------------------------------------------------------------------------
+
+    def _election_max_ns(self, failed_elections: int) -> int:
+        """The longest election timeout after so many failures in a row (Kudu's back-off)."""
+        exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
+        limit_ns = self.flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
+        backed_off_ns = min(int(self._election_min_ns * 1.5**exponent), limit_ns)
+        return max(backed_off_ns, self._election_min_ns)
+
+    def _reset_election_timer(self, effect: ev.ResetElectionTimer | None = None) -> None:
+        del effect
+        core = self._core
+        assert core is not None, "timer before the start"
+        if core.role is Role.LEADER:
+            return
+        low_ns = self._election_min_ns
+        range_ns = self._election_max_ns(core.failed_elections) - low_ns
+        delay_ns = low_ns + int(range_ns * self.env.random.random())
+        self._set_deadline(self.env.clock.monotonic_ns() + delay_ns)
+
+    def _set_deadline(self, deadline_ns: int) -> None:
+        """Move the deadline; the timer is touched only if it would fire too late."""
+        earlier = deadline_ns < self._deadline_ns
+        self._deadline_ns = deadline_ns
+        if self._timer is None:
+            self._arm()
+        elif earlier:
+            self._timer.cancel()
+            self._arm()
+
+    def _arm(self) -> None:
+        delay_s = max(0, self._deadline_ns - self.env.clock.monotonic_ns()) / _NS
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.state_text != "RUNNING":
+            return
+        if self._deadline_ns > self.env.clock.monotonic_ns() + _TIMER_SLACK_NS:
+            self._arm()  # the deadline moved on since
+            return
+        try:
+            self._timer_fired()
+        except Exception as error:  # noqa: BLE001  a callback cannot panic the node, a task can
+            self._spawn(_raise(error), "timer")
+
+    def _timer_fired(self) -> None:
+        core = self._core
+        assert core is not None, "timer before the start"
+        event: ev.Event
+        if core.role is Role.LEADER:
+            self._set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+            event = ev.HeartbeatDue()
+        else:
+            self._reset_election_timer()
+            event = ev.ElectionTimeout()
+        # A replica that waits for its disk must not run through all it missed at once.
+        if not self._busy:
+            self.step(event)
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def _consider_snapshot(self, core: RaftCore) -> None:
+        due = (
+            self._journal.index - self._snapshot_index >= self._snapshot_every
+            or core.log.payload_bytes > self.flags.log_cache_size_limit_kb * 1024
+        )
+        if due and not self._snapshot_running and self._journal.index > self._snapshot_index:
+            self._snapshot_running = True
+            self._spawn(self._take_snapshot(), "snapshot")
+
+    async def _take_snapshot(self) -> None:
+        """Save the state machine, then forget the log behind it, but for a tail that lets slow
+        followers catch up without a whole snapshot.
+        """
+        core = self._core
+        assert core is not None, "snapshot before the start"
+        async with self._snapshot_lock:
+            journal = self._journal
+            if journal.index > self._snapshot_index:  # none was installed meanwhile
+                last_included = msg.OpId(journal.term, journal.index)
+                config = core.configs.committed
+                data = self._machine.snapshot()
+                snapshot = cmeta.Snapshot(last_included, config, journal.digest, data)
+                await cmeta.save(self.env.disk, self._snapshot_path, snapshot)
+                self._snapshot_index = last_included.index
+                await self._wal.collect(last_included.index)
+                self._compact(core, last_included.index)
+        self._snapshot_running = False
+
+    def _compact(self, core: RaftCore, index: int) -> None:
+        kept = self._snapshot_every // 2
+        if core.log.payload_bytes > self.flags.log_cache_size_limit_kb * 1024:
+            kept = 0
+        if index - kept > core.log.base.index:
+            self.step(ev.Compact(index - kept))
+
+    async def load_snapshot(self) -> cmeta.Snapshot | None:
+        """The snapshot on disk."""
+        return await cmeta.load(self.env.disk, self._snapshot_path, cmeta.Snapshot)
+
+    async def _install_snapshot(self, effect: ev.InstallSnapshot) -> None:
+        """Replace state machine and log by a leader's snapshot; the caller holds the barrier."""
+        async with self._snapshot_lock:
+            index = effect.last_included.index
+            snapshot = cmeta.Snapshot(
+                effect.last_included, effect.config, effect.digest, effect.data
+            )
+            await cmeta.save(self.env.disk, self._snapshot_path, snapshot)
+            if effect.keep_log:
+                await self._wal.collect(index)
+            else:
+                await self._wal.reset()
+            self._machine.restore(effect.data, index)
+            self._journal = Journal(effect.last_included, effect.digest)
+            self._snapshot_index = index
+        self._wake_applied_waiters()
+
+    # --- consensus calls --------------------------------------------------------------------
+
+    def handle_vote(
+        self, request: msg.RequestConsensusVoteRequest
+    ) -> msg.RequestConsensusVoteResponse | Awaitable[msg.RequestConsensusVoteResponse]:
+        """A candidate asks for a vote."""
+        reply = _Reply()
+        self.step(ev.VoteRequested(request, reply))
+        return self._wait_reply(reply) if reply.response is None else reply.response
+
+    def handle_update(
+        self, request: msg.UpdateConsensusRequest
+    ) -> msg.UpdateConsensusResponse | Awaitable[msg.UpdateConsensusResponse]:
+        """A leader's heartbeat or entries; answered at once unless something must be durable."""
+        reply = _Reply()
+        self.step(ev.UpdateRequested(request, reply))
+        return self._wait_reply(reply) if reply.response is None else reply.response
+
+    async def _wait_reply(self, reply: _Reply) -> Any:
+        self._reply_count += 1
+        key = self._reply_count
+        self._replies[key] = reply
+        try:
+            return await reply.wait()
+        finally:
+            del self._replies[key]
+
+    def handle_snapshot(
+        self, request: msg.InstallSnapshotRequest
+    ) -> msg.InstallSnapshotResponse | Awaitable[msg.InstallSnapshotResponse]:
+        """One chunk of a snapshot; the last one installs it."""
+        if request.caller_term < self.term or request.total_size > SNAPSHOT_BYTES_MAX:
+            code = msg.ConsensusErrorCode.INVALID_TERM
+            message = f"term {request.caller_term} is over"
+            if request.caller_term >= self.term:
+                code = msg.ConsensusErrorCode.CANNOT_PREPARE
+                message = f"{request.total_size} bytes; the limit is {SNAPSHOT_BYTES_MAX}"
+            error = msg.ConsensusError(code, message)
+            return msg.InstallSnapshotResponse(self.local_uuid, self.term, error=error)
+        self.step(ev.LeaderContact(request.caller_uuid, request.caller_term))
+        data = self._collect(request)
+        if data is None:
+            size = 0 if self._incoming is None else len(self._incoming.data)
+            term = max(self.term, request.caller_term)
+            return msg.InstallSnapshotResponse(self.local_uuid, term, next_offset=size)
+        reply = _Reply()
+        self.step(
+            ev.SnapshotReceived(
+                caller_uuid=request.caller_uuid,
+                caller_term=request.caller_term,
+                last_included=request.last_included,
+                config=request.config,
+                digest=request.digest,
+                data=data,
+                reply=reply,
+            )
+        )
+        return self._wait_reply(reply) if reply.response is None else reply.response
+
+    def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
+        """Add a chunk; the whole snapshot once it is complete and its checksum is right."""
+        key = (
+            request.caller_uuid,
+            request.caller_term,
+            request.last_included,
+            request.total_size,
+            request.crc,
+        )
+        if self._incoming is None or self._incoming.key != key:
+            self._incoming = _Incoming(key)
+        incoming = self._incoming
+        if request.offset == len(incoming.data):
+            incoming.data += request.data
+        if len(incoming.data) < request.total_size:
+            return None
+        data = bytes(incoming.data)
+        self._incoming = None
+        if len(data) != request.total_size or zlib.crc32(data) != request.crc:
+            return None  # the sender is asked to begin again
+        return data
+
+    def consensus_state(self) -> msg.GetConsensusStateResponse:
+        """How this replica sees its group."""
+        core = self._core
+        assert core is not None, "asked before the start"
+        return msg.GetConsensusStateResponse(
+            responder_uuid=self.local_uuid,
+            current_term=core.term,
+            role=core.role.value,
+            leader_uuid=core.leader_uuid,
+            config=core.config,
+            committed_config_index=core.configs.committed.opid_index,
+            last_logged=core.log.last,
+            committed_index=core.commit_index,
+        )
+
+    # --- for the owner ----------------------------------------------------------------------
 
     async def replicate(
-        self, payload: bytes, *, timeout_s: float | None = None
+        self,
+        payload: bytes,
+        *,
+        timeout_s: float | None = None,
     ) -> tuple[int, int, Any]:
-        """(index, term, result of apply). NotAppendedError family or IndeterminateError."""
-        raise NotImplementedError
+        """Replicate one write; returns its index, its term and what `apply` returned.
+
+        Raises `NotLeaderError` or `OverloadedError` when nothing was appended, and
+        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        """
+        limit = self.flags.rpc_max_message_size - _MESSAGE_OVERHEAD_BYTES
+        if len(payload) > limit:
+            raise OverloadedError(
+                f"a payload of {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
+            )
+        return await self._propose(msg.EntryKind.WRITE, payload, timeout_s)
+
+    async def _propose(
+        self, kind: msg.EntryKind, payload: bytes, timeout_s: float | None
+    ) -> tuple[int, int, Any]:
+        self._check_running()
+        if len(self._proposals) + len(self._events) >= _PROPOSALS_MAX:
+            raise OverloadedError(f"{len(self._proposals)} writes wait for their commit already")
+        waiter = _Waiter()
+        self.step(ev.Propose(kind, payload, waiter))
+        try:
+            outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+        except TimeoutError as error:
+            message = f"not committed within {timeout_s} s; it may be later"
+            raise IndeterminateError(message) from error
+        return outcome
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
-        """Wait until a majority confirmed this leader after the call and it applied the read index,
-        which is returned. NotLeaderError, TimeoutError.
+        """Make sure that this replica leads *now* and has applied all that was acknowledged before.
+
+        Waits until a majority has answered a request sent after this call, until an entry of the
+        own term has committed, and until everything up to the read index is applied; returns that
+        index. Raises `NotLeaderError`, `TimeoutError`.
         """
-        raise NotImplementedError
+        self._check_running()
+        waiter = _Waiter()
+        self.step(ev.ReadRequested(waiter))
+        index: int = await waiter.wait(timeout_s)
+        return index
 
     async def wait_applied(self, index: int, *, timeout_s: float) -> None:
-        """Wait until `index` is applied here. TimeoutError, NotLeaderError when stopped."""
+        """Wait until `index` is applied here. Raises `TimeoutError`; `NotLeaderError` when the
+        replica stops, `OverloadedError` when too many wait.
+        """
+        self._check_running()
+        if index <= self._journal.index:
+            return
+        if len(self._applied_waiters) >= _WAITERS_MAX:
+            raise OverloadedError(f"{len(self._applied_waiters)} wait for an index already")
+        waiter = _Waiter()
+        self._applied_waiters.append((index, waiter))
+        await waiter.wait(timeout_s)
 
     def step_down(self, *, new_leader_uuid: str | None = None) -> None:
-        """Give up leadership; NotLeaderError."""
+        """Give up leadership, to `new_leader_uuid` if given; nothing happens on a follower."""
+        self.step(ev.StepDown(new_leader_uuid))
+
+    def run_election(self) -> None:
+        """Run for leader now, in spite of a live one; nothing happens on a leader."""
+        self.step(ev.RunElection())
+
+    def _check_running(self) -> None:
+        if self.state_text != "RUNNING":
+            raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """Plain JSON."""
-        raise NotImplementedError
+        """Plain JSON: state, configuration and what lets logs be compared (see `journal.py`)."""
+        core = self._core
+        data: dict[str, Any] = {
+            "group": self.group_id,
+            "uuid": self.local_uuid,
+            "state": self.state_text,
+            "role": self.role,
+            "term": self.term,
+            "leader_uuid": self.leader_uuid,
+            "commit_index": self.commit_index,
+            "applied_index": self.applied_index,
+            "last_index": self.last_log_index,
+            "config": msgspec.to_builtins(self.config),
+            "committed_config_index": self.committed_config.opid_index,
+        }
+        if core is not None:
+            data["first_index"] = core.log.base.index + 1
+            data["durable_index"] = core.durable_index
+            data |= self._journal.dump(core.log)
+        return data
+
+    _CARRY_OUT: Final[dict[type, Callable[[Any, Any], None]]] = {
+        ev.AppendLog: _append_log,
+        ev.SendVote: _send_vote,
+        ev.SendUpdate: _send_to_peer,
+        ev.SendSnapshot: _send_to_peer,
+        ev.SendRunElection: _send_run_election,
+        ev.Reply: _reply,
+        ev.Committed: _committed,
+        ev.ProposalAccepted: _proposal_accepted,
+        ev.ProposalRejected: _proposal_rejected,
+        ev.ReadReady: _read_ready,
+        ev.ReadRejected: _read_rejected,
+        ev.ResetElectionTimer: _reset_election_timer,
+        ev.StateChanged: _state_changed,
+    }
+
+
+async def _raise(error: Exception) -> None:
+    raise error

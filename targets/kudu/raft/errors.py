@@ -1,0 +1,31 @@
+"""What a replica says no with, sorted by what the caller may conclude."""
+
+from __future__ import annotations
+
+__all__ = [
+    "IndeterminateError",
+    "NotAppendedError",
+    "NotLeaderError",
+    "OverloadedError",
+    "RaftError",
+]
+
+
+class RaftError(Exception):
+    """The root of what a replica raises on purpose."""
+
+
+class NotAppendedError(RaftError):
+    """Nothing was appended: the write did not and will not happen."""
+
+
+class NotLeaderError(NotAppendedError):
+    """This replica does not lead (for a read: could not confirm that it does)."""
+
+
+class OverloadedError(NotAppendedError):
+    """Too many writes wait for their commit, or the payload is larger than one message."""
+
+
+class IndeterminateError(RaftError):
+    """The write was appended, then leadership or the time ran out: it may still commit."""

@@ -1,0 +1,339 @@
+"""What goes into the Raft core and what comes out of it.
+
+Inputs are events, outputs are effects, to be carried out **in order**. `SaveMeta` and
+`InstallSnapshot` are barriers: nothing after them in the list, and no later event, may be handled
+before they are durable. `AppendLog` is not: its durability comes back as the event `Synced`, and
+the core itself holds back whatever depends on it.
+
+A token (`reply`, `token`) is the shell's own handle; the core only hands it back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from targets.kudu.messages import RaftConfig
+from targets.kudu.raft.messages import (
+    Entry,
+    EntryKind,
+    InstallSnapshotResponse,
+    OpId,
+    RequestConsensusVoteRequest,
+    RequestConsensusVoteResponse,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+
+__all__ = [
+    "AppendLog",
+    "Committed",
+    "Compact",
+    "Effect",
+    "ElectionTimeout",
+    "Event",
+    "HeartbeatDue",
+    "InstallSnapshot",
+    "LeaderContact",
+    "ProposalAccepted",
+    "ProposalRejected",
+    "Propose",
+    "ReadReady",
+    "ReadRejected",
+    "ReadRequested",
+    "Reply",
+    "ResetElectionTimer",
+    "RunElection",
+    "SaveMeta",
+    "SendRunElection",
+    "SendSnapshot",
+    "SendUpdate",
+    "SendVote",
+    "SnapshotProgress",
+    "SnapshotReceived",
+    "SnapshotSent",
+    "StateChanged",
+    "StepDown",
+    "Synced",
+    "UpdateAnswered",
+    "UpdateRequested",
+    "VoteAnswered",
+    "VoteRequested",
+]
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """The base of events and effects."""
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+class ElectionTimeout(_Item, frozen=True):
+    """The election timer ran out (leaders ignore it)."""
+
+
+class HeartbeatDue(_Item, frozen=True):
+    """A leader's heartbeat interval has passed (others ignore it)."""
+
+
+class VoteRequested(_Item, frozen=True):
+    """A candidate asks for this replica's vote."""
+
+    request: RequestConsensusVoteRequest
+    reply: Any
+
+
+class VoteAnswered(_Item, frozen=True):
+    """A voter answered, or did not (`response` None)."""
+
+    election_id: int
+    peer_uuid: str
+    response: RequestConsensusVoteResponse | None
+
+
+class UpdateRequested(_Item, frozen=True):
+    """A leader's heartbeat or entries."""
+
+    request: UpdateConsensusRequest
+    reply: Any
+
+
+class UpdateAnswered(_Item, frozen=True):
+    """A follower answered `SendUpdate` number `request_id`, or did not (`response` None)."""
+
+    peer_uuid: str
+    request_id: int
+    response: UpdateConsensusResponse | None
+
+
+class LeaderContact(_Item, frozen=True):
+    """A sign of life of a leader that carries nothing else (a chunk of a snapshot)."""
+
+    caller_uuid: str
+    caller_term: int
+
+
+class SnapshotReceived(_Item, frozen=True):
+    """A whole snapshot arrived and its checksum is right."""
+
+    caller_uuid: str
+    caller_term: int
+    last_included: OpId
+    config: RaftConfig
+    digest: bytes
+    data: bytes
+    reply: Any
+
+
+class SnapshotProgress(_Item, frozen=True):
+    """A peer answered a part of `SendSnapshot` number `request_id`: a sign of life."""
+
+    peer_uuid: str
+    request_id: int
+
+
+class SnapshotSent(_Item, frozen=True):
+    """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
+
+    `last_included` is what was sent.
+    """
+
+    peer_uuid: str
+    request_id: int
+    last_included: OpId
+    response: InstallSnapshotResponse | None
+
+
+class Propose(_Item, frozen=True):
+    """Append an entry, if this replica leads."""
+
+    kind: EntryKind
+    payload: bytes
+    token: Any
+
+
+class ReadRequested(_Item, frozen=True):
+    """Confirm leadership and find the read index (Raft dissertation, 6.4)."""
+
+    token: Any
+
+
+class Synced(_Item, frozen=True):
+    """Everything up to `AppendLog` number `sequence` is durable."""
+
+    sequence: int
+
+
+class Compact(_Item, frozen=True):
+    """A durable snapshot covers the log up to `index`: forget that part."""
+
+    index: int
+
+
+class StepDown(_Item, frozen=True):
+    """Give up leadership; with `new_leader_uuid`, hand it over."""
+
+    new_leader_uuid: str | None = None
+
+
+class RunElection(_Item, frozen=True):
+    """Run for leader now: no pre-election, in spite of a live leader."""
+
+
+Event = (
+    ElectionTimeout
+    | HeartbeatDue
+    | VoteRequested
+    | VoteAnswered
+    | UpdateRequested
+    | UpdateAnswered
+    | LeaderContact
+    | SnapshotReceived
+    | SnapshotProgress
+    | SnapshotSent
+    | Propose
+    | ReadRequested
+    | Synced
+    | Compact
+    | StepDown
+    | RunElection
+)
+
+
+# --- effects ---------------------------------------------------------------------------------
+
+
+class SaveMeta(_Item, frozen=True):
+    """Make term, vote and committed configuration durable. A barrier."""
+
+    term: int
+    voted_for: str | None
+    committed_config: RaftConfig
+
+
+class AppendLog(_Item, frozen=True):
+    """Write entries to the log; an index at or below the last one replaces the tail from there.
+
+    `preceding` is the entry before the first, which tells a recovery whether the entries continue
+    the snapshot it found.
+    """
+
+    sequence: int
+    preceding: OpId
+    entries: tuple[Entry, ...]
+
+
+class InstallSnapshot(_Item, frozen=True):
+    """Replace the state machine. A barrier.
+
+    `keep_log` False: the log on disk does not continue the snapshot and must go.
+    """
+
+    last_included: OpId
+    config: RaftConfig
+    digest: bytes
+    data: bytes
+    keep_log: bool
+
+
+class SendVote(_Item, frozen=True):
+    """Ask a peer for its vote; the answer comes back as `VoteAnswered`."""
+
+    peer_uuid: str
+    address: str
+    election_id: int
+    request: RequestConsensusVoteRequest
+
+
+class SendUpdate(_Item, frozen=True):
+    """Send to a peer; the answer comes back as `UpdateAnswered`."""
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    request: UpdateConsensusRequest
+
+
+class SendSnapshot(_Item, frozen=True):
+    """Send the latest snapshot to a peer; the end comes back as `SnapshotSent`."""
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    term: int
+
+
+class SendRunElection(_Item, frozen=True):
+    """Ask a peer to run for leader."""
+
+    peer_uuid: str
+    address: str
+
+
+class Reply(_Item, frozen=True):
+    """Answer the call behind `reply`."""
+
+    reply: Any
+    response: RequestConsensusVoteResponse | UpdateConsensusResponse | InstallSnapshotResponse
+
+
+class Committed(_Item, frozen=True):
+    """Entries up to `index` are committed: apply them."""
+
+    index: int
+
+
+class ProposalAccepted(_Item, frozen=True):
+    """The entry is in the leader's log under `opid`."""
+
+    token: Any
+    opid: OpId
+
+
+class ProposalRejected(_Item, frozen=True):
+    """Nothing was appended."""
+
+    token: Any
+    reason: str
+
+
+class ReadReady(_Item, frozen=True):
+    """Leadership was confirmed after the request; read once `index` is applied."""
+
+    token: Any
+    index: int
+
+
+class ReadRejected(_Item, frozen=True):
+    """This replica does not lead, or lost leadership before it could confirm it."""
+
+    token: Any
+
+
+class ResetElectionTimer(_Item, frozen=True):
+    """Wait for a whole election timeout again."""
+
+
+class StateChanged(_Item, frozen=True):
+    """Role, term, leader or committed configuration changed."""
+
+
+Effect = (
+    SaveMeta
+    | AppendLog
+    | InstallSnapshot
+    | SendVote
+    | SendUpdate
+    | SendSnapshot
+    | SendRunElection
+    | Reply
+    | Committed
+    | ProposalAccepted
+    | ProposalRejected
+    | ReadReady
+    | ReadRejected
+    | ResetElectionTimer
+    | StateChanged
+)

@@ -1,0 +1,61 @@
+"""The record of what a replica applied, by which logs of replicas are compared.
+
+A rolling digest covers every entry ever applied (index, term, kind, payload), also those a snapshot
+has taken from the log; snapshots carry it along. Two replicas agree on everything up to an index
+exactly if their digests at that index are equal, so a bounded window of recent digests suffices to
+compare replicas that are not equally far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections import deque
+from typing import Any, Final
+
+from targets.kudu.raft.log import MemoryLog
+from targets.kudu.raft.messages import Entry, OpId
+
+__all__ = ["Journal"]
+
+_WINDOW: Final = 2048
+_ENTRY: Final = struct.Struct(">QQB")
+_DIGEST_BYTES: Final = 8
+
+
+class Journal:
+    """The entry applied last, and the digests of the last applied ones."""
+
+    __slots__ = ("_recent", "digest", "index", "term")
+
+    def __init__(self, last: OpId, digest: bytes = bytes(_DIGEST_BYTES)) -> None:
+        self.index = index = last.index
+        self.term = last.term
+        self.digest = digest
+        self._recent: deque[tuple[int, bytes]] = deque([(index, digest)], maxlen=_WINDOW)
+
+    def add(self, entry: Entry) -> None:
+        """Note that the next entry was applied."""
+        assert entry.index == self.index + 1, f"applied {entry.index} after {self.index}"
+        header = _ENTRY.pack(entry.index, entry.term, entry.kind)
+        state = hashlib.blake2b(self.digest + header, digest_size=_DIGEST_BYTES)
+        state.update(entry.payload)
+        self.index = entry.index
+        self.term = entry.term
+        self.digest = state.digest()
+        self._recent.append((self.index, self.digest))
+
+    def dump(self, log: MemoryLog) -> dict[str, Any]:
+        """`log`: [index, term, CRC-32 of the payload] of the newest retained entries;
+        `digests`: [index, digest] of the newest applied ones, oldest first. Both are bounded.
+        """
+        first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
+        return {
+            "log": [
+                [entry.index, entry.term, zlib.crc32(entry.payload)]
+                for entry in log.between(first, log.last_index)
+            ],
+            "digest": self.digest.hex(),
+            "digests": [[index, digest.hex()] for index, digest in self._recent],
+        }
