@@ -1,1 +1,6 @@
-"""Docker."""
+"""Nodes as containers; see `environment` (a run), `deploy` (what it is made of), `rules` (cuts)."""
+
+from harness.environments.docker.environment import DockerEnvironment
+from harness.environments.docker.image import build_image, image_exists, image_tag
+
+__all__ = ["DockerEnvironment", "build_image", "image_exists", "image_tag"]

@@ -65,7 +65,7 @@ def _origin(uri: str, suite: str) -> str | None:
         try:
             request = f"{uri.rstrip('/')}/dists/{suite}/{name}"
             with urllib.request.urlopen(request, timeout=_RELEASE_TIMEOUT_S) as answer:  # noqa: S310 - schemes are checked
-                head = answer.read(_RELEASE_BYTES_MAX).decode("utf-8", "replace")
+                head: str = answer.read(_RELEASE_BYTES_MAX).decode("utf-8", "replace")
         except (urllib.error.URLError, OSError):
             continue
         for line in head.splitlines():

@@ -22,15 +22,26 @@ from harness.environments.real.lines import LINE_BYTES_MAX
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
+    from docker.types import CancellableStream
+
     from docker import APIClient
 
-__all__ = ["ContainerSpec", "ContainerState", "Engine", "ExecResult", "Found", "tar_files"]
+__all__ = [
+    "Attachment",
+    "ContainerSpec",
+    "ContainerState",
+    "Engine",
+    "ExecResult",
+    "Found",
+    "tar_files",
+]
 
 CALL_TIMEOUT_S: Final = 60
 _PING_TIMEOUT_S: Final = 5
 _BUILD_TIMEOUT_S: Final = 900
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
+_TAIL_BYTES_MAX: Final = 500
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +98,46 @@ def tar_files(files: Mapping[str, bytes], *, mode: int = 0o644) -> bytes:
             info.size, info.mode = len(data), mode
             tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
+
+
+class Attachment:
+    """The output of a container while it runs; close it, whether it was read or not."""
+
+    def __init__(
+        self,
+        stream: CancellableStream[tuple[bytes | None, bytes | None]],
+        translated: Callable[[], contextlib.AbstractContextManager[None]],
+        tail: collections.deque[str],
+    ) -> None:
+        self._stream = stream
+        self._translated = translated
+        self._tail = tail
+
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines without their ends, until the container stops.
+
+        The two outputs are put together a line at a time, so neither tears the other's lines.
+        """
+        pending = [b"", b""]
+        with self._translated():
+            for parts in self._stream:
+                for index, part in enumerate(parts):
+                    *lines, pending[index] = (pending[index] + (part or b"")).split(b"\n")
+                    if len(pending[index]) > LINE_BYTES_MAX:
+                        lines.append(pending[index])
+                        pending[index] = b""
+                    for line in lines:
+                        self._tail.append(line[:_TAIL_BYTES_MAX].decode("utf-8", "replace"))
+                        yield line
+        yield from (rest for rest in pending if rest)
+
+    def close(self) -> None:
+        """Give the connection back; safe to call twice."""
+        with contextlib.suppress(OSError):  # the engine has hung up already
+            self._stream.close()
+        # The SDK closes the socket but not the file over it, which keeps it open.
+        response: Any = vars(self._stream)["_response"]
+        response.close()
 
 
 class Engine:
@@ -162,16 +213,22 @@ class Engine:
 
         with self._translated(f"inspect the image {tag}"):
             try:
-                return str(self._api.inspect_image(tag)["Id"])
+                found: dict[str, Any] = self._api.inspect_image(tag)  # type: ignore[no-untyped-call]
+                return str(found["Id"])
             except docker.errors.ImageNotFound:
                 return None
 
-    def pull(self, repository: str, tag: str, *, timeout_s: int) -> None:
+    def pull(self, image: str, *, timeout_s: int) -> None:
         """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
-        with self._translated(f"pull {repository}:{tag}"):
+        from docker.utils import parse_repository_tag
+
+        with self._translated(f"pull {image}"):
+            repository, tag = parse_repository_tag(image)
             before_s, self._api.timeout = self._api.timeout, timeout_s
             try:
-                self._checked(self._api.pull(repository, tag=tag, stream=True, decode=True))
+                self._checked(
+                    self._api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+                )
             finally:
                 self._api.timeout = before_s
 
@@ -283,6 +340,8 @@ class Engine:
                 pids_limit=spec.processes_max,
                 log_config=LogConfig(type="none"),
                 extra_hosts=None if joined else spec.hosts,
+                # Process 1 would ignore SIGTERM unless its program handles it; init passes it on.
+                init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
             endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
@@ -298,7 +357,7 @@ class Engine:
                 host_config=host,
                 networking_config=None
                 if joined
-                else self._api.create_networking_config({spec.network: endpoint}),
+                else self._api.create_networking_config({spec.network: endpoint}),  # type: ignore[arg-type]
                 # The image's own entry point would swallow the command of a foreign image.
                 entrypoint=[],
             )
@@ -388,39 +447,15 @@ class Engine:
                     if not state.running:
                         return state.exit_code
 
-    def attach(self, container: str) -> Iterator[bytes]:
-        """Attach to both outputs of a container, which need not run yet.
-
-        The attachment is made at once; the iterator then yields whole lines, without their ends,
-        until the container stops.
-        """
+    def attach(self, container: str) -> Attachment:
+        """Attach to both outputs of a container, which need not run yet; made at once."""
         with self._translated("attach to", container):
             stream = self._api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
             )
         with self._tails_lock:
             tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
-        return self._lines(container, stream, tail)
-
-    def _lines(
-        self,
-        container: str,
-        stream: Iterator[tuple[bytes | None, bytes | None]],
-        tail: collections.deque[str],
-    ) -> Iterator[bytes]:
-        pending = [b"", b""]
-        with self._translated("read the output of", container):
-            for parts in stream:
-                for index, part in enumerate(parts):
-                    *lines, pending[index] = (pending[index] + (part or b"")).split(b"\n")
-                    if len(pending[index]) > LINE_BYTES_MAX:
-                        lines.append(pending[index])
-                        pending[index] = b""
-                    for line in lines:
-                        with self._tails_lock:
-                            tail.append(line[:500].decode("utf-8", "replace"))
-                        yield line
-        yield from (rest for rest in pending if rest)
+        return Attachment(stream, lambda: self._translated("read the output of", container), tail)
 
     def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
         """Run a command in a container that runs, as `user`."""

@@ -33,7 +33,7 @@ from harness.errors import InfrastructureError
 __all__ = ["PYTHON_VERSION", "build_image", "image_exists", "image_tag"]
 
 PYTHON_VERSION: Final = "3.11"
-_REGISTRY_BASE: Final = ("python", "3.11-slim-bookworm")
+_REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 _NODE_REQUIREMENTS: Final = ("msgspec",)  # everything a node imports beyond the standard library
 _PULL_TIMEOUT_S: Final = 30
@@ -112,18 +112,16 @@ def _one_at_a_time() -> Iterator[None]:
 def _build_from_registry(
     engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
 ) -> None:
-    repository, version = _REGISTRY_BASE
-    base = f"{repository}:{version}"
-    if engine.image_id(base) is None:
-        progress(f"pulling {base}")
-        engine.pull(repository, version, timeout_s=_PULL_TIMEOUT_S)
+    if engine.image_id(_REGISTRY_BASE) is None:
+        progress(f"pulling {_REGISTRY_BASE}")
+        engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
     names = ("http_proxy", "https_proxy", "no_proxy")
     proxies = {name: os.environ[name] for name in names if name in os.environ}
     engine.build(
         context,
         tag,
         network="default",
-        arguments={"BASE": base, **proxies},
+        arguments={"BASE": _REGISTRY_BASE, **proxies},
         labels={IMAGE_LABEL: tag},
         progress=progress,
     )

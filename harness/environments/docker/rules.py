@@ -27,6 +27,7 @@ from harness.errors import InternalError
 
 __all__ = [
     "COMMENT_CHARACTERS_MAX",
+    "connections",
     "cut_command",
     "dropped_packets",
     "heal_command",
@@ -128,14 +129,31 @@ def dropped_packets(saved: str) -> dict[tuple[str, Link], int]:
     return counts
 
 
-def reset_command(peers: Sequence[str]) -> list[str]:
-    """The command that aborts all TCP connections with these addresses; prints one line for each.
+_RESET = """
+list() { for peer in "$@"; do ss -t -n -H state established dst "$peer"; done; }
+list "$@" | sed 's/^/before /'
+for peer in "$@"; do ss -K -t -n -H state established dst "$peer" >/dev/null; done
+list "$@" | sed 's/^/after /'
+"""
 
-    Needs a kernel with CONFIG_INET_DIAG_DESTROY; what it could not abort is still there after it
-    and is listed in lines that start with `left`.
+
+def reset_command(peers: Sequence[str]) -> list[str]:
+    """The command that aborts all TCP connections with these addresses and tells both ends.
+
+    It prints what was there before and what is there after it, for `connections`: a kernel without
+    CONFIG_INET_DIAG_DESTROY aborts nothing and says nothing.
     """
-    script = (
-        'for peer in "$@"; do ss -K -t -n -H -o state established dst "$peer"; done\n'
-        'for peer in "$@"; do ss -t -n -H state established dst "$peer" | sed "s/^/left /"; done'
-    )
-    return ["sh", "-c", script, "reset", *peers]
+    return ["sh", "-c", _RESET, "reset", *peers]
+
+
+def connections(output: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The connections, as pairs of ends, before and after a `reset_command`.
+
+    Those of after that were not there before are new ones, made meanwhile.
+    """
+    found: dict[str, set[str]] = {"before": set(), "after": set()}
+    for line in output.splitlines():
+        when, *words = line.split()
+        if when in found and len(words) >= 4:
+            found[when].add(f"{words[2]} {words[3]}")  # Recv-Q Send-Q Local Peer
+    return frozenset(found["before"]), frozenset(found["before"] & found["after"])

@@ -1,0 +1,514 @@
+"""`Cluster` over containers: kills and pauses by the engine, cuts by rules in namespaces.
+
+Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
+it a little later if the driver cannot. What a node prints is read as it comes by one thread a
+container; the end of that stream is also how an exit is noticed, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from harness.cluster import (
+    CLIENT,
+    Bite,
+    Capability,
+    ClusterEvent,
+    Fidelity,
+    Link,
+    LinkQuality,
+    NodeSpec,
+    NodeState,
+    unsupported,
+)
+from harness.environments.docker import undo
+from harness.environments.docker.deploy import Blueprint
+from harness.environments.docker.engine import Attachment, Engine
+from harness.environments.docker.links import LinkFaults
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.warden import Warden
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["CAPABILITIES", "ENVIRONMENT", "DockerCluster"]
+
+ENVIRONMENT: Final = "docker"
+CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
+    dict.fromkeys(
+        (
+            Capability.START,
+            Capability.STOP,
+            Capability.KILL,
+            Capability.PAUSE,
+            Capability.WIPE,
+            Capability.PARTITION,
+            Capability.PARTITION_ONE_WAY,
+            Capability.RESET,
+        ),
+        Fidelity.EXACT,
+    )
+)
+_STOP_GRACE_S: Final = 10
+_EXIT_TIMEOUT_S: Final = 30.0
+_EXIT_LOG_LINES: Final = 20
+_LINES_QUEUED_MAX: Final = 1000
+_THREADS_MAX: Final = 16
+_SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+_WARDEN_GRACE_S: Final = 1.0
+"""The warden's deadline is this much later, so that it acts only where the driver did not."""
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class _Incarnation:
+    """One run of a node's program, from its start to its exit."""
+
+    def __init__(self, boot: int) -> None:
+        self.boot = boot
+        self.ending: frozenset[int] | None = None
+        self.exited = asyncio.Event()
+
+    def end(self, codes: Iterable[int]) -> None:
+        """From now on an exit with one of these codes is our doing."""
+        self.ending = frozenset(codes)
+
+    def expects(self, code: int | None) -> bool:
+        """Whether we made it exit. A crash in the very moment of a kill has a code of its own."""
+        return self.ending is not None and (code is None or code in self.ending)
+
+
+class _Node:
+    """What the driver knows about one node."""
+
+    def __init__(self, log: NodeLog) -> None:
+        self.log = log
+        self.state = NodeState.DOWN
+        self.boots = 0
+        self.incarnation: _Incarnation | None = None
+        self.lock = asyncio.Lock()
+        self.lease: asyncio.TimerHandle | None = None
+
+
+class DockerCluster:
+    """The containers of one run."""
+
+    def __init__(
+        self, engine: Engine, blueprint: Blueprint, warden: Warden, bus: EventBus, logs: Logs
+    ) -> None:
+        self._engine = engine
+        self._blueprint = blueprint
+        self._warden = warden
+        self._bus = bus
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
+        self._readers: list[threading.Thread] = []
+        self._nodes = {name: _Node(logs(name)) for name in blueprint.specs}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._links = LinkFaults(blueprint, engine, self._in_thread)
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
+        work = functools.partial(call, *arguments, **named)
+        return await self._loop.run_in_executor(self._pool, work)
+
+    # --- what there is -----------------------------------------------------------------------
+
+    @property
+    def environment(self) -> str:
+        """`docker`."""
+        return ENVIRONMENT
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Fidelity]:
+        """`CAPABILITIES`."""
+        return CAPABILITIES
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        """All declared nodes, in declaration order."""
+        return self._blueprint.specs
+
+    def state(self, node: str) -> NodeState:
+        """What the node is doing now."""
+        return self._node(node).state
+
+    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
+        """Have every event delivered on the driver's loop."""
+        self._bus.subscribe(callback)
+
+    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
+        """The end of the node's log."""
+        return self._node(node).log.tail(last_lines)
+
+    def _node(self, name: str) -> _Node:
+        if name not in self._nodes:
+            raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
+        return self._nodes[name]
+
+    # --- deployment --------------------------------------------------------------------------
+
+    async def deploy(self) -> dict[str, tuple[str, int]]:
+        """Create and start everything; returns where clients reach each declared port."""
+        # Not a TaskGroup: the first failure must not be answered before the others have ended,
+        # or the engine would still be creating what the teardown is removing.
+        answers = await asyncio.gather(
+            *(self._deploy_node(name) for name in self._nodes), return_exceptions=True
+        )
+        endpoints: dict[str, tuple[str, int]] = {}
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            endpoints |= answer
+        return endpoints
+
+    async def _deploy_node(self, name: str) -> dict[str, tuple[str, int]]:
+        place = self._blueprint.places[name]
+
+        def keep() -> dict[int, int]:
+            self._engine.create(self._blueprint.keeper(name))
+            self._engine.start(place.keeper)
+            state = self._engine.state(place.keeper)
+            return state.ports if state is not None and state.running else {}
+
+        published = await self._in_thread(keep)
+        missing = [port for port in self.nodes[name].ports if port not in published]
+        if missing:
+            raise InfrastructureError(
+                f"docker: the ports {missing} of node {name!r} are not published on 127.0.0.1; "
+                f"the engine published {published}"
+            )
+        await self._in_thread(self._create, name)
+        await self.start(name)
+        return {f"{name}:{port}": ("127.0.0.1", published[port]) for port in self.nodes[name].ports}
+
+    def _create(self, name: str) -> None:
+        """Create the node's container with its code and an empty data folder."""
+        container = self._blueprint.places[name].container
+        self._engine.create(self._blueprint.container(name))
+        self._engine.put_archive(container, "/", self._blueprint.code)
+        folder = self._blueprint.data_folder(name)
+        if folder is not None:
+            self._engine.put_archive(container, "/", folder)
+
+    # --- start, stop, kill -------------------------------------------------------------------
+
+    async def start(self, node: str) -> bool:
+        """Start a node that is down, on the disk it left behind."""
+        entry = self._node(node)
+        async with entry.lock:
+            if entry.state is not NodeState.DOWN:
+                return False
+            container = self._blueprint.places[node].container
+            incarnation = _Incarnation(entry.boots)
+
+            def start() -> Attachment:
+                self._engine.put_archive(
+                    container, "/", self._blueprint.node_file(node, incarnation.boot)
+                )
+                attachment = self._engine.attach(container)
+                try:
+                    self._engine.start(container)
+                except InfrastructureError:
+                    attachment.close()
+                    raise
+                return attachment
+
+            attachment = await self._in_thread(start)
+            entry.boots += 1
+            entry.incarnation = incarnation
+            entry.state = NodeState.RUNNING
+            self._bus.publish(node, "node-started", {"boot": incarnation.boot})
+            reader = threading.Thread(
+                target=self._read,
+                args=(node, incarnation, attachment),
+                name=f"log-{node}",
+                daemon=True,
+            )
+            self._readers = [thread for thread in self._readers if thread.is_alive()]
+            self._readers.append(reader)
+            reader.start()
+            return True
+
+    def _read(self, node: str, incarnation: _Incarnation, attachment: Attachment) -> None:
+        """A thread: hand on what the node prints, and then that it has exited."""
+        room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
+        feed = self._nodes[node].log.feed
+
+        def deliver(line: bytes) -> None:
+            room.release()
+            feed(line + b"\n")
+
+        failure: InfrastructureError | None = None
+        code: int | None = None
+        # A RuntimeError is a loop that is closed: the run is over and nobody listens.
+        with contextlib.suppress(RuntimeError):
+            try:
+                for line in attachment.lines():
+                    room.acquire()
+                    self._loop.call_soon_threadsafe(deliver, line)
+                code = self._engine.wait(self._blueprint.places[node].container)
+            except InfrastructureError as error:
+                failure = error
+            finally:
+                attachment.close()
+            self._loop.call_soon_threadsafe(self._exited, node, incarnation, code, failure)
+
+    def _exited(
+        self,
+        node: str,
+        incarnation: _Incarnation,
+        code: int | None,
+        failure: InfrastructureError | None,
+    ) -> None:
+        entry = self._nodes[node]
+        if failure is not None and incarnation.ending is None:
+            _log.warning("lost sight of node %s: %s", node, failure)
+        entry.state = NodeState.DOWN
+        self._end_lease(node)
+        entry.log.end_incarnation()
+        incarnation.exited.set()
+        data = {
+            "code": code,
+            "expected": incarnation.expects(code),
+            "log": entry.log.tail(_EXIT_LOG_LINES),
+        }
+        self._bus.publish(node, "node-exited", data)
+
+    async def _wait_exited(self, node: str, incarnation: _Incarnation) -> None:
+        try:
+            async with asyncio.timeout(_EXIT_TIMEOUT_S):
+                await incarnation.exited.wait()
+        except TimeoutError as error:
+            raise InfrastructureError(
+                f"docker: node {node!r} was still running {_EXIT_TIMEOUT_S:.0f} s after it was "
+                "stopped or killed"
+            ) from error
+
+    async def stop(self, node: str) -> bool:
+        """SIGTERM, then SIGKILL after ten seconds; a paused node is thawed first."""
+        entry = self._node(node)
+        async with entry.lock:
+            if entry.state is NodeState.DOWN or entry.incarnation is None:
+                return False
+            # Foreign programs answer SIGTERM with whatever code they like.
+            foreign = self.nodes[node].entry is None
+            entry.incarnation.end(range(256) if foreign else (0, *_SIGNALLED_CODES))
+            if entry.state is NodeState.PAUSED:
+                await self._thaw(node)
+            container = self._blueprint.places[node].container
+            await self._in_thread(self._engine.stop, container, grace_s=_STOP_GRACE_S)
+            await self._wait_exited(node, entry.incarnation)
+            return True
+
+    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
+        """SIGKILL to everything in the container, verified dead on return."""
+        if lose_unsynced:
+            raise unsupported(ENVIRONMENT, Capability.LOSE_UNSYNCED, ["sim"])
+        if torn:
+            raise unsupported(ENVIRONMENT, Capability.TORN_WRITE, ["sim"])
+        entry = self._node(node)
+        async with entry.lock:
+            if entry.state is NodeState.DOWN or entry.incarnation is None:
+                return False
+            entry.incarnation.end(_SIGNALLED_CODES)
+            container = self._blueprint.places[node].container
+            await self._in_thread(self._engine.kill, container)
+            await self._wait_exited(node, entry.incarnation)
+            state = await self._in_thread(self._engine.state, container)
+            if state is None or state.running:
+                raise InfrastructureError(f"docker: {container} survived its kill: {state}")
+            return True
+
+    async def wipe(self, node: str) -> bool:
+        """Replace the container of a node that is down by a fresh one."""
+        entry = self._node(node)
+        async with entry.lock:
+            if entry.state is not NodeState.DOWN:
+                raise UsageError(
+                    f"node {node!r} is {entry.state.value}; only the disk of a node that is down "
+                    "can be wiped: kill or stop it first"
+                )
+
+            def replace() -> None:
+                self._engine.remove(self._blueprint.places[node].container)
+                self._create(node)
+
+            await self._in_thread(replace)
+            return True
+
+    # --- pause -------------------------------------------------------------------------------
+
+    async def pause(self, node: str, *, lease_s: float) -> bool:
+        """Freeze the container, verified frozen on return."""
+        entry = self._node(node)
+        container = self._blueprint.places[node].container
+        async with entry.lock:
+            if entry.state is not NodeState.RUNNING:
+                return False
+            self._warden.guard(
+                f"pause:{node}",
+                undo.thaw_undo(container),
+                deadline_s=lease_s + _WARDEN_GRACE_S,
+            )
+            await self._in_thread(self._engine.pause, container)
+            state = await self._in_thread(self._engine.state, container)
+            if state is None or not state.running:
+                self._warden.release(f"pause:{node}")
+                return False  # it exited by itself in this very moment
+            if not state.paused:
+                self._warden.release(f"pause:{node}")
+                raise InfrastructureError(f"docker: {container} did not freeze: {state}")
+            entry.state = NodeState.PAUSED
+            entry.lease = self._loop.call_later(lease_s, self._expire, self.resume, node)
+            return True
+
+    async def resume(self, node: str) -> bool:
+        """Thaw a paused node."""
+        entry = self._node(node)
+        async with entry.lock:
+            if entry.state is not NodeState.PAUSED:
+                return False
+            await self._thaw(node)
+            return True
+
+    async def _thaw(self, node: str) -> None:
+        entry = self._nodes[node]
+        container = self._blueprint.places[node].container
+        await self._in_thread(self._engine.unpause, container)
+        state = await self._in_thread(self._engine.state, container)
+        if state is not None and state.paused:
+            raise InfrastructureError(f"docker: {container} did not thaw: {state}")
+        if entry.state is NodeState.PAUSED:  # it may have exited meanwhile
+            entry.state = NodeState.RUNNING
+        self._end_lease(node)
+
+    def _end_lease(self, node: str) -> None:
+        entry = self._nodes[node]
+        if entry.lease is not None:
+            entry.lease.cancel()
+            entry.lease = None
+            self._warden.release(f"pause:{node}")
+
+    def _expire(self, heal: Callable[[str], Any], what: str) -> None:
+        """A lease has ended: undo it now; the warden tries as well if we fail."""
+
+        async def run() -> None:
+            try:
+                await heal(what)
+            except InfrastructureError as error:
+                _log.warning("the lease of %s ended, but: %s", what, error)
+
+        task = self._loop.create_task(run(), name=f"lease:{what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- links -------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
+        """Drop every packet on these links; returns the fault's id."""
+        fault = self._links.plan(links)
+        self._warden.guard(
+            f"cut:{fault}",
+            undo.heal_undo(fault, self._links.keepers(fault)),
+            deadline_s=lease_s + _WARDEN_GRACE_S,
+        )
+        try:
+            await self._links.cut(fault)
+        except InfrastructureError:
+            await self.heal(fault)
+            raise
+        self._links.set_lease(fault, self._loop.call_later(lease_s, self._expire, self.heal, fault))
+        return fault
+
+    async def heal(self, fault: str) -> Bite:
+        """Delete the rules of one fault; the bite is the packets they dropped."""
+        dropped = await self._links.heal(fault)
+        self._warden.release(f"cut:{fault}")
+        return Bite(dropped, "packets")
+
+    async def heal_among(self, nodes: Iterable[str]) -> None:
+        """Make every link among these nodes and the clients whole."""
+        among = {CLIENT, *nodes}
+        for name in sorted(among - {CLIENT}):
+            self._node(name)
+        for fault in await self._links.heal_among(among):
+            self._warden.release(f"cut:{fault}")
+
+    async def heal_all(self) -> None:
+        """Heal every cut and thaw every node; starts nothing."""
+        for fault in self._links.active():
+            await self.heal(fault)
+        for node in self._nodes:
+            await self.resume(node)
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Abort the TCP connections between the ends of these links."""
+        return await self._links.reset(links)
+
+    async def shape(
+        self,
+        links: Sequence[Link],  # noqa: ARG002 - the protocol's signature
+        quality: LinkQuality,
+        *,
+        lease_s: float,  # noqa: ARG002
+    ) -> str:
+        """Not here; raises `UsageError` that names the environments that can."""
+        asked = {
+            Capability.DELAY: quality.delay_ms or quality.jitter_ms,
+            Capability.DROP: quality.drop,
+            Capability.DUPLICATE: quality.duplicate,
+            Capability.REORDER: quality.reorder,
+            Capability.THROTTLE: quality.rate_kb_s,
+            Capability.STALL: quality.stall,
+        }
+        wanted = next((name for name, value in asked.items() if value), Capability.DELAY)
+        frames_only = wanted in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
+        raise unsupported(ENVIRONMENT, wanted, ["sim"] if frames_only else ["sim", "process"])
+
+    # --- clocks and CPU ----------------------------------------------------------------------
+
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:  # noqa: ARG002
+        """Not here; raises `UsageError`."""
+        wanted = Capability.CLOCK_DRIFT if drift_ppm else Capability.CLOCK_SKEW
+        raise unsupported(ENVIRONMENT, wanted, ["sim"])
+
+    async def slow(self, node: str, *, factor: float) -> None:  # noqa: ARG002
+        """Not here; raises `UsageError`."""
+        raise unsupported(ENVIRONMENT, Capability.SLOW_CPU, ["sim"])
+
+    # --- the end -----------------------------------------------------------------------------
+
+    async def close(self, remove: Callable[[], object]) -> None:
+        """Take everything away by `remove` and wait until all threads have ended."""
+        self._links.close()
+        for name, entry in self._nodes.items():
+            if entry.incarnation is not None:
+                entry.incarnation.end(range(256))
+            self._end_lease(name)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # What is under way in the engine ends first, or it would make what was just removed.
+            await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
+            await asyncio.to_thread(remove)
+            for thread in self._readers:
+                await asyncio.to_thread(thread.join, _EXIT_TIMEOUT_S)
+            await asyncio.sleep(0)  # let what the threads posted last be delivered
+        finally:
+            for entry in self._nodes.values():
+                entry.log.close()
+
+
+Logs = Callable[[str], NodeLog]
+"""Makes the log of a node."""

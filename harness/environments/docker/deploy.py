@@ -1,0 +1,247 @@
+"""What a run is made of in the engine: one private network, and per node a keeper and a container.
+
+The node's container runs its program and nothing else: not root, no capability, no way to gain one.
+The *keeper* beside it does nothing (`sleep`) but own the network namespace that the node joins:
+
+* rules, address and published ports survive the node's kill and restart; a node that starts into a
+  partition is cut from its first packet on;
+* the namespace can be reached while the node is frozen, when nothing can be executed in its own
+  container;
+* only the keeper has a capability, CAP_NET_ADMIN, and only for what is executed in it as root. Its
+  own process has none. (CAP_NET_RAW is not needed by the nf_tables flavour of iptables.)
+
+Addresses are fixed, so a restarted node cannot come back wearing a dead one's address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import ipaddress
+import re
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.cluster import CLIENT, NodeSpec
+from harness.environments.docker import sources
+from harness.environments.docker.engine import ContainerSpec, Engine, tar_files
+from harness.environments.docker.labels import (
+    CONTROLLER_LABEL,
+    NODE_LABEL,
+    RUN_LABEL,
+    container_name,
+    keeper_name,
+    network_name,
+    this_controller,
+)
+from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.errors import InfrastructureError, UsageError
+from harness.plugins import DeploymentPlan
+
+__all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
+
+NODES_MAX: Final = 100
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
+_NODE_FILE: Final = "/harness/node.json"
+_USER: Final = "65532:65532"
+_FIRST_HOST: Final = 10  # .1 is the gateway
+_MEMORY_BYTES_MAX: Final = 1 << 30
+_KEEPER_MEMORY_BYTES_MAX: Final = 64 << 20
+_PROCESSES_MAX: Final = 512
+_KEEPER_PROCESSES_MAX: Final = 32
+_SUBNET_TRIES_MAX: Final = 200
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where one node lives."""
+
+    node: str
+    container: str
+    keeper: str
+    address: str
+
+
+def check_plan(plan: DeploymentPlan) -> None:
+    """Refuse what cannot be deployed; raises `UsageError`."""
+    if plan.link_proxy is not None:
+        raise UsageError(
+            f"--link-proxy {plan.link_proxy} is not used by the docker environment, which cuts "
+            "links in the nodes' own namespaces; leave it out, or use --env process"
+        )
+    if not 1 <= len(plan.nodes) <= NODES_MAX:
+        raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
+    seen = set()
+    for spec in plan.nodes:
+        if _NODE_NAME.fullmatch(spec.name) is None or spec.name == CLIENT or spec.name in seen:
+            raise UsageError(
+                f"the node name {spec.name!r} must be letters, digits, - and _, at most 41 of "
+                f"them, not {CLIENT!r}, and unique in the run"
+            )
+        seen.add(spec.name)
+        if (spec.entry is None) == (not spec.command):
+            raise UsageError(
+                f"node {spec.name!r} must have either an entry or a command; it has "
+                f"entry={spec.entry!r} and command={spec.command!r}"
+            )
+
+
+def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
+    """Candidates of /24 in 10.0.0.0/8, in an order of the run's own, that no route here covers."""
+    for index in range(_SUBNET_TRIES_MAX):
+        digest = hashlib.blake2b(f"{run_id}/{index}".encode(), digest_size=2).digest()
+        subnet = ipaddress.IPv4Network(f"10.{digest[0]}.{digest[1]}.0/24")
+        if not any(subnet.overlaps(other) for other in used):
+            yield str(subnet)
+
+
+def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network]:
+    """The networks this machine routes to, without the default route."""
+    if not table.exists():
+        return []
+    found = []
+    for line in table.read_text(encoding="ascii").splitlines()[1:]:
+        words = line.split()
+        # Little-endian hexadecimal, see the kernel's fib_trie.c (fib_route_seq_show).
+        address, mask = (int.from_bytes(bytes.fromhex(words[index]), "little") for index in (1, 7))
+        if mask:
+            prefix = mask.bit_count()
+            found.append(ipaddress.IPv4Network((address & mask, prefix)))
+    return found
+
+
+def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
+    """Create the run's private network on a subnet that nobody uses."""
+    labels = {RUN_LABEL: run_id, CONTROLLER_LABEL: str(this_controller())}
+    for subnet in _subnets(run_id, _routes()):
+        network = ipaddress.IPv4Network(subnet)
+        if engine.create_network(
+            network_name(run_id), subnet=subnet, gateway=str(network[1]), labels=labels
+        ):
+            return network
+    raise InfrastructureError(
+        f"docker: none of {_SUBNET_TRIES_MAX} subnets in 10.0.0.0/8 is free for the run's "
+        "network; run `harness clean`, or remove networks with `docker network prune`"
+    )
+
+
+class Blueprint:
+    """What to create for each node of one run. Pure but for `code`, which reads packages."""
+
+    def __init__(self, plan: DeploymentPlan, image: str, network: ipaddress.IPv4Network) -> None:
+        self._plan = plan
+        self._image = image
+        self._network_name = network_name(plan.run_id)
+        self._controller = str(this_controller())
+        self.gateway = str(network[1])
+        self.specs: Mapping[str, NodeSpec] = {spec.name: spec for spec in plan.nodes}
+        self.places: Mapping[str, Place] = {
+            name: Place(
+                name,
+                container_name(plan.run_id, name),
+                keeper_name(plan.run_id, name),
+                str(network[_FIRST_HOST + index]),
+            )
+            for index, name in enumerate(self.specs)
+        }
+        self._ports = {name: spec.ports for name, spec in self.specs.items()}
+        self._connect = {
+            f"{name}:{port}": (self.places[name].address, port)
+            for name, spec in self.specs.items()
+            for port in spec.ports
+        }
+        self.code = sources.archive_of(sources.packages_of(plan.nodes))
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The address of every node, and of `CLIENT`: the gateway's."""
+        return {name: place.address for name, place in self.places.items()} | {CLIENT: self.gateway}
+
+    def image_of(self, node: str) -> str:
+        """The image the node runs in."""
+        return self.specs[node].image or self._image
+
+    def _labels(self, node: str) -> dict[str, str]:
+        return {
+            RUN_LABEL: self._plan.run_id,
+            CONTROLLER_LABEL: self._controller,
+            NODE_LABEL: node,
+        }
+
+    def keeper(self, node: str) -> ContainerSpec:
+        """The container that owns the node's network namespace."""
+        place = self.places[node]
+        return ContainerSpec(
+            name=place.keeper,
+            image=self._image,
+            command=("sleep", "infinity"),
+            labels=self._labels(node),
+            network=self._network_name,
+            address=place.address,
+            hostname=node,
+            hosts={name: other.address for name, other in self.places.items() if name != node},
+            published=self.specs[node].ports,
+            user=_USER,
+            capabilities=("NET_ADMIN",),
+            # A user id of root gains its capabilities by executing a file, which this would forbid.
+            no_new_privileges=False,
+            read_only=True,
+            memory_bytes_max=_KEEPER_MEMORY_BYTES_MAX,
+            processes_max=_KEEPER_PROCESSES_MAX,
+        )
+
+    def container(self, node: str) -> ContainerSpec:
+        """The container that runs the node's program."""
+        spec, place = self.specs[node], self.places[node]
+        if spec.entry is not None:
+            command: tuple[str, ...] = ("python3", "-m", "harness.environments.real.node")
+        else:
+            command = tuple(sources.fill(word, spec, self._ports) for word in spec.command)
+            if command[0] == sys.executable:
+                command = ("python3", *command[1:])  # this interpreter's path means nothing there
+        environment = {
+            name: sources.fill(value, spec, self._ports) for name, value in spec.environment.items()
+        }
+        if spec.entry is not None:
+            environment[NODE_FILE_VARIABLE] = _NODE_FILE
+        return ContainerSpec(
+            name=place.container,
+            image=self.image_of(node),
+            command=command,
+            labels=self._labels(node),
+            network=f"container:{place.keeper}",
+            environment=environment,
+            user=None if spec.image else _USER,
+            memory_bytes_max=_MEMORY_BYTES_MAX,
+            processes_max=_PROCESSES_MAX,
+        )
+
+    def node_file(self, node: str, boot: int) -> bytes:
+        """The archive, for `/`, that tells an entry what it is at this boot."""
+        spec = self.specs[node]
+        file = NodeFile(
+            name=node,
+            boot=boot,
+            entry=spec.entry or "",
+            config=spec.config,
+            seed=self._plan.seed,
+            data=sources.DATA_FOLDER,
+            listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - see fill
+            connect=self._connect,
+        )
+        return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
+
+    def data_folder(self, node: str) -> bytes | None:
+        """An archive with an empty data folder, where a foreign image may have none."""
+        if self.specs[node].image is None:
+            return None
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            info = tarfile.TarInfo(sources.DATA_FOLDER[1:])
+            info.type, info.mode = tarfile.DIRTYPE, 0o1777  # whoever the image's user is
+            tar.addfile(info)
+        return buffer.getvalue()

@@ -1,0 +1,190 @@
+"""The docker environment: from a plan to a running session and back to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from harness.cluster import CLIENT, Capability, Fidelity
+from harness.environments.docker import deploy, undo
+from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
+from harness.environments.docker.engine import Engine
+from harness.environments.docker.image import image_tag
+from harness.environments.docker.removal import remove_dead_runs, remove_run
+from harness.environments.real.env import RealClientEnv
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.session import RealSession, guarded_main, run_interruptible
+from harness.environments.warden import Warden
+from harness.errors import InfrastructureError
+from harness.plugins import API_VERSION, DeploymentPlan, Session
+
+__all__ = ["DockerEnvironment"]
+
+T = TypeVar("T")
+_RUN_KEY: Final = "run"
+_PULL_TIMEOUT_S: Final = 60
+
+
+class DockerEnvironment:
+    """Nodes as containers on a private network."""
+
+    api_version = API_VERSION
+    name = ENVIRONMENT
+    doc = "containers on a private network; iptables partitions, pause and kill by the engine"
+    capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be used here, with the fix."""
+        try:
+            with _connected() as engine:
+                return _missing_image(engine)
+        except InfrastructureError as error:
+            return (
+                f"{error}; start an engine (dockerd, or Docker's own service), or name one with "
+                "DOCKER_HOST, and see that this user may use it"
+            )
+
+    def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
+        deploy.check_plan(plan)
+
+        async def body(interrupted: asyncio.Event) -> T:
+            with _connected() as engine, tempfile.TemporaryDirectory() as scratch:
+                missing = _missing_image(engine)
+                if missing is not None:
+                    raise InfrastructureError(missing)
+                run = _Run(plan, engine, Path(scratch))
+                return await guarded_main(run.run(main, interrupted), run.teardown)
+
+        return run_interruptible(body)
+
+    def clean(self) -> list[str]:
+        """Remove what runs with a dead controller left; none where no engine answers."""
+        if self._engine_answers():
+            with _connected() as engine:
+                return remove_dead_runs(engine)
+        return []
+
+    @staticmethod
+    def _engine_answers() -> bool:
+        try:
+            with _connected():
+                return True
+        except InfrastructureError:
+            return False
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[Engine]:
+    engine = Engine()
+    try:
+        engine.ping()
+        yield engine
+    finally:
+        engine.close()
+
+
+def _missing_image(engine: Engine) -> str | None:
+    tag = image_tag()
+    if engine.image_id(tag) is not None:
+        return None
+    return f"the node image {tag} is missing; run `harness image build`"
+
+
+class _Run:
+    """One execution, in the order in which it must be undone."""
+
+    def __init__(self, plan: DeploymentPlan, engine: Engine, scratch: Path) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._scratch = scratch
+        self._bus = EventBus()
+        self._warden: Warden | None = None
+        self._cluster: DockerCluster | None = None
+        self._env: RealClientEnv | None = None
+        self._panic: BaseException | None = None
+
+    async def run(
+        self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
+    ) -> T:
+        """Deploy and run `main`."""
+        folder = self._plan.folder
+        if folder is not None:
+            (folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._warden = Warden.start(
+            self._plan.run_id, log=folder / "logs" / "warden.log" if folder else None
+        )
+        # Guarded before anything exists: a driver that dies half-way leaves nothing either.
+        self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
+        network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
+        blueprint = await asyncio.to_thread(deploy.Blueprint, self._plan, image_tag(), network)
+        await asyncio.to_thread(self._pull_images, blueprint)
+        self._cluster = DockerCluster(
+            self._engine, blueprint, self._warden, self._bus, self._node_log
+        )
+        endpoints = await self._cluster.deploy()
+        self._env = RealClientEnv(
+            CLIENT,
+            boot=0,
+            seed=self._plan.seed,
+            data=self._scratch,
+            listen={},
+            connect=endpoints,
+            on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
+            on_panic=self._panicked,
+        )
+        return await self._guarded(main(RealSession(self._cluster, self._env, interrupted)))
+
+    def _pull_images(self, blueprint: deploy.Blueprint) -> None:
+        for image in sorted({blueprint.image_of(node) for node in blueprint.specs}):
+            if self._engine.image_id(image) is None:
+                self._engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
+
+    def _node_log(self, node: str) -> NodeLog:
+        folder = self._plan.folder
+        return NodeLog(node, self._bus, folder / "logs" / f"{node}.log" if folder else None)
+
+    async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main`; a task of a client that fails unhandled ends it with that error."""
+        self._main = asyncio.ensure_future(main)
+        try:
+            return await self._main
+        except asyncio.CancelledError:
+            if self._panic is not None:
+                raise self._panic from None
+            self._main.cancel()
+            await asyncio.gather(self._main, return_exceptions=True)
+            raise
+
+    def _panicked(self, task: str, error: BaseException) -> None:
+        if self._panic is None:
+            error.add_note(f"in the task {task!r} of a client")
+            self._panic = error
+            self._main.cancel()
+
+    async def teardown(self) -> None:
+        """Take everything away; what resists is left to the warden."""
+        try:
+            if self._env is not None:
+                await self._env.close()
+            await self._remove()
+        finally:
+            if self._warden is not None:
+                # Where the removal failed the run is still guarded, and this makes it try as well.
+                await asyncio.to_thread(self._warden.close)
+
+    def _remove_settled(self) -> None:
+        remove_run(self._engine, self._plan.run_id, stragglers=False)
+
+    async def _remove(self) -> None:
+        if self._cluster is not None:
+            await self._cluster.close(self._remove_settled)
+        elif self._warden is not None:
+            # Ended before there was a cluster: the engine may still be making the network.
+            await asyncio.to_thread(remove_run, self._engine, self._plan.run_id)
+        if self._warden is not None:
+            self._warden.release(_RUN_KEY)

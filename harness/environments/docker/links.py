@@ -1,0 +1,200 @@
+"""Link faults as the driver keeps them: which rules each fault has where, and what it has dropped.
+
+One lock orders all changes, so counters are never read while rules move. A fault may be healed in
+parts (`heal_among`); what its deleted rules had counted stays on its account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from harness.cluster import CLIENT, Link
+from harness.environments.docker import rules
+from harness.environments.docker.deploy import Blueprint
+from harness.environments.docker.engine import Engine
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["LinkFaults"]
+
+T = TypeVar("T")
+_FAULTS_MAX: Final = 100_000
+
+
+class InThread(Protocol):
+    """Runs a blocking call in a thread."""
+
+    def __call__(self, call: Callable[..., T], *arguments: Any) -> Awaitable[T]:
+        """What `call(*arguments)` returns."""
+        ...
+
+
+class _Fault:
+    def __init__(self, links: Sequence[Link]) -> None:
+        self.links = set(links)  # those still cut
+        self.owners = sorted({rules.owner(link) for link in links})
+        self.dropped = 0
+        self.lease: asyncio.TimerHandle | None = None
+
+    def end_lease(self) -> None:
+        if self.lease is not None:
+            self.lease.cancel()
+            self.lease = None
+
+
+class LinkFaults:
+    """All cuts of one run."""
+
+    def __init__(self, blueprint: Blueprint, engine: Engine, in_thread: InThread) -> None:
+        self._places = blueprint.places
+        self._addresses = blueprint.addresses
+        self._engine = engine
+        self._in_thread = in_thread
+        self._faults: dict[str, _Fault] = {}
+        self._lock = asyncio.Lock()
+
+    def _check(self, links: Sequence[Link]) -> None:
+        if not links:
+            raise UsageError("no link was given; a fault on nothing is no fault")
+        for link in links:
+            for end in (link.source, link.destination):
+                if end != CLIENT and end not in self._places:
+                    known = ", ".join([*self._places, CLIENT])
+                    raise UsageError(f"the link {link} ends at {end!r}; there are: {known}")
+            if link.source == link.destination:
+                raise UsageError(f"the link {link} leads nowhere; its ends must differ")
+
+    def plan(self, links: Sequence[Link]) -> str:
+        """Register a fault that is not injected yet; returns its id. Raises `UsageError`."""
+        self._check(links)
+        if len(self._faults) >= _FAULTS_MAX:
+            raise UsageError(f"{_FAULTS_MAX} cuts in one run; use fewer or a longer interval")
+        fault = f"cut-{len(self._faults)}"
+        self._faults[fault] = _Fault(links)
+        return fault
+
+    def keepers(self, fault: str) -> list[str]:
+        """The containers in whose namespaces the fault has rules."""
+        return [self._places[node].keeper for node in self._faults[fault].owners]
+
+    def set_lease(self, fault: str, lease: asyncio.TimerHandle) -> None:
+        """Remember the timer that ends the fault."""
+        self._faults[fault].lease = lease
+
+    def active(self) -> list[str]:
+        """The faults that still cut something, in order of injection."""
+        return [name for name, fault in self._faults.items() if fault.links]
+
+    async def _run(self, commands: dict[str, list[str]]) -> dict[str, str]:
+        """Run one command in each of several namespaces at once; waits for all of them."""
+
+        async def one(node: str, command: list[str]) -> str:
+            keeper = self._places[node].keeper
+            result = await self._in_thread(self._engine.exec, keeper, command)
+            if result.code != 0:
+                raise InfrastructureError(
+                    f"docker: `{command[3]}` failed with code {result.code} in {keeper}: "
+                    f"{result.output.strip()[-500:]}"
+                )
+            return result.output
+
+        answers = await asyncio.gather(
+            *(one(node, command) for node, command in commands.items()), return_exceptions=True
+        )
+        outputs: dict[str, str] = {}
+        for node, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            outputs[node] = answer
+        return outputs
+
+    async def cut(self, name: str) -> None:
+        """Inject a planned fault."""
+        async with self._lock:
+            fault = self._faults[name]
+            commands = {
+                node: rules.cut_command(
+                    name,
+                    sorted(link for link in fault.links if rules.owner(link) == node),
+                    self._addresses,
+                )
+                for node in fault.owners
+            }
+            await self._run(commands)
+
+    async def heal(self, name: str) -> int:
+        """Delete the fault's rules; returns all packets it dropped, at a second call as well."""
+        if name not in self._faults:
+            raise UsageError(f"there was no link fault {name!r} in this run")
+        async with self._lock:
+            fault = self._faults[name]
+            if fault.links:
+                command = rules.heal_command(rules.select_fault(name))
+                outputs = await self._run(dict.fromkeys(fault.owners, command))
+                self._account(outputs, fault.links, only=name)
+                fault.links = set()
+            fault.end_lease()
+            return fault.dropped
+
+    async def heal_among(self, ends: set[str]) -> list[str]:
+        """Delete the rules of all links with both ends here; returns the faults that are over."""
+        async with self._lock:
+            inside = {
+                link
+                for fault in self._faults.values()
+                for link in fault.links
+                if link.source in ends and link.destination in ends
+            }
+            commands = {
+                node: rules.heal_command(
+                    rules.select_links(sorted(link for link in inside if rules.owner(link) == node))
+                )
+                for node in sorted({rules.owner(link) for link in inside})
+            }
+            self._account(await self._run(commands), inside)
+            over = []
+            for name, fault in self._faults.items():
+                if fault.links and fault.links <= inside:
+                    over.append(name)
+                    fault.end_lease()
+                fault.links -= inside
+            return over
+
+    def _account(
+        self, outputs: dict[str, str], links: Iterable[Link], *, only: str | None = None
+    ) -> None:
+        """Add what the deleted rules had counted to their faults."""
+        wanted = frozenset(links)
+        for output in outputs.values():
+            for (name, link), packets in rules.dropped_packets(output).items():
+                if link in wanted and only in {None, name} and link in self._faults[name].links:
+                    self._faults[name].dropped += packets
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Abort the connections between the ends of these links; returns how many."""
+        self._check(links)
+        peers: dict[str, set[str]] = {}
+        # A connection has two ends, and aborting one tells the other: each pair is done once.
+        for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
+            node, peer = (high, low) if low == CLIENT else (low, high)
+            peers.setdefault(node, set()).add(self._addresses[peer])
+        async with self._lock:
+            outputs = await self._run(
+                {node: rules.reset_command(sorted(peers[node])) for node in sorted(peers)}
+            )
+        count = 0
+        for node, output in outputs.items():
+            before, left = rules.connections(output)
+            if before and before == left:
+                raise InfrastructureError(
+                    f"docker: none of {len(before)} connections of node {node!r} could be reset; "
+                    "the engine's kernel needs CONFIG_INET_DIAG_DESTROY"
+                )
+            count += len(before - left)
+        return count
+
+    def close(self) -> None:
+        """End all leases; the rules go with their namespaces."""
+        for fault in self._faults.values():
+            fault.end_lease()

@@ -1,0 +1,104 @@
+"""Taking away what a run created in the engine: at its end, by its warden, or by `clean`.
+
+Everything is found by label alone, so it does not matter how far the run had come. An engine may
+still be carrying out a request of a driver that died in the middle of it; therefore removal looks
+again until nothing of the run has been there for a moment.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from harness.environments.docker.engine import Engine, Found
+from harness.environments.docker.labels import (
+    CONTROLLER_LABEL,
+    RUN_LABEL,
+    Controller,
+    Life,
+    life,
+    this_controller,
+)
+from harness.errors import InfrastructureError
+
+__all__ = ["remove_dead_runs", "remove_run"]
+
+_THREADS: Final = 8
+_ROUNDS_MAX: Final = 30
+_SETTLE_S: Final = 0.5
+
+
+def _remove_round(engine: Engine, run_id: str) -> tuple[list[str], list[str]]:
+    """Remove what is there now: lines for what is gone, and what resisted."""
+    label = f"{RUN_LABEL}={run_id}"
+    lines: list[str] = []
+    failures: list[str] = []
+
+    def remove(found: Found) -> None:
+        try:
+            if engine.remove(found.id):
+                lines.append(f"removed the container {found.name} of run {run_id}")
+        except InfrastructureError as error:
+            failures.append(str(error))
+
+    containers = engine.containers(label)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(remove, containers))
+    # A network with an endpoint left cannot go; its containers are tried again in the next round.
+    for network in engine.networks(label):
+        try:
+            if engine.remove_network(network.id):
+                lines.append(f"removed the network {network.name} of run {run_id}")
+        except InfrastructureError as error:
+            failures.append(str(error))
+    return sorted(lines), failures
+
+
+def remove_run(engine: Engine, run_id: str, *, stragglers: bool = True) -> list[str]:
+    """Remove every container and network of a run; returns a line for each.
+
+    `stragglers`: requests of a dead driver may still be under way in the engine, so look until
+    nothing has appeared for a second. Raises `InfrastructureError` when something resists.
+    """
+    label = f"{RUN_LABEL}={run_id}"
+    removed: list[str] = []
+    failures: list[str] = []
+    quiet_rounds = 0
+    for _ in range(_ROUNDS_MAX):
+        lines, failures = _remove_round(engine, run_id)
+        removed += lines
+        left = engine.containers(label) or engine.networks(label)
+        if not left and not stragglers:
+            return removed
+        quiet_rounds = 0 if left or lines else quiet_rounds + 1
+        if quiet_rounds == 2:
+            return removed
+        time.sleep(_SETTLE_S)
+    raise InfrastructureError(
+        f"docker: run {run_id} still has containers or networks after {_ROUNDS_MAX} rounds: "
+        f"{'; '.join(failures) or 'new ones keep appearing'}"
+    )
+
+
+def remove_dead_runs(engine: Engine) -> list[str]:
+    """Remove what runs with a dead controller left; says what it left alone, and why."""
+    runs: dict[str, str] = {}
+    for found in (*engine.containers(RUN_LABEL), *engine.networks(RUN_LABEL)):
+        runs.setdefault(found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
+    here = this_controller()
+    lines: list[str] = []
+    for run_id, text in sorted(runs.items()):
+        try:
+            verdict = life(Controller.parse(text), here, engine_is_local=engine.is_local)
+        except ValueError:
+            verdict = Life.UNKNOWN
+        if verdict is Life.DEAD:
+            lines += remove_run(engine, run_id)
+        elif verdict is Life.UNKNOWN:
+            lines.append(
+                f"left run {run_id} alone: whether its controller {text!r} lives cannot be seen "
+                f"from here; to remove it: docker rm -f $(docker ps -aq -f "
+                f"label={RUN_LABEL}={run_id})"
+            )
+    return lines

@@ -1,0 +1,20 @@
+"""A driver to be killed: `python -m tests.docker.driver RUN_ID` breaks its cluster and waits."""
+
+import asyncio
+import sys
+
+from harness.cluster import Link
+from harness.environments.docker import DockerEnvironment
+from tests.docker.support import echo_nodes, plan_of, wait_answering
+
+
+async def main(session) -> None:
+    await wait_answering(session, "n1", "n2")
+    await session.cluster.cut([Link("n1", "n2")], lease_s=600)
+    await session.cluster.pause("n2", lease_s=600)
+    print("broken", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    DockerEnvironment().execute(plan_of(echo_nodes(2), run_id=sys.argv[1]), main)

@@ -1,0 +1,63 @@
+"""A small node for these tests: it answers commands, and keeps a file and beats to its peers."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.env import Address, Conn, Env
+
+PORT = 7051
+
+
+def _capabilities() -> str:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("CapEff"))
+
+
+async def _answer(env: Env, request: list[str]) -> Any:
+    match request:
+        case ["who"]:
+            return {
+                "name": env.name,
+                "boot": env.boot,
+                "uid": os.geteuid(),
+                "caps": _capabilities(),
+            }
+        case ["append", text]:
+            file = await env.disk.open("log")
+            await file.append(text.encode())
+            await file.sync()
+            return None
+        case ["read"]:
+            return (await env.disk.read("log")).decode()
+        case ["ask", peer, timeout_s]:
+            # Whether the peer answers a fresh connection in time.
+            try:
+                async with asyncio.timeout(float(timeout_s)):
+                    conn = await env.net.connect(Address(peer, PORT))
+                    await conn.send(msgspec.json.encode(["who"]))
+                    return msgspec.json.decode(await conn.recv() or b"null")["name"]
+            except (TimeoutError, OSError) as error:
+                return type(error).__name__
+        case ["exit", code]:
+            os._exit(int(code))
+        case ["event", kind]:
+            env.event(kind, group="g", term=1)
+            return None
+    raise ValueError(f"unknown request {request}")
+
+
+async def main(env: Env, config: dict[str, Any]) -> None:
+    async def serve(conn: Conn) -> None:
+        try:
+            while (frame := await conn.recv()) is not None:
+                await conn.send(msgspec.json.encode(await _answer(env, msgspec.json.decode(frame))))
+        except ConnectionResetError:
+            pass
+
+    await env.net.listen(PORT, serve)
+    env.event("listening", greeting=config["greeting"])
+    await asyncio.Event().wait()

@@ -1,0 +1,64 @@
+"""What the tests with an engine share: a plan of echo nodes, and how to ask them."""
+
+import asyncio
+import secrets
+from typing import Any
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.env import Address
+from harness.plugins import DeploymentPlan, Session
+from tests.docker.echo import PORT
+
+READY_TIMEOUT_S = 20.0
+
+
+def echo_nodes(count: int) -> tuple[NodeSpec, ...]:
+    return tuple(
+        NodeSpec(
+            name=f"n{index}",
+            role="echo",
+            ports=(PORT,),
+            entry="tests.docker.echo:main",
+            config={"greeting": "hello"},
+        )
+        for index in range(1, count + 1)
+    )
+
+
+def plan_of(nodes, folder=None, run_id=None) -> DeploymentPlan:
+    run_id = run_id or f"test-{secrets.token_hex(4)}"
+    return DeploymentPlan(run_id=run_id, nodes=tuple(nodes), seed=7, knobs={}, folder=folder)
+
+
+async def ask(session: Session, node: str, *request: Any, timeout_s: float = 5.0) -> Any:
+    """One request on a connection of its own; raises TimeoutError or OSError."""
+    async with asyncio.timeout(timeout_s):
+        conn = await session.env.net.connect(Address(node, PORT))
+        try:
+            await conn.send(msgspec.json.encode(request))
+            frame = await conn.recv()
+        finally:
+            conn.close()
+    if frame is None:
+        raise ConnectionResetError(f"{node} hung up")
+    return msgspec.json.decode(frame)
+
+
+async def wait_answering(session: Session, *nodes: str) -> None:
+    async with asyncio.timeout(READY_TIMEOUT_S):
+        for node in nodes:
+            while True:
+                try:
+                    await ask(session, node, "who")
+                except OSError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+
+
+async def wait_until(condition, timeout_s: float = 10.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,439 @@
+"""The docker environment against a real engine."""
+
+import asyncio
+import http.client
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, NodeState
+from harness.env import Address
+from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
+from harness.errors import InfrastructureError, UsageError
+from tests.docker.echo import PORT
+from tests.docker.support import ask, echo_nodes, plan_of, wait_answering, wait_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+LONG_S = 120.0
+
+
+def execute(environment, main, *, nodes=3, **plan):
+    """Run `main(session)` on that many echo nodes which answer."""
+
+    async def ready(session):
+        await wait_answering(session, *session.cluster.nodes)
+        return await main(session)
+
+    return environment.execute(plan_of(echo_nodes(nodes), **plan), ready)
+
+
+def found(engine, run_id):
+    label = f"{RUN_LABEL}={run_id}"
+    return [item.name for item in (*engine.containers(label), *engine.networks(label))]
+
+
+def test_nodes_come_up_unprivileged_and_the_run_leaves_nothing(environment, engine, tmp_path):
+    run_id = f"test-{secrets.token_hex(4)}"
+
+    async def main(session):
+        who = [await ask(session, node, "who") for node in session.cluster.nodes]
+        api = engine._api
+        settings = {}
+        for node in session.cluster.nodes:
+            for name in (container_name(run_id, node), keeper_name(run_id, node)):
+                settings[name] = api.inspect_container(name)
+        return who, settings
+
+    who, settings = execute(environment, main, folder=tmp_path, run_id=run_id)
+
+    expected = [
+        {"name": f"n{index}", "boot": 0, "uid": 65532, "caps": "0" * 16} for index in (1, 2, 3)
+    ]
+    assert who == expected
+    for name, found_settings in settings.items():
+        host = found_settings["HostConfig"]
+        assert host["CapDrop"] == ["ALL"]
+        added = [capability.removeprefix("CAP_") for capability in host["CapAdd"] or ()]
+        assert added == (["NET_ADMIN"] if name.endswith(".net") else [])
+        assert host["PidsLimit"] > 0
+        assert host["Memory"] > 0
+        bindings = found_settings["NetworkSettings"]["Ports"]
+        addresses = {item["HostIp"] for items in bindings.values() for item in items or ()}
+        assert addresses == ({"127.0.0.1"} if name.endswith(".net") else set())
+    assert found(engine, run_id) == []
+    assert '"event":"listening"' in (tmp_path / "logs" / "n1.log").read_text()
+
+
+def test_a_one_way_cut_is_one_way_counted_and_healed_once(environment):
+    async def main(session):
+        cluster = session.cluster
+        before = await ask(session, "n1", "ask", "n2", 2)
+        fault = await cluster.cut([Link("n1", "n2")], lease_s=LONG_S)
+        during = [
+            await ask(session, "n1", "ask", "n2", 0.5),
+            await ask(session, "n1", "ask", "n3", 2),
+            await ask(session, "n3", "ask", "n2", 2),
+        ]
+        bite = await cluster.heal(fault)
+        again = await cluster.heal(fault)
+        after = await ask(session, "n1", "ask", "n2", 2)
+        return before, during, bite, again, after
+
+    before, during, bite, again, after = execute(environment, main)
+
+    assert (before, after) == ("n2", "n2")
+    assert during == ["TimeoutError", "n3", "n2"]
+    assert bite.unit == "packets"
+    assert bite.count > 0
+    assert again == bite
+
+
+def test_an_established_connection_stalls_and_goes_on_when_healed(environment):
+    async def main(session):
+        conn = await session.env.net.connect(Address("n1", PORT))
+        await conn.send(msgspec.json.encode(["who"]))
+        before = await conn.recv()
+        fault = await session.cluster.cut([Link(CLIENT, "n1")], lease_s=LONG_S)
+        await conn.send(msgspec.json.encode(["who"]))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await conn.recv()
+        await session.cluster.heal(fault)
+        async with asyncio.timeout(5):
+            after = await conn.recv()
+        conn.close()
+        return before, after
+
+    before, after = execute(environment, main, nodes=1)
+
+    assert before == after
+
+
+def test_partitions_overlap_and_heal_in_parts(environment):
+    async def main(session):
+        cluster = session.cluster
+        first = await cluster.cut(Link.between(["n1"], ["n2", "n3"]), lease_s=LONG_S)
+        second = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=LONG_S)
+        await ask(session, "n1", "ask", "n2", 0.3)
+        bite_of_second = await cluster.heal(second)
+        still_cut = await ask(session, "n1", "ask", "n2", 0.3)
+        await cluster.heal_among(["n1", "n2"])
+        healed = await ask(session, "n1", "ask", "n2", 2)
+        outside = await ask(session, "n1", "ask", "n3", 0.3)
+        await cluster.heal_all()
+        whole = await ask(session, "n1", "ask", "n3", 2)
+        return bite_of_second, still_cut, healed, outside, whole, await cluster.heal(first)
+
+    second, still_cut, healed, outside, whole, first = execute(environment, main)
+
+    assert second.count > 0
+    assert (still_cut, healed, outside, whole) == ("TimeoutError", "n2", "TimeoutError", "n3")
+    assert first.count > second.count
+
+
+def test_clients_can_be_cut_in_either_direction(environment):
+    async def main(session):
+        outcomes = []
+        for link in (Link(CLIENT, "n1"), Link("n1", CLIENT)):
+            fault = await session.cluster.cut([link], lease_s=LONG_S)
+            with pytest.raises(TimeoutError):
+                await ask(session, "n1", "who", timeout_s=0.5)
+            peers = await ask(session, "n2", "ask", "n1", 2)
+            bite = await session.cluster.heal(fault)
+            outcomes.append((peers, bite.count > 0))
+            await ask(session, "n1", "who")
+        return outcomes
+
+    assert execute(environment, main, nodes=2) == [("n1", True), ("n1", True)]
+
+
+def test_a_cut_holds_across_a_restart_and_its_lease_ends_it(environment):
+    async def main(session):
+        cluster = session.cluster
+        fault = await cluster.cut([Link("n1", "n2")], lease_s=4.0)
+        started = time.monotonic()
+        await cluster.kill("n2")
+        await cluster.start("n2")
+        await wait_answering(session, "n2")
+        during = await ask(session, "n1", "ask", "n2", 0.5)
+        while await ask(session, "n1", "ask", "n2", 0.5) != "n2":
+            assert time.monotonic() - started < 10
+        return during, time.monotonic() - started, await cluster.heal(fault)
+
+    during, healed_after_s, bite = execute(environment, main)
+
+    assert during == "TimeoutError"
+    assert healed_after_s >= 3.9
+    assert bite.count > 0
+
+
+def test_kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(environment):
+    async def main(session):
+        cluster = session.cluster
+        events = []
+        cluster.subscribe(lambda event: events.append((event.node, event.kind, event.data)))
+        await ask(session, "n1", "append", "kept")
+        killed = [await cluster.kill("n1"), await cluster.kill("n1"), cluster.state("n1")]
+        with pytest.raises(ConnectionRefusedError):
+            await ask(session, "n1", "who")
+        assert [await cluster.start("n1"), await cluster.start("n1")] == [True, False]
+        await wait_answering(session, "n1")
+        kept = await ask(session, "n1", "read")
+        boot = (await ask(session, "n1", "who"))["boot"]
+        with pytest.raises(UsageError, match="kill or stop it first"):
+            await cluster.wipe("n1")
+        await cluster.stop("n1")
+        await cluster.wipe("n1")
+        await cluster.start("n1")
+        await wait_answering(session, "n1")
+        await ask(session, "n1", "append", "fresh")
+        return killed, kept, boot, await ask(session, "n1", "read"), events
+
+    killed, kept, boot, fresh, events = execute(environment, main, nodes=1)
+
+    assert killed == [True, False, NodeState.DOWN]
+    assert (kept, boot, fresh) == ("kept", 1, "fresh")
+    exits = [(data["code"], data["expected"]) for _, kind, data in events if kind == "node-exited"]
+    assert exits[:2] == [(137, True), (0, True)]
+    boots = [data["boot"] for _, kind, data in events if kind == "node-started"]
+    assert boots[-2:] == [1, 2]
+
+
+def test_a_pause_freezes_and_its_lease_thaws(environment):
+    async def main(session):
+        cluster = session.cluster
+        paused = [await cluster.pause("n1", lease_s=1.5), await cluster.pause("n1", lease_s=9)]
+        frozen_state = cluster.state("n1")
+        with pytest.raises(TimeoutError):
+            await ask(session, "n1", "who", timeout_s=0.5)
+        answer = await ask(session, "n1", "who", timeout_s=4)
+        await wait_until(lambda: cluster.state("n1") is NodeState.RUNNING)
+        assert not await cluster.resume("n1")
+        # Cuts on a frozen node work, and a frozen node can be killed.
+        await cluster.pause("n1", lease_s=LONG_S)
+        fault = await cluster.cut([Link("n2", "n1")], lease_s=LONG_S)
+        await cluster.heal(fault)
+        killed = await cluster.kill("n1")
+        return paused, frozen_state, answer["name"], killed, cluster.state("n1")
+
+    result = execute(environment, main, nodes=2)
+
+    assert result == ([True, False], NodeState.PAUSED, "n1", True, NodeState.DOWN)
+
+
+def test_an_exit_nobody_asked_for_is_noticed_at_once(environment):
+    async def main(session):
+        events = []
+        session.cluster.subscribe(events.append)
+        with pytest.raises(OSError, match="n1"):
+            await ask(session, "n1", "exit", 3)
+        await wait_until(lambda: any(e.kind == "node-exited" for e in events), timeout_s=2)
+        (event,) = [e for e in events if e.kind == "node-exited"]
+        return event.node, event.data["code"], event.data["expected"], event.data["log"]
+
+    node, code, expected, log = execute(environment, main, nodes=2)
+
+    assert (node, code, expected) == ("n1", 3, False)
+    assert any("listening" in line for line in log)
+
+
+def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):
+    async def main(session):
+        arrived = asyncio.Event()
+        session.cluster.subscribe(lambda event: event.kind == "leader" and arrived.set())
+        await ask(session, "n1", "event", "leader")
+        async with asyncio.timeout(0.1):
+            await arrived.wait()
+
+    execute(environment, main, nodes=1)
+
+
+def test_reset_aborts_open_connections(environment):
+    async def main(session):
+        conn = await session.env.net.connect(Address("n1", PORT))
+        count = await session.cluster.reset([Link(CLIENT, "n1"), Link("n1", CLIENT)])
+        async with asyncio.timeout(2):
+            try:
+                frame = await conn.recv()
+            except ConnectionResetError:
+                frame = None
+        conn.close()
+        return count, frame
+
+    assert execute(environment, main, nodes=1) == (1, None)
+
+
+def test_what_it_cannot_do_it_refuses_and_names_who_can(environment):
+    async def main(session):
+        cluster = session.cluster
+        assert Capability.DELAY not in cluster.capabilities
+        with pytest.raises(UsageError, match=r"'delay'.*--env sim, --env process"):
+            await cluster.shape([Link("n1", CLIENT)], LinkQuality(delay_ms=5), lease_s=1)
+        with pytest.raises(UsageError, match=r"'lose-unsynced'.*--env sim"):
+            await cluster.kill("n1", lose_unsynced=True)
+        with pytest.raises(UsageError, match="there is no node 'n9'"):
+            await cluster.kill("n9")
+        with pytest.raises(UsageError, match="ends at 'n9'"):
+            await cluster.cut([Link("n1", "n9")], lease_s=1)
+
+    execute(environment, main, nodes=1)
+
+
+SERVER = """
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = " ".join([*sys.argv[1:], os.environ["PEER"], os.getcwd()]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.HTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
+"""
+
+
+def test_a_foreign_program_runs_by_its_command_line(environment, engine):
+    words = (
+        "{host}",
+        "{port:80}",
+        "{peer:b:80}",
+        "{data}",
+        "{name}",
+        "{package:tests.docker.echo}",
+    )
+    nodes = [
+        NodeSpec(
+            name=name,
+            role="web",
+            ports=(80,),
+            command=(sys.executable, "-c", SERVER, *words),
+            environment={"PEER": "http://{peer:b:80}"},
+        )
+        for name in ("a", "b")
+    ]
+
+    async def main(session):
+        host, port = session.env.endpoint(Address("a", 80))
+        deadline = time.monotonic() + 10
+
+        def get():
+            while True:
+                connection = http.client.HTTPConnection(host, port, timeout=2)
+                try:
+                    connection.request("GET", "/")
+                    return connection.getresponse().read().decode()
+                except (OSError, http.client.HTTPException):
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
+                finally:
+                    connection.close()
+
+        text = await asyncio.to_thread(get)
+        stopping = time.monotonic()
+        await session.cluster.stop("a")
+        return host, text, time.monotonic() - stopping
+
+    host, text, stop_s = environment.execute(plan_of(nodes), main)
+
+    assert host == "127.0.0.1"
+    assert text == "0.0.0.0 80 b:80 /data a /harness/app/tests/docker http://b:80 /data"
+    assert stop_s < 5  # it does not handle SIGTERM; init does
+
+
+def test_an_image_that_is_not_to_be_had_is_an_error_and_nothing_stays(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+    image = "harness-no-such-image:1"
+    node = NodeSpec(name="a", role="x", ports=(), image=image, command=("sleep", "1"))
+
+    with pytest.raises(InfrastructureError, match=f"cannot pull {image}"):
+        environment.execute(plan_of([node], run_id=run_id), lambda session: asyncio.sleep(0))
+
+    assert found(engine, run_id) == []
+
+
+def test_what_main_raises_comes_out_and_nothing_stays(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+
+    async def main(session):
+        raise RuntimeError("main failed")
+
+    with pytest.raises(RuntimeError, match="main failed"):
+        execute(environment, main, nodes=1, run_id=run_id)
+
+    assert found(engine, run_id) == []
+
+
+def start_driver(run_id):
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.docker.driver", run_id], stdout=subprocess.PIPE, text=True
+    )
+    assert driver.stdout.readline() == "broken\n"
+    return driver
+
+
+def kill_driver(driver):
+    driver.send_signal(signal.SIGKILL)
+    driver.wait(10)
+    driver.stdout.close()
+
+
+def test_a_killed_driver_leaves_nothing_within_seconds(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+    driver = start_driver(run_id)
+    assert len(found(engine, run_id)) == 5
+    kill_driver(driver)
+
+    deadline = time.monotonic() + 15
+    while found(engine, run_id) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert found(engine, run_id) == []
+
+
+@pytest.mark.parametrize("delay_s", [0.6, 1.0])
+def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
+    run_id = f"test-{secrets.token_hex(4)}"
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.docker.driver", run_id], stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(delay_s)
+    kill_driver(driver)
+
+    # The warden goes on looking for a second after it has seen nothing.
+    deadline = time.monotonic() + 15
+    quiet_since = time.monotonic()
+    while time.monotonic() < deadline and time.monotonic() - quiet_since < 2:
+        if found(engine, run_id):
+            quiet_since = time.monotonic()
+        time.sleep(0.1)
+
+    assert found(engine, run_id) == []
+
+
+def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+    driver = start_driver(run_id)
+    everything = found(engine, run_id)
+    assert not [line for line in environment.clean() if run_id in line]
+    assert found(engine, run_id) == everything
+
+    children = subprocess.run(
+        ["pgrep", "-P", str(driver.pid), "-f", "harness.environments.warden"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    os.kill(int(children.stdout), signal.SIGKILL)  # the warden of this one run
+    kill_driver(driver)
+    lines = [line for line in environment.clean() if run_id in line]
+
+    assert len(lines) == len(everything) == 5
+    assert found(engine, run_id) == []
