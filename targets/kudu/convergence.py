@@ -128,10 +128,9 @@ def _problem(replica: Dump, consensus: Dump, version: int) -> str | None:
         return f"is {replica['data_state']}, {replica['state']}"
     if replica["schema_version"] != version:
         return f"has schema version {replica['schema_version']}, the catalog {version}"
-    raft = replica["raft"]
-    if raft["leader_uuid"] is None:
+    if replica["raft"]["leader_uuid"] is None:
         return "knows no leader"
-    config = raft["committed_config"]
+    config = replica["committed_config"]
     peers = sorted(peer["uuid"] for peer in config["peers"])
     expected = sorted(peer["uuid"] for peer in consensus["peers"])
     if config["opid_index"] != consensus["opid_index"] or peers != expected:

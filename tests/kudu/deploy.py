@@ -67,6 +67,15 @@ class Deployed:
         assert roles.leader is not None
         return roles.leader
 
+    async def until_led_by_another(self, old: str) -> None:
+        async def check() -> Convergence:
+            roles = await self.target.roles(self.env, self.settings)
+            leader = roles.leader
+            ok = leader not in {None, old} and roles.by_node[leader].ready
+            return Convergence(ok=ok, pending=(str(roles),))
+
+        await self.until(f"led by another than {old}", check)
+
     async def do(self, client: Any, f: str, *, timeout_s: float = 10.0, **value: Any) -> Completion:
         """One operation, with a fresh nonce for mutations."""
         if f in {"create", "alter", "rename", "delete"}:

@@ -37,10 +37,8 @@ def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
         "state": "RUNNING",
         "data_state": "READY",
         "schema_version": 2,
-        "raft": {
-            "leader_uuid": "u1",
-            "committed_config": {"opid_index": -1, "peers": peers},
-        },
+        "committed_config": {"opid_index": -1, "peers": peers},
+        "raft": {"leader_uuid": "u1"},
     }
     masters = {
         name: {"dump": copy.deepcopy(master), "role": NodeRole("follower", 4)}
@@ -99,11 +97,11 @@ CASES = [
     (lambda m, t: t["t2"]["tablets"][0].update(data_state="TOMBSTONED"), "on t2 is TOMBSTONED"),
     (lambda m, t: t["t2"]["tablets"][0]["raft"].update(leader_uuid=None), "knows no leader"),
     (
-        lambda m, t: t["t2"]["tablets"][0]["raft"]["committed_config"].update(opid_index=5),
+        lambda m, t: t["t2"]["tablets"][0]["committed_config"].update(opid_index=5),
         "has configuration 5",
     ),
     (
-        lambda m, t: t["t2"]["tablets"][0]["raft"]["committed_config"].update(peers=[]),
+        lambda m, t: t["t2"]["tablets"][0]["committed_config"].update(peers=[]),
         "has configuration -1 of []",
     ),
 ]

@@ -334,6 +334,10 @@ def test_dump_is_plain_data():
                     "schema_version": 3,
                     "schema": ["key", "a"],
                     "partition": {"start": "", "end": "80"},
+                    "committed_config": {
+                        "opid_index": -1,
+                        "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
+                    },
                     "raft": {"term": 1},
                 }
             ],

@@ -169,8 +169,17 @@ class Tablet:
                 "start": superblock.partition.start.hex(),
                 "end": superblock.partition.end.hex(),
             },
+            "committed_config": self._config() if self.has_data else None,
             "raft": self._replica.dump() if self.has_data else None,
         }
+
+    def _config(self) -> dict[str, Any]:
+        config = self._replica.committed_config
+        peers = [
+            {"uuid": peer.uuid, "address": peer.address, "member_type": peer.member_type}
+            for peer in config.peers
+        ]
+        return {"opid_index": config.opid_index, "peers": peers}
 
 
 def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:

@@ -1,0 +1,14 @@
+"""The same body as in simulation, on real processes and sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kudu.deploy import deploy
+from tests.kudu.test_cluster_sim import every_operation
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_every_operation_works_in_processes():
+    deploy(every_operation, environment="process")
