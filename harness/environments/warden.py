@@ -71,10 +71,11 @@ class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
 
 
 class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
-    """SIGCONT exactly this process."""
+    """SIGCONT exactly this process, and its group if it leads one."""
 
     pid: int
     start_ticks: int
+    group: bool = False
 
 
 class Run(msgspec.Struct, frozen=True, tag_field="kind", tag="run"):
@@ -131,8 +132,10 @@ def _perform(undo: Undo) -> None:
     match undo:
         case Kill(pid, start_ticks):
             procfs.send(ProcessId(pid, start_ticks), signal.SIGKILL)
-        case Continue(pid, start_ticks):
-            procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT)
+        case Continue(pid, start_ticks, group):
+            if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
+                # The leader was there a moment ago, and SIGCONT harms nobody who is not stopped.
+                os.killpg(pid, signal.SIGCONT)
         case Run(argv):
             subprocess.run(
                 argv,

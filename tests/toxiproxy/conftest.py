@@ -168,7 +168,7 @@ class Upstream:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._behaviour = behaviour
         self._open: list[socket.socket] = []
-        self.address = "127.0.0.1:{}".format(self._listener.getsockname()[1])
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -225,7 +225,7 @@ class Passage:
         self.name = f"p{next(_numbers)}"
         body = {"name": self.name, "listen": "127.0.0.1:0", "upstream": upstream}
         status, self.info, _ = server.request("POST", "/proxies", body)
-        assert 201 == status
+        assert status == 201
         self._open: list[socket.socket] = []
 
     def connect(self) -> socket.socket:
@@ -239,11 +239,11 @@ class Passage:
         toxicity = attributes.pop("toxicity", 1.0)
         body = {"type": kind, "stream": stream, "toxicity": toxicity, "attributes": attributes}
         status, made, _ = self.server.request("POST", f"/proxies/{self.name}/toxics", body)
-        assert 200 == status, made
+        assert status == 200, made
         return made["name"]
 
     def remove(self, toxic: str) -> None:
-        assert 204 == self.server.request("DELETE", f"/proxies/{self.name}/toxics/{toxic}")[0]
+        assert self.server.request("DELETE", f"/proxies/{self.name}/toxics/{toxic}")[0] == 204
 
     def close(self) -> None:
         for conn in self._open:

@@ -14,7 +14,7 @@ UPSTREAM = "127.0.0.1:9"
 def make(server: Server, name: str = "p", **fields: object) -> dict:
     body = {"name": name, "listen": "127.0.0.1:0", "upstream": UPSTREAM} | fields
     status, made, content_type = server.request("POST", "/proxies", body)
-    assert 201 == status, made
+    assert status == 201, made
     assert content_type.startswith("application/json")
     return made
 
@@ -39,12 +39,12 @@ def test_create_shows_the_real_port(server):
     made = make(server)
 
     assert {"name", "listen", "upstream", "enabled", "toxics"} <= set(made)
-    assert ("p", UPSTREAM, True, []) == (
+    assert (
         made["name"],
         made["upstream"],
         made["enabled"],
         made["toxics"],
-    )
+    ) == ("p", UPSTREAM, True, [])
     assert not made["listen"].endswith(":0")
     assert connects(made["listen"])
     assert (200, made) == server.request("GET", "/proxies/p")[:2]
@@ -55,7 +55,7 @@ def test_create_disabled_does_not_listen(server):
     made = make(server, enabled=False)
 
     assert made["enabled"] is False
-    assert "127.0.0.1:0" == made["listen"]
+    assert made["listen"] == "127.0.0.1:0"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_names_are_quoted_in_paths(server):
     make(server, name="run-1-a->b:7051")
 
     status, shown, _ = server.request("GET", "/proxies/run-1-a-%3Eb%3A7051")
-    assert (200, "run-1-a->b:7051") == (status, shown["name"])
-    assert 204 == server.request("DELETE", "/proxies/run-1-a-%3Eb%3A7051")[0]
+    assert (status, shown["name"]) == (200, "run-1-a->b:7051")
+    assert server.request("DELETE", "/proxies/run-1-a-%3Eb%3A7051")[0] == 204
 
 
 def test_disable_and_enable_keep_the_port(server):
@@ -136,7 +136,7 @@ def test_update_of_upstream_restarts(server):
 def test_delete(server):
     made = make(server)
 
-    assert (204, "") == server.request("DELETE", "/proxies/p")[:2]
+    assert server.request("DELETE", "/proxies/p")[:2] == (204, "")
     assert not connects(made["listen"])
     assert_error(server.request("DELETE", "/proxies/p"), 404, "proxy not found")
 
@@ -175,7 +175,7 @@ def test_every_toxic_keeps_its_attributes(server, kind, attributes):
     make(server)
 
     body = {"name": "t", "type": kind, "stream": "upstream", "attributes": attributes}
-    assert 200 == server.request("POST", "/proxies/p/toxics", body)[0]
+    assert server.request("POST", "/proxies/p/toxics", body)[0] == 200
     shown = server.request("GET", "/proxies/p/toxics/t")[1]
     assert ("t", kind, "upstream", attributes) == (
         shown["name"],
@@ -199,13 +199,13 @@ def test_toxic_validation(server, body, text):
     make(server)
 
     assert_error(server.request("POST", "/proxies/p/toxics", body), 400, text)
-    assert [] == server.request("GET", "/proxies/p/toxics")[1]
+    assert server.request("GET", "/proxies/p/toxics")[1] == []
 
 
 def test_toxic_names_are_unique_in_a_proxy(server):
     make(server)
     body = {"name": "t", "type": "latency", "stream": "upstream"}
-    assert 200 == server.request("POST", "/proxies/p/toxics", body)[0]
+    assert server.request("POST", "/proxies/p/toxics", body)[0] == 200
 
     again = body | {"type": "timeout", "stream": "downstream"}
     assert_error(server.request("POST", "/proxies/p/toxics", again), 409, "toxic already exists")
@@ -218,14 +218,14 @@ def test_toxic_update_changes_attributes_and_toxicity_only(server):
 
     change = {"attributes": {"latency": 9}, "toxicity": 0.5, "stream": "upstream", "name": "u"}
     status, shown, _ = server.request("POST", "/proxies/p/toxics/t", change)
-    assert 200 == status
-    assert {
+    assert status == 200
+    assert shown == {
         "name": "t",
         "type": "latency",
         "stream": "downstream",
         "toxicity": 0.5,
         "attributes": {"latency": 9, "jitter": 2},
-    } == shown
+    }
     assert_error(server.request("POST", "/proxies/p/toxics/t", raw=b"["), 400, "bad request body")
 
 
@@ -233,7 +233,7 @@ def test_toxic_delete(server):
     make(server)
     server.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
 
-    assert (204, "") == server.request("DELETE", "/proxies/p/toxics/t")[:2]
+    assert server.request("DELETE", "/proxies/p/toxics/t")[:2] == (204, "")
     assert_error(server.request("DELETE", "/proxies/p/toxics/t"), 404, "toxic not found")
     assert_error(server.request("GET", "/proxies/p/toxics/t"), 404, "toxic not found")
     assert_error(server.request("POST", "/proxies/p/toxics/t", {}), 404, "toxic not found")
@@ -251,16 +251,19 @@ def test_populate_makes_keeps_and_replaces(server):
         {"name": "off", "listen": "127.0.0.1:0", "upstream": UPSTREAM, "enabled": False},
     ]
     status, answer, content_type = server.request("POST", "/populate", body)
-    assert (201, ["kept", "moved", "new", "off"]) == (
+    assert (
         status,
         [proxy["name"] for proxy in answer["proxies"]],
-    )
+    ) == (201, ["kept", "moved", "new", "off"])
     assert content_type.startswith("application/json")
     shown = server.request("GET", "/proxies")[1]
-    assert ["t"] == [toxic["name"] for toxic in shown["kept"]["toxics"]]
-    assert "127.0.0.1:10" == shown["moved"]["upstream"]
-    assert [True, True, True, False] == [
-        shown[name]["enabled"] for name in ("kept", "moved", "new", "off")
+    assert [toxic["name"] for toxic in shown["kept"]["toxics"]] == ["t"]
+    assert shown["moved"]["upstream"] == "127.0.0.1:10"
+    assert [shown[name]["enabled"] for name in ("kept", "moved", "new", "off")] == [
+        True,
+        True,
+        True,
+        False,
     ]
 
 
@@ -268,9 +271,9 @@ def test_populate_checks_all_before_it_makes_any(server):
     body = [{"name": "a", "listen": "127.0.0.1:0", "upstream": UPSTREAM}, {"name": "b"}]
 
     status, answer, _ = server.request("POST", "/populate", body)
-    assert 400 == status
-    assert "missing required field: upstream at proxy 2" == answer["error"]
-    assert {} == server.request("GET", "/proxies")[1]
+    assert status == 400
+    assert answer["error"] == "missing required field: upstream at proxy 2"
+    assert server.request("GET", "/proxies")[1] == {}
 
 
 def test_populate_that_fails_lists_what_was_made(server):
@@ -281,11 +284,11 @@ def test_populate_that_fails_lists_what_was_made(server):
         {"name": "b", "listen": taken, "upstream": UPSTREAM},
     ]
     status, answer, _ = server.request("POST", "/populate", body)
-    assert (500, 500, ["a"]) == (
+    assert (
         status,
         answer["status"],
         [proxy["name"] for proxy in answer["proxies"]],
-    )
+    ) == (500, 500, ["a"])
     assert f"listen tcp {taken}" in answer["error"]
 
 
@@ -296,9 +299,9 @@ def test_reset_enables_all_and_removes_toxics(server):
     server.request("POST", "/proxies/sick/toxics", {"type": "timeout"})
     server.request("POST", "/proxies/sick/toxics", {"type": "latency", "stream": "upstream"})
 
-    assert (204, "") == server.request("POST", "/reset")[:2]
+    assert server.request("POST", "/reset")[:2] == (204, "")
     shown = server.request("GET", "/proxies")[1]
-    assert (True, []) == (shown["off"]["enabled"], shown["sick"]["toxics"])
+    assert (shown["off"]["enabled"], shown["sick"]["toxics"]) == (True, [])
     assert connects(off["listen"])
 
 
@@ -306,26 +309,26 @@ def test_browsers_are_turned_away(server):
     headers = {"User-Agent": "Mozilla/5.0 (X11)"}
     status, text, content_type = server.request("GET", "/version", headers=headers)
 
-    assert (403, "User agent not allowed\n") == (status, text)
+    assert (status, text) == (403, "User agent not allowed\n")
     assert content_type.startswith("text/plain")
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/proxies/p/other/x", "/proxies/p/toxics/t/u"])
 def test_unknown_paths(server, path):
-    assert (404, "404 page not found\n") == server.request("GET", path)[:2]
+    assert server.request("GET", path)[:2] == (404, "404 page not found\n")
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [("DELETE", "/proxies"), ("GET", "/reset"), ("GET", "/populate")]
 )
 def test_wrong_methods(server, method, path):
-    assert 405 == server.request(method, path)[0]
+    assert server.request(method, path)[0] == 405
 
 
 def test_version(server):
     status, version, _ = server.request("GET", "/version")
 
-    assert 200 == status
+    assert status == 200
     assert version  # plain text up to v2.5, an object later
 
 
@@ -335,10 +338,10 @@ def test_patch_updates_as_in_newer_servers(ours):
     ours.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
 
     status, shown, _ = ours.request("PATCH", "/proxies/p", {"enabled": False})
-    assert (200, False) == (status, shown["enabled"])
+    assert (status, shown["enabled"]) == (200, False)
     change = {"attributes": {"latency": 7}}
     status, shown, _ = ours.request("PATCH", "/proxies/p/toxics/t", change)
-    assert (200, 7) == (status, shown["attributes"]["latency"])
+    assert (status, shown["attributes"]["latency"]) == (200, 7)
 
 
 def test_oversized_and_malformed_requests_are_refused(ours):
@@ -355,4 +358,4 @@ def test_oversized_and_malformed_requests_are_refused(ours):
     assert say(too_big).startswith(b"HTTP/1.1 413 ")
     chunked = b"POST /populate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert say(chunked).startswith(b"HTTP/1.1 411 ")
-    assert 200 == ours.request("GET", "/version")[0]
+    assert ours.request("GET", "/version")[0] == 200

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.toxiproxy.conftest import echo, is_silent, receive, receive_all
+from tests.toxiproxy.conftest import is_silent, receive, receive_all
 
 BIG = random.Random(7).randbytes(3_000_000)
 
@@ -48,11 +48,11 @@ def silent_source(conn: socket.socket) -> None:
 
 
 def test_bytes_pass_unchanged_both_ways(through):
-    assert BIG == exchange(through().connect(), BIG)
+    assert exchange(through().connect(), BIG) == BIG
 
 
 def test_the_end_of_upstream_reaches_the_client(through):
-    assert b"bye" == receive_all(through(source(b"bye")).connect())
+    assert receive_all(through(source(b"bye")).connect()) == b"bye"
 
 
 def test_the_end_of_the_client_reaches_upstream(through):
@@ -72,7 +72,7 @@ def test_a_dead_upstream_closes_the_client(server, through):
 
     conn = passage.connect()
     try:
-        assert b"" == conn.recv(1)
+        assert conn.recv(1) == b""
     except ConnectionResetError:
         pass  # also an answer that nobody could take for silence
 
@@ -83,7 +83,7 @@ def test_disable_closes_connections(server, through):
     ask(conn, b"x")
 
     server.request("POST", f"/proxies/{passage.name}", {"enabled": False})
-    assert b"" == conn.recv(1)
+    assert conn.recv(1) == b""
 
 
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])
@@ -92,7 +92,7 @@ def test_latency_delays(through, stream):
     passage.add("latency", stream, latency=200, jitter=20)
 
     answer, took_s = timed(lambda: ask(passage.connect(), b"hello"))
-    assert b"hello" == answer
+    assert answer == b"hello"
     assert 0.17 < took_s < 1.0
 
 
@@ -124,13 +124,13 @@ def test_removing_latency_lets_held_data_go_at_once(through):
 
     passage.remove(toxic)
     assert b"".join(bytes([i]) * 1000 for i in range(20)) == receive(conn, 20_000)
-    assert b"still open" == ask(conn, b"still open")
+    assert ask(conn, b"still open") == b"still open"
 
 
 def test_toxics_reach_open_connections(server, through):
     passage = through()
     conn = passage.connect()
-    assert b"before" == ask(conn, b"before")
+    assert ask(conn, b"before") == b"before"
 
     toxic = passage.add("latency", latency=200)
     assert timed(lambda: ask(conn, b"during"))[1] > 0.18
@@ -138,7 +138,7 @@ def test_toxics_reach_open_connections(server, through):
     server.request("POST", path, {"attributes": {"latency": 20}})
     assert timed(lambda: ask(conn, b"updated"))[1] < 0.18
     passage.remove(toxic)
-    assert b"after" == ask(conn, b"after")
+    assert ask(conn, b"after") == b"after"
 
 
 def test_bandwidth_limits(through):
@@ -168,9 +168,9 @@ def test_slow_close_delays_the_end(through):
     passage.add("slow_close", delay=300)
     conn = passage.connect()
 
-    assert b"bye" == receive(conn, 3)
+    assert receive(conn, 3) == b"bye"
     end, took_s = timed(lambda: conn.recv(1))
-    assert b"" == end
+    assert end == b""
     assert 0.2 < took_s < 1.5
 
 
@@ -178,14 +178,14 @@ def test_slow_close_delays_the_end(through):
 def test_timeout_zero_swallows_until_removed_and_then_closes(through, stream):
     passage = through()
     conn = passage.connect()
-    assert b"x" == ask(conn, b"x")
+    assert ask(conn, b"x") == b"x"
 
     toxic = passage.add("timeout", stream, timeout=0)
     conn.sendall(b"lost")
     assert is_silent(conn, 0.2)
     passage.remove(toxic)
-    assert b"" == conn.recv(1)
-    assert b"again" == ask(passage.connect(), b"again")
+    assert conn.recv(1) == b""
+    assert ask(passage.connect(), b"again") == b"again"
 
 
 def test_timeout_cuts_one_way_only(through):
@@ -203,7 +203,7 @@ def test_timeout_cuts_one_way_only(through):
     passage.add("timeout", "downstream", timeout=0)
     conn.sendall(b"request")
     assert told.wait(5)
-    assert [b"request"] == heard
+    assert heard == [b"request"]
     assert is_silent(conn, 0.15)
 
 
@@ -212,7 +212,7 @@ def test_timeout_closes_after_silence(through):
     passage.add("timeout", timeout=200)
 
     end, took_s = timed(lambda: passage.connect().recv(1))
-    assert b"" == end
+    assert end == b""
     assert 0.15 < took_s < 1.5
 
 
@@ -246,7 +246,7 @@ def test_slicer_slices(through):
     while part := conn.recv(1000):
         sizes.append(len(part))
 
-    assert [100, 100, 100, 100] == sizes
+    assert sizes == [100, 100, 100, 100]
 
 
 def test_limit_data_closes_after_its_bytes(through):
@@ -261,18 +261,18 @@ def test_limit_data_counts_across_updates(server, through):
     passage = through()
     toxic = passage.add("limit_data", bytes=100)
     conn = passage.connect()
-    assert b"a" * 60 == ask(conn, b"a" * 60)
+    assert ask(conn, b"a" * 60) == b"a" * 60
 
     path = f"/proxies/{passage.name}/toxics/{toxic}"
     server.request("POST", path, {"attributes": {"bytes": 80}})
     conn.sendall(b"b" * 60)
-    assert b"b" * 20 == receive_all(conn)
+    assert receive_all(conn) == b"b" * 20
 
 
 def test_toxicity_zero_spares_everyone_and_a_half_some(through):
     passage = through()
     passage.add("latency", "upstream", latency=30_000, toxicity=0.0)
-    assert b"fast" == ask(passage.connect(), b"fast")
+    assert ask(passage.connect(), b"fast") == b"fast"
 
     passage.add("timeout", "downstream", timeout=0, toxicity=0.5)
     conns = [passage.connect() for _ in range(40)]
@@ -318,7 +318,7 @@ def test_nothing_is_lost_or_doubled_while_toxics_come_and_go(through):
     changer = threading.Thread(target=change, daemon=True)
     changer.start()
     try:
-        assert BIG == exchange(conn, BIG)
+        assert exchange(conn, BIG) == BIG
     finally:
         stop.set()
         changer.join(5)

@@ -36,11 +36,11 @@ def test_blackhole_swallows_counts_and_resets_what_lost_bytes(server, through):
     toxic = passage.add("blackhole", "upstream")
     busy.sendall(b"lost")
     assert is_silent(busy, 0.1)
-    assert 4 == counters(server, SWALLOWED)[SWALLOWED, passage.name, "upstream"]
+    assert counters(server, SWALLOWED)[SWALLOWED, passage.name, "upstream"] == 4
     passage.remove(toxic)
     with pytest.raises(ConnectionResetError):
         busy.recv(1)
-    assert b"alive" == ask(idle, b"alive")
+    assert ask(idle, b"alive") == b"alive"
 
 
 def test_blackhole_keeps_the_end_of_a_connection(server, through):
@@ -65,14 +65,14 @@ def test_reset_resets_and_counts(server, through):
     conns = [passage.connect() for _ in range(3)]
     for conn in conns:
         ask(conn, b"x")
-    assert 3 == counters(server, CONNECTIONS)[CONNECTIONS, passage.name, ""]
+    assert counters(server, CONNECTIONS)[CONNECTIONS, passage.name, ""] == 3
 
     status, answer, _ = server.request("POST", f"/proxies/{passage.name}/reset")
-    assert (200, {"connections": 3}) == (status, answer)
+    assert (status, answer) == (200, {"connections": 3})
     for conn in conns:
         with pytest.raises(ConnectionResetError):
             conn.recv(1)
-    assert b"new" == ask(passage.connect(), b"new")
+    assert ask(passage.connect(), b"new") == b"new"
 
 
 def test_a_seed_repeats_which_connections_are_hit(upstream):

@@ -32,9 +32,9 @@ def test_life_of_a_proxy(toxiproxy, upstream):
 
     assert toxiproxy.running()
     assert toxiproxy.version()
-    assert ["echo"] == list(toxiproxy.proxies())
+    assert list(toxiproxy.proxies()) == ["echo"]
     assert proxy.listen == toxiproxy.get_proxy("echo").listen
-    assert b"hello" == say(proxy.listen, b"hello")
+    assert say(proxy.listen, b"hello") == b"hello"
     with pytest.raises(ProxyExists):
         toxiproxy.create(name="echo", upstream="127.0.0.1:9")
     assert toxiproxy.destroy(proxy)
@@ -48,7 +48,7 @@ def test_down(toxiproxy, upstream):
 
     with proxy.down(), pytest.raises(ConnectionRefusedError):
         say(proxy.listen, b"hello")
-    assert b"hello" == say(proxy.listen, b"hello")
+    assert say(proxy.listen, b"hello") == b"hello"
 
 
 def test_toxics(toxiproxy, upstream):
@@ -56,14 +56,14 @@ def test_toxics(toxiproxy, upstream):
     proxy.add_toxic(name="slow", type="latency", attributes={"latency": 20, "jitter": 5})
     proxy.add_toxic(type="limit_data", stream="upstream", attributes={"bytes": 3})
 
-    assert ["limit_data_upstream", "slow"] == sorted(proxy.toxics())
+    assert sorted(proxy.toxics()) == ["limit_data_upstream", "slow"]
     slow = proxy.get_toxic("slow")
-    assert ("latency", "downstream", 1, {"latency": 20, "jitter": 5}) == (
+    assert (
         slow.type,
         slow.stream,
         slow.toxicity,
         slow.attributes,
-    )
+    ) == ("latency", "downstream", 1, {"latency": 20, "jitter": 5})
     with pytest.raises(ProxyExists):
         proxy.add_toxic(name="slow", type="timeout")
     with pytest.raises(InvalidToxic):
@@ -71,9 +71,9 @@ def test_toxics(toxiproxy, upstream):
     proxy.destroy_toxic("slow")
     with pytest.raises(NotFound):
         proxy.destroy_toxic("slow")
-    assert ["limit_data_upstream"] == list(proxy.toxics())
+    assert list(proxy.toxics()) == ["limit_data_upstream"]
     assert toxiproxy.reset()
-    assert {} == proxy.toxics()
+    assert proxy.toxics() == {}
 
 
 def test_populate_and_destroy_all(toxiproxy):
@@ -82,6 +82,6 @@ def test_populate_and_destroy_all(toxiproxy):
     ]
     made = toxiproxy.populate(wanted)
 
-    assert ["p1", "p2"] == [proxy.name for proxy in made]
+    assert [proxy.name for proxy in made] == ["p1", "p2"]
     toxiproxy.destroy_all()
-    assert {} == toxiproxy.proxies()
+    assert toxiproxy.proxies() == {}

@@ -124,12 +124,13 @@ class RealEnv:
         self._on_event(kind, data)
 
     async def close(self) -> None:
-        """Cancel every spawned task, wait for them, and end the disk's threads."""
+        """Cancel every spawned task, wait for them, drop the network, end the disk's threads."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._net.close()
         self._disk.close()
 
 

@@ -16,23 +16,38 @@ __all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
 
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 TAIL_LINES_MAX: Final = 400
+EARLY_EVENTS_MAX: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
 
 class EventBus:
-    """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop."""
+    """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop.
+
+    Nodes start before anybody can subscribe, so what they say until then is kept (the first
+    `EARLY_EVENTS_MAX` events) for the first subscriber.
+    """
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[ClusterEvent], None]] = []
+        self._early: list[ClusterEvent] = []
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every later event delivered; a callback must not raise."""
+        """Have every event delivered; a callback must not raise."""
         self._callbacks.append(callback)
+        early, self._early = self._early, []
+        for event in early:
+            callback(event)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
         """Deliver one event, stamped with the driver's monotonic clock."""
         event = ClusterEvent(time.monotonic_ns(), node, kind, data)
+        if not self._callbacks:
+            if len(self._early) < EARLY_EVENTS_MAX:
+                self._early.append(event)
+            elif len(self._early) == EARLY_EVENTS_MAX:
+                _log.warning("more than %d events and nobody subscribed", EARLY_EVENTS_MAX)
+                self._early.append(event)
         for callback in self._callbacks:
             callback(event)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -151,6 +152,20 @@ class RealNetwork:
         self._listen = listen
         self._connect = connect
         self._spawn = spawn
+        self._conns: weakref.WeakSet[RealConn] = weakref.WeakSet()
+        self._servers: list[asyncio.Server] = []
+
+    def close(self) -> None:
+        """Drop every connection and stop listening, as the end of a process would."""
+        for server in self._servers:
+            server.close()
+        for conn in list(self._conns):
+            conn.abort()
+
+    def _conn(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RealConn:
+        conn = RealConn(reader, writer)
+        self._conns.add(conn)
+        return conn
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
@@ -163,22 +178,22 @@ class RealNetwork:
             ) from None
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept on the declared `port`; raises `UsageError` for an undeclared one."""
+        """Accept on the declared `port`; raises `ValueError` for an undeclared one."""
         if port not in self._listen:
-            known = ", ".join(map(str, self._listen)) or "none"
-            raise UsageError(
-                f"{self._name} listens on port {port}, which its NodeSpec does not declare; "
-                f"declared are: {known}"
+            raise ValueError(
+                f"{self._name} may not listen on {port}: its NodeSpec declares the ports "
+                f"{sorted(self._listen)}"
             )
         host, real_port = self._listen[port]
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            conn = RealConn(reader, writer)
+            conn = self._conn(reader, writer)
             self._spawn(self._serve(conn, on_connect), f"accept:{port}:{conn.peer}")
 
         server = await asyncio.start_server(
             accepted, host, real_port, limit=_READ_BUFFER_BYTES, backlog=_BACKLOG
         )
+        self._servers.append(server)
         return _Listener(server)
 
     async def _serve(self, conn: RealConn, on_connect: Callable[[Conn], Awaitable[None]]) -> None:
@@ -191,7 +206,10 @@ class RealNetwork:
         except (ConnectionResetError, TimeoutError):
             conn.abort()  # a stranger, or a connector that gave up while the link was cut
             return
-        await on_connect(conn)
+        try:
+            await on_connect(conn)
+        except ConnectionError:
+            conn.close()  # a lost connection ends its handler, not the node
 
     async def connect(self, address: Address) -> Conn:
         """Connect and greet; waits as long as the caller lets it."""
@@ -200,7 +218,7 @@ class RealNetwork:
             reader, writer = await asyncio.open_connection(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
-        conn = RealConn(reader, writer)
+        conn = self._conn(reader, writer)
         greeted = False
         try:
             await conn.greet(self._name)

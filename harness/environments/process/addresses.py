@@ -1,0 +1,164 @@
+"""Who listens where, and who reaches whom by which proxy.
+
+Every declared port gets a real one on loopback, below the range from which the kernel picks ports
+for outgoing connections: such a port cannot be taken while its node is down, and a dial to it
+cannot meet itself (a TCP socket that connects to its own ephemeral port succeeds). The driver
+holds each port by a socket that is bound and does not listen, which SO_REUSEADDR lets a node bind
+over (socket(7)); foreign programs may not set it, so theirs are let go before they start.
+
+Each ordered pair of ends has a proxy of its own for each port, so that one direction between two
+nodes can be broken and nothing else. A node reaches itself without a proxy.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.cluster import CLIENT, NodeSpec
+from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient
+from harness.environments.toxiproxy.proxy import split_address
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["LOOPBACK", "Passage", "Ports", "Topology"]
+
+LOOPBACK: Final = "127.0.0.1"
+_LOWEST_PORT: Final = 10_000
+_ATTEMPTS_MAX: Final = 2000
+_EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class Ports:
+    """The real port of every declared one, held for the length of a run."""
+
+    def __init__(self, specs: Iterable[NodeSpec]) -> None:
+        self._held: dict[tuple[str, int], socket.socket] = {}
+        self._real: dict[tuple[str, int], int] = {}
+        try:
+            for spec in specs:
+                for port in spec.ports:
+                    holder = _hold_port()
+                    self._held[spec.name, port] = holder
+                    self._real[spec.name, port] = holder.getsockname()[1]
+        except BaseException:
+            self.close()
+            raise
+
+    def real(self, node: str, port: int) -> int:
+        """The real port; raises `UsageError` for an undeclared one."""
+        try:
+            return self._real[node, port]
+        except KeyError:
+            declared = sorted(p for n, p in self._real if n == node)
+            raise UsageError(
+                f"node {node!r} declares no port {port}; it declares {declared}"
+            ) from None
+
+    def let_go(self, node: str) -> None:
+        """Stop holding the ports of a node whose program may not share them."""
+        for key in [key for key in self._held if key[0] == node]:
+            self._held.pop(key).close()
+
+    def close(self) -> None:
+        """Stop holding."""
+        for holder in self._held.values():
+            holder.close()
+        self._held.clear()
+
+
+def _hold_port() -> socket.socket:
+    ephemeral_start = int(_EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
+    if ephemeral_start <= _LOWEST_PORT + _ATTEMPTS_MAX:
+        raise InfrastructureError(
+            f"ephemeral ports start at {ephemeral_start}, which leaves none below for nodes; "
+            f"raise the start in {_EPHEMERAL_RANGE} (the default is 32768)"
+        )
+    # Not from the run's seed: two runs of one seed at the same time must not fight over ports.
+    draw = random.SystemRandom()
+    for _ in range(_ATTEMPTS_MAX):
+        holder = socket.socket()
+        # Without SO_REUSEADDR the bind finds out whether anybody else has the port in any way;
+        # with it, set later, the node may bind over us.
+        try:
+            holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return holder
+    raise InfrastructureError(
+        f"no free port between {_LOWEST_PORT} and {ephemeral_start} in {_ATTEMPTS_MAX} attempts"
+    )
+
+
+class Passage(NamedTuple):
+    """The proxy by which `source` opens connections to a port of `destination`."""
+
+    source: str
+    destination: str
+    port: int
+    proxy: str
+    address: tuple[str, int]
+
+
+class Topology:
+    """All passages of a run."""
+
+    def __init__(self, specs: Sequence[NodeSpec], ports: Ports) -> None:
+        self._specs = specs
+        self._ports = ports
+        self.passages: list[Passage] = []
+
+    async def build(self, run_id: str, client: ToxiproxyClient) -> None:
+        """Create all proxies in one request."""
+        wanted = _pairs(run_id, self._specs)
+        made: Mapping[str, ProxyInfo] = {
+            proxy.name: proxy
+            for proxy in await client.populate(
+                [
+                    (name, f"{LOOPBACK}:0", f"{LOOPBACK}:{self._ports.real(destination, port)}")
+                    for name, _, destination, port in wanted
+                ]
+            )
+        }
+        self.passages = [
+            Passage(source, destination, port, name, split_address(made[name].listen))
+            for name, source, destination, port in wanted
+        ]
+
+    @staticmethod
+    def proxy_names(run_id: str, specs: Sequence[NodeSpec]) -> list[str]:
+        """The names of the proxies that `build` makes."""
+        return [name for name, _, _, _ in _pairs(run_id, specs)]
+
+    def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
+        """Where `source` reaches each declared port, keyed by `node:port`."""
+        addresses = {
+            f"{passage.destination}:{passage.port}": passage.address
+            for passage in self.passages
+            if passage.source == source
+        }
+        for spec in self._specs:
+            if spec.name == source:
+                for port in spec.ports:
+                    own = (LOOPBACK, self._ports.real(spec.name, port))
+                    addresses[f"{source}:{port}"] = own
+        return addresses
+
+    def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
+        """What the node binds for each declared port."""
+        return {str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.ports}
+
+
+def _pairs(run_id: str, specs: Sequence[NodeSpec]) -> list[tuple[str, str, str, int]]:
+    """Each proxy's name, source, destination and declared port."""
+    return [
+        (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)
+        for source in [*(spec.name for spec in specs), CLIENT]
+        for spec in specs
+        for port in spec.ports
+        if source != spec.name
+    ]

@@ -1,0 +1,146 @@
+"""A child process that is never lost sight of: its end and its output arrive on the loop at once.
+
+A pidfd becomes readable when its process ends (pidfd_open(2)), so an exit is an event like any
+other and there is no thread that waits. Children get a session of their own: Ctrl-C is for the
+driver, and a program that starts others is signalled with all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.environments import procfs
+from harness.environments.procfs import ProcessId
+from harness.errors import InfrastructureError
+
+__all__ = ["Child"]
+
+_READ_BYTES: Final = 65536
+_PIPE_BYTES: Final = 1024 * 1024
+_DRAIN_READS_MAX: Final = 1024
+_STATE_TIMEOUT_S: Final = 5.0
+_POLL_S: Final = 0.002
+
+
+class Child:
+    """One running process."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        on_output: Callable[[bytes], None],
+        on_exit: Callable[[int], None],
+    ) -> None:
+        try:
+            self._popen = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"cannot start {argv[0]!r}: {error}") from error
+        identity = procfs.identify(self._popen.pid)
+        assert identity is not None, "a child that is not waited for stays visible"
+        self.identity: ProcessId = identity
+        self.exited = asyncio.Event()
+        self._on_output = on_output
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        assert self._popen.stdout is not None
+        self._output = self._popen.stdout.fileno()
+        os.set_blocking(self._output, False)
+        # A child must not stand still because the driver is busy for a moment. More than the
+        # system grants to a user is refused, and the default then serves.
+        with contextlib.suppress(PermissionError):
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        self._loop.add_reader(self._output, self._readable)
+        self._loop.add_reader(self._pidfd, self._ended)
+
+    @property
+    def pid(self) -> int:
+        """The pid, which is also that of its process group."""
+        return self._popen.pid
+
+    def _readable(self) -> bool:
+        """Take what there is; false once there is nothing more for now."""
+        try:
+            data = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(self._output)
+            return False
+        self._on_output(data)
+        return True
+
+    def _ended(self) -> None:
+        code = self._popen.wait()
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        # Others of its group that still run have lost their head.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        for _ in range(_DRAIN_READS_MAX):
+            if not self._readable():
+                break
+        self._loop.remove_reader(self._output)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        self.exited.set()
+        self._on_exit(code)
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Signal the process and its group; false when it has ended."""
+        if self.exited.is_set():
+            return False
+        # It has not been waited for, so its pid cannot belong to anybody else.
+        try:
+            os.killpg(self._popen.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    async def wait_exited(self, timeout_s: float) -> bool:
+        """Wait for the end; false when it takes longer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def wait_stopped(self, *, stopped: bool) -> None:
+        """Wait until the kernel shows it stopped, or running again.
+
+        Raises `InfrastructureError` when that does not happen or the process ends.
+        """
+        try:
+            async with asyncio.timeout(_STATE_TIMEOUT_S):
+                while True:
+                    state = procfs.state(self.identity)
+                    if state in {None, "Z", "X"}:
+                        raise InfrastructureError(f"process {self.pid} ended meanwhile")
+                    if (state in {"T", "t"}) == stopped:
+                        return
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            wanted = "stop" if stopped else "go on"
+            raise InfrastructureError(
+                f"process {self.pid} did not {wanted} within {_STATE_TIMEOUT_S:.0f} s"
+            ) from error

@@ -1,0 +1,210 @@
+"""`Cluster` over local processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from harness.cluster import (
+    CLIENT,
+    Bite,
+    Capability,
+    ClusterEvent,
+    Fidelity,
+    Link,
+    LinkQuality,
+    NodeSpec,
+    NodeState,
+    unsupported,
+)
+from harness.environments.process.links import LinkFaults
+from harness.environments.process.node import ProcessNode
+from harness.environments.real.logs import EventBus
+from harness.errors import UsageError
+
+__all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
+
+ENVIRONMENT: Final = "process"
+CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
+    dict.fromkeys(
+        (
+            Capability.START,
+            Capability.STOP,
+            Capability.KILL,
+            Capability.PAUSE,
+            Capability.WIPE,
+            Capability.PARTITION,
+            Capability.PARTITION_ONE_WAY,
+            Capability.DELAY,
+            Capability.THROTTLE,
+            Capability.STALL,
+            Capability.RESET,
+        ),
+        Fidelity.EXACT,
+    )
+)
+_APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
+    Capability.PARTITION,  # the end of a connection gets through a cut
+    Capability.PARTITION_ONE_WAY,
+    Capability.RESET,  # an orderly end, and new connections are refused for a moment
+)
+_ALTERNATIVES: Final = ("sim",)
+_LEASE_S_MAX: Final = 86_400.0
+
+
+class ProcessCluster:
+    """The nodes of one run and the links between them."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, ProcessNode],
+        links: LinkFaults,
+        bus: EventBus,
+        *,
+        real_toxiproxy: bool,
+    ) -> None:
+        self._nodes = nodes
+        self._specs = {name: node.spec for name, node in nodes.items()}
+        self._links = links
+        self._bus = bus
+        self._capabilities = dict(CAPABILITIES)
+        if real_toxiproxy:
+            self._capabilities |= dict.fromkeys(
+                _APPROXIMATE_BY_REAL_TOXIPROXY, Fidelity.APPROXIMATE
+            )
+
+    @property
+    def environment(self) -> str:
+        """`process`."""
+        return ENVIRONMENT
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Fidelity]:
+        """`CAPABILITIES`; some are only approximate by a real Toxiproxy."""
+        return self._capabilities
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        """All declared nodes, in declaration order."""
+        return self._specs
+
+    def _node(self, name: str) -> ProcessNode:
+        if name not in self._nodes:
+            raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
+        return self._nodes[name]
+
+    def state(self, node: str) -> NodeState:
+        """What the node is doing now."""
+        return self._node(node).state
+
+    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
+        """Have every event delivered on the driver's loop."""
+        self._bus.subscribe(callback)
+
+    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
+        """The end of the node's log."""
+        return self._node(node).log.tail(last_lines)
+
+    # --- processes ---------------------------------------------------------------------------
+
+    async def start(self, node: str) -> bool:
+        """Start a node that is down, on the disk it left behind."""
+        return await self._node(node).start()
+
+    async def stop(self, node: str) -> bool:
+        """SIGTERM, then SIGKILL after a bound."""
+        return await self._node(node).stop()
+
+    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
+        """SIGKILL. The page cache outlives a process, so nothing that was written is lost."""
+        if lose_unsynced:
+            _refuse(Capability.LOSE_UNSYNCED)
+        if torn:
+            _refuse(Capability.TORN_WRITE)
+        return await self._node(node).kill()
+
+    async def pause(self, node: str, *, lease_s: float) -> bool:
+        """SIGSTOP."""
+        return await self._node(node).pause(_checked_lease_s(lease_s))
+
+    async def resume(self, node: str) -> bool:
+        """SIGCONT."""
+        return await self._node(node).resume()
+
+    async def wipe(self, node: str) -> bool:
+        """Empty the disk of a node that is down."""
+        return await self._node(node).wipe()
+
+    # --- links -------------------------------------------------------------------------------
+
+    def _checked(self, links: Sequence[Link]) -> Sequence[Link]:
+        for link in links:
+            for end in (link.source, link.destination):
+                if end != CLIENT:
+                    self._node(end)
+            if link.source == link.destination:
+                raise UsageError(f"{link} has both ends at one node; a link joins two")
+        return links
+
+    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
+        """Swallow everything on these links."""
+        return await self._links.cut(self._checked(links), _checked_lease_s(lease_s))
+
+    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
+        """Delay, throttle or stall these links."""
+        for value, capability in (
+            (quality.drop, Capability.DROP),
+            (quality.duplicate, Capability.DUPLICATE),
+            (quality.reorder, Capability.REORDER),
+        ):
+            if value > 0:
+                _refuse(capability)
+        return await self._links.shape(self._checked(links), quality, _checked_lease_s(lease_s))
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Reset the open connections on these links; returns how many."""
+        return await self._links.reset(self._checked(links))
+
+    async def heal(self, fault: str) -> Bite:
+        """Undo one link fault and say what it did."""
+        return await self._links.heal(fault)
+
+    async def heal_among(self, nodes: Iterable[str]) -> None:
+        """Make every link among these nodes (and the clients) whole."""
+        names = {CLIENT, *nodes}
+        for name in sorted(names - {CLIENT}):
+            self._node(name)
+        await self._links.heal_within(names)
+
+    async def heal_all(self) -> None:
+        """Undo every link fault and thaw every node."""
+        await self._links.heal_within(None)
+        await asyncio.gather(*(node.resume() for node in self._nodes.values()))
+
+    # --- what processes cannot do --------------------------------------------------------------
+
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
+        """Not here: processes share the machine's clock. Undoing (zeros) is always fine."""
+        self._node(node)
+        if offset_ns != 0:
+            _refuse(Capability.CLOCK_SKEW)
+        if drift_ppm != 0:
+            _refuse(Capability.CLOCK_DRIFT)
+
+    async def slow(self, node: str, *, factor: float) -> None:
+        """Not here. Undoing (1.0) is always fine."""
+        self._node(node)
+        if factor != 1.0:
+            _refuse(Capability.SLOW_CPU)
+
+
+def _refuse(capability: Capability) -> NoReturn:
+    raise unsupported(ENVIRONMENT, capability, _ALTERNATIVES)
+
+
+def _checked_lease_s(lease_s: float) -> float:
+    if not 0 < lease_s <= _LEASE_S_MAX:
+        raise UsageError(f"a lease of {lease_s} s; it must be above 0 and at most {_LEASE_S_MAX}")
+    return lease_s

@@ -1,0 +1,249 @@
+"""`ProcessEnvironment`: one subprocess a node, every link through a user-space proxy, no root.
+
+Order of a deployment, each step undone in reverse by `_Run.teardown` and, if the driver dies, by
+the warden: scratch folder, warden, link proxy, proxies, nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from harness.cluster import CLIENT, Capability, Fidelity
+from harness.environments import procfs
+from harness.environments.process.addresses import Ports, Topology
+from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
+from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
+from harness.environments.process.linkproxy import LinkProxy
+from harness.environments.process.links import LinkFaults
+from harness.environments.process.node import ProcessNode
+from harness.environments.real.env import RealClientEnv
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.session import RealSession, guarded_main, run_interruptible
+from harness.environments.warden import HttpRequest, Run, Warden
+from harness.errors import InfrastructureError, UsageError
+from harness.plugins import API_VERSION, DeploymentPlan, Session
+
+__all__ = ["ProcessEnvironment"]
+
+T = TypeVar("T")
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SCRATCH_KEY: Final = "scratch"
+
+_log = logging.getLogger(__name__)
+
+
+class ProcessEnvironment:
+    """Local processes."""
+
+    api_version = API_VERSION
+    name = ENVIRONMENT
+    doc = "local processes, links through a user-space proxy; no root, no containers"
+    capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
+
+    def unavailable(self) -> str | None:
+        """Linux only: pidfds and /proc."""
+        if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
+            return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
+        return None
+
+    def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
+        _check(plan)
+
+        async def body(interrupted: asyncio.Event) -> T:
+            run = _Run(plan)
+            return await guarded_main(run.run(main, interrupted), run.teardown)
+
+        return run_interruptible(body)
+
+    def clean(self) -> list[str]:
+        """Remove what runs with a dead controller left behind."""
+        return clean_dead_runs()
+
+
+def _check(plan: DeploymentPlan) -> None:
+    """Refuse, before anything starts, what cannot be deployed as processes."""
+    if not _RUN_ID.fullmatch(plan.run_id):
+        raise UsageError(f"the run id {plan.run_id!r} must match {_RUN_ID.pattern}")
+    seen: set[str] = set()
+    for spec in plan.nodes:
+        if not _NODE_NAME.fullmatch(spec.name) or spec.name == CLIENT or spec.name in seen:
+            raise UsageError(
+                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, be unique, and "
+                f"not be {CLIENT!r}"
+            )
+        seen.add(spec.name)
+        if spec.entry is None and not spec.command:
+            raise UsageError(
+                f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
+                "process; use --env docker for nodes that are only an image"
+            )
+
+
+class _Run:
+    """One execution, in the order in which it must be undone."""
+
+    def __init__(self, plan: DeploymentPlan) -> None:
+        self._plan = plan
+        self._bus = EventBus()
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{plan.run_id}-"))
+        self._warden: Warden | None = None
+        self._ports: Ports | None = None
+        self._link_proxy: LinkProxy | None = None
+        self._faults: LinkFaults | None = None
+        self._nodes: dict[str, ProcessNode] = {}
+        self._logs: list[NodeLog] = []
+        self._env: RealClientEnv | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._failure: BaseException | None = None
+        self._ending = False
+
+    async def run(
+        self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
+    ) -> T:
+        """Deploy and run `main`."""
+        plan = self._plan
+        self._own_scratch()
+        log = self._log_path("warden")
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        warden = self._warden = Warden.start(plan.run_id, log=log)
+        # Guarded before anything else, so it is undone after everything else.
+        warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", str(self._scratch)]))
+        ports = self._ports = Ports(plan.nodes)
+        proxy = self._link_proxy = await self._start_link_proxy(warden)
+        topology = Topology(plan.nodes, ports)
+        if not proxy.ours:
+            self._guard_proxies(warden, proxy)
+        await topology.build(plan.run_id, proxy.client)
+        self._faults = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
+        for spec in plan.nodes:
+            node_log = NodeLog(spec.name, self._bus, self._log_path(spec.name))
+            self._logs.append(node_log)
+            self._nodes[spec.name] = ProcessNode(
+                spec,
+                run_id=plan.run_id,
+                seed=plan.seed,
+                folder=self._scratch,
+                log=node_log,
+                bus=self._bus,
+                warden=warden,
+                ports=ports,
+                topology=topology,
+            )
+        self._env = self._client_env(topology)
+        for node in self._nodes.values():
+            node.launch()
+        cluster = ProcessCluster(
+            self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
+        )
+        return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
+
+    def _own_scratch(self) -> None:
+        controller = procfs.identify(os.getpid())
+        owner = {
+            "run_id": self._plan.run_id,
+            "controller": str(controller),
+            "link_proxy": self._plan.link_proxy,
+        }
+        (self._scratch / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+
+    def _log_path(self, name: str) -> Path | None:
+        folder = self._plan.folder
+        return None if folder is None else folder / "logs" / f"{name}.log"
+
+    async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
+        if self._plan.link_proxy is not None:
+            return await LinkProxy.attach(self._plan.link_proxy)
+        return await LinkProxy.start(
+            self._plan.run_id,
+            seed=self._plan.seed,
+            folder=self._scratch,
+            warden=warden,
+            on_death=self._failed,
+        )
+
+    def _guard_proxies(self, warden: Warden, proxy: LinkProxy) -> None:
+        for name in Topology.proxy_names(self._plan.run_id, self._plan.nodes):
+            request = HttpRequest("DELETE", proxy.client.url("proxies", name))
+            warden.guard(f"proxy/{name}", request)
+
+    def _client_env(self, topology: Topology) -> RealClientEnv:
+        return RealClientEnv(
+            CLIENT,
+            boot=0,
+            seed=self._plan.seed,
+            data=self._scratch / CLIENT,
+            listen={},
+            connect=topology.connect_map(CLIENT),
+            on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
+            on_panic=self._panicked,
+        )
+
+    # --- failures while main runs --------------------------------------------------------------
+
+    async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main`; the death of what it stands on ends it with that error."""
+        task: asyncio.Task[T] = asyncio.ensure_future(main)
+        self._main = task
+        if self._failure is not None:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+
+    def _panicked(self, task: str, error: BaseException) -> None:
+        error.add_note(f"in the task {task!r} of a client")
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._failure is None and not self._ending:
+            self._failure = error
+            if self._main is not None:
+                self._main.cancel()
+
+    # --- teardown ------------------------------------------------------------------------------
+
+    async def teardown(self) -> None:
+        """Take everything away; what resists is left to the warden, and is said."""
+        self._ending = True
+        failures: list[str] = []
+
+        async def attempt(what: str, step: Coroutine[Any, Any, Any]) -> None:
+            try:
+                await step
+            except Exception as error:  # noqa: BLE001 - collected; the other steps must follow
+                failures.append(f"{what}: {error!r}")
+
+        if self._env is not None:
+            await attempt("clients", self._env.close())
+        await asyncio.gather(*(attempt(name, node.kill()) for name, node in self._nodes.items()))
+        if self._faults is not None:
+            await attempt("link faults", self._faults.close())
+        if self._link_proxy is not None:
+            await attempt("link proxy", self._link_proxy.close(self._plan.run_id))
+        for log in self._logs:
+            log.close()
+        if self._ports is not None:
+            self._ports.close()
+        await attempt("scratch folder", asyncio.to_thread(shutil.rmtree, self._scratch))
+        if self._warden is not None:
+            await attempt("warden", asyncio.to_thread(self._warden.close))
+        if failures:
+            raise InfrastructureError("; ".join(failures))

@@ -1,0 +1,134 @@
+"""The server behind the links: our own, started for the run, or a real Toxiproxy that is given."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from harness.environments.process.child import Child
+from harness.environments.process.node import python_path
+from harness.environments.toxiproxy.api import VERSION
+from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
+from harness.environments.warden import Kill, Warden, run_environment
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["LinkProxy"]
+
+_START_TIMEOUT_S: Final = 20.0
+_EXIT_TIMEOUT_S: Final = 10.0
+_OUTPUT_BYTES_MAX: Final = 4096
+_KEY: Final = "link-proxy"
+
+_log = logging.getLogger(__name__)
+
+
+class LinkProxy:
+    """A running server and its client."""
+
+    def __init__(
+        self, client: ToxiproxyClient, *, ours: bool, child: Child | None, closing: asyncio.Event
+    ) -> None:
+        self.client = client
+        self.ours = ours
+        self._child = child
+        self._closing = closing
+
+    @staticmethod
+    async def start(
+        run_id: str,
+        *,
+        seed: int,
+        folder: Path,
+        warden: Warden,
+        on_death: Callable[[InfrastructureError], None],
+    ) -> LinkProxy:
+        """Start our own server. `on_death` is told if it ends before `close`."""
+        output = bytearray()
+        closing = asyncio.Event()
+        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def heard(data: bytes) -> None:
+            output.extend(data[: _OUTPUT_BYTES_MAX - len(output)])
+            if address.done():
+                _log.warning("link proxy: %s", data.decode("utf-8", "replace").strip())
+            elif b"\n" in output:
+                address.set_result(output.split(b"\n")[0].decode("utf-8", "replace"))
+
+        def ended(code: int) -> None:
+            said = output.decode("utf-8", "replace").strip()
+            error = InfrastructureError(f"the link proxy ended with code {code}: {said}")
+            if not address.done():
+                address.set_exception(error)
+            elif not closing.is_set():
+                on_death(error)
+
+        child = Child(
+            [
+                *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
+                *("--listen", "127.0.0.1:0", "--proxy-metrics", "--seed", str(seed)),
+            ],
+            environment=os.environ
+            | run_environment(run_id, "link-proxy")
+            | {"PYTHONPATH": python_path()},
+            folder=folder,
+            on_output=heard,
+            on_exit=ended,
+        )
+        warden.guard(_KEY, Kill(*child.identity))
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                url = await address
+            return LinkProxy(ToxiproxyClient(url), ours=True, child=child, closing=closing)
+        except (TimeoutError, ToxiproxyError) as error:
+            closing.set()
+            child.signal(signal.SIGKILL)
+            raise InfrastructureError(f"the link proxy did not start: {error!r}") from error
+
+    @staticmethod
+    async def attach(url: str) -> LinkProxy:
+        """Use a server that runs already; raises `UsageError` if it cannot serve our nodes."""
+        try:
+            client = ToxiproxyClient(url)
+            if not _is_loopback(client.host):
+                raise UsageError(
+                    f"--link-proxy {url}: nodes are local processes on loopback, so the server "
+                    "must run on this machine and be reached as 127.0.0.1"
+                )
+            version = await client.version()
+        except ToxiproxyError as error:
+            raise UsageError(
+                f"--link-proxy {url}: no Toxiproxy server answers there ({error}); start one "
+                "with `toxiproxy-server -proxy-metrics`, or leave the option out to use ours"
+            ) from error
+        return LinkProxy(client, ours=VERSION in version, child=None, closing=asyncio.Event())
+
+    async def close(self, run_id: str) -> None:
+        """End our own server, or take our proxies off the one that was given."""
+        self._closing.set()
+        child = self._child
+        if child is None:
+            for name in await self.client.proxies():
+                if name.startswith(f"{run_id}-"):
+                    await self.client.delete(name)
+            await self.client.close()
+            return
+        await self.client.close()
+        child.signal(signal.SIGKILL)  # it has nothing to save, and its connections end at once
+        if not await child.wait_exited(_EXIT_TIMEOUT_S):
+            raise InfrastructureError(f"the link proxy (pid {child.pid}) does not end")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

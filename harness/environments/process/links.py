@@ -1,0 +1,289 @@
+"""Link faults by toxics on the link proxy, each a lease, each measured.
+
+What flows from a to b is the upstream direction of the connections that a opened to b and the
+downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a toxic on both.
+
+| fault           | on our link proxy       | on a real Toxiproxy                              |
+|-----------------|-------------------------|--------------------------------------------------|
+| cut             | `blackhole`             | `timeout` of 0: the end of a connection leaks     |
+| delay           | `latency`               | the same                                         |
+| throttle        | `bandwidth`             | the same                                         |
+| stall           | `latency` of a day      | the same: removal lets everything held go        |
+| reset           | a reset that counts     | off and on again, connections counted in /proc   |
+| bytes swallowed | live counter            | received less sent, known once connections ended |
+
+A fault ends three ways, whichever comes first: `heal`, the driver's timer, the warden a little
+later. Removing a toxic that is gone is no error, so they do not get into each other's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.cluster import Bite, Link, LinkQuality
+from harness.environments.process.addresses import Passage, Topology
+from harness.environments.toxiproxy.client import ToxiproxyClient
+from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
+from harness.environments.warden import HttpRequest, Warden
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["LinkFaults"]
+
+_STALL_MS: Final = 86_400_000
+_WARDEN_GRACE_S: Final = 1.0
+_SETTLE_S: Final = 0.5
+_SETTLE_POLL_S: Final = 0.05
+_TCP_ESTABLISHED: Final = "01"
+
+_log = logging.getLogger(__name__)
+
+
+class _Place(NamedTuple):
+    """One direction of the connections through one proxy."""
+
+    proxy: str
+    stream: str
+
+
+class _Toxic(NamedTuple):
+    link: Link
+    place: _Place
+    name: str
+
+
+@dataclass(slots=True)
+class _Fault:
+    id: str
+    swallows: bool
+    toxics: list[_Toxic]
+    before: dict[_Place, int] | None
+    bitten: int | None = 0
+    timer: asyncio.TimerHandle | None = None
+
+    def bite(self) -> Bite:
+        return Bite(self.bitten, "bytes")
+
+
+class LinkFaults:
+    """All link faults of a run."""
+
+    def __init__(
+        self, topology: Topology, client: ToxiproxyClient, warden: Warden, *, ours: bool
+    ) -> None:
+        self._topology = topology
+        self._client = client
+        self._warden = warden
+        self._ours = ours
+        self._faults: dict[str, _Fault] = {}
+        self._turn = asyncio.Lock()
+        self._renewals: set[asyncio.Task[None]] = set()
+
+    # --- making ------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], lease_s: float) -> str:
+        """Swallow everything on these links."""
+        return await self._add(links, [self._cut_toxic()], lease_s, swallows=True)
+
+    def _cut_toxic(self) -> tuple[str, dict[str, int]]:
+        return ("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})
+
+    async def shape(self, links: Sequence[Link], quality: LinkQuality, lease_s: float) -> str:
+        """Delay, throttle or stall these links."""
+        kinds: list[tuple[str, dict[str, int]]] = []
+        if quality.delay_ms > 0 or quality.jitter_ms > 0:
+            latency = {
+                "latency": math.ceil(quality.delay_ms),
+                "jitter": math.ceil(quality.jitter_ms),
+            }
+            kinds.append(("latency", latency))
+        if quality.rate_kb_s > 0:
+            kinds.append(("bandwidth", {"rate": quality.rate_kb_s}))
+        if quality.stall:
+            kinds.append(("latency", {"latency": _STALL_MS, "jitter": 0}))
+        if not kinds:
+            raise UsageError(
+                f"{quality} leaves the links as they are; set delay_ms, rate_kb_s, ..."
+            )
+        return await self._add(links, kinds, lease_s, swallows=False)
+
+    def _places(self, link: Link) -> list[_Place]:
+        """Where bytes flow from the link's source to its destination."""
+        ends = (link.source, link.destination)
+        return [
+            _Place(
+                passage.proxy,
+                "upstream" if (passage.source, passage.destination) == ends else "downstream",
+            )
+            for passage in self._between(link)
+        ]
+
+    def _between(self, link: Link) -> list[Passage]:
+        ends = {link.source, link.destination}
+        return [p for p in self._topology.passages if {p.source, p.destination} == ends]
+
+    async def _add(
+        self,
+        links: Sequence[Link],
+        kinds: Sequence[tuple[str, dict[str, int]]],
+        lease_s: float,
+        *,
+        swallows: bool,
+    ) -> str:
+        async with self._turn:
+            fault = _Fault(f"link-{len(self._faults) + 1}", swallows, [], None)
+            places = [(link, place) for link in sorted(set(links)) for place in self._places(link)]
+            fault.before = await self._measure({place for _, place in places}, swallows=swallows)
+            self._faults[fault.id] = fault
+            try:
+                for link, place in places:
+                    for number, (kind, attributes) in enumerate(kinds):
+                        toxic = _Toxic(link, place, f"{fault.id}-{place.stream}-{number}")
+                        self._guard(toxic, lease_s)
+                        fault.toxics.append(toxic)
+                        await self._client.add_toxic(
+                            place.proxy, toxic.name, kind, place.stream, attributes
+                        )
+            except BaseException:
+                await self._remove(fault, fault.toxics)
+                raise
+            loop = asyncio.get_running_loop()
+            fault.timer = loop.call_later(lease_s, self._lease_ended, fault)
+            return fault.id
+
+    def _guard_key(self, toxic: _Toxic) -> str:
+        return f"toxic/{toxic.place.proxy}/{toxic.name}"
+
+    def _guard(self, toxic: _Toxic, lease_s: float) -> None:
+        url = self._client.url("proxies", toxic.place.proxy, "toxics", toxic.name)
+        self._warden.guard(
+            self._guard_key(toxic),
+            HttpRequest("DELETE", url),
+            deadline_s=lease_s + _WARDEN_GRACE_S,
+        )
+
+    # --- healing -----------------------------------------------------------------------------
+
+    def _lease_ended(self, fault: _Fault) -> None:
+        async def end() -> None:
+            try:
+                await self.heal(fault.id)
+            except InfrastructureError as error:
+                _log.warning("the end of the lease of %s failed: %s", fault.id, error)
+
+        task = asyncio.get_running_loop().create_task(end())
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def heal(self, fault_id: str) -> Bite:
+        """Undo one fault; raises `UsageError` for an unknown one."""
+        if fault_id not in self._faults:
+            raise UsageError(f"there is no link fault {fault_id!r}; known: {sorted(self._faults)}")
+        async with self._turn:
+            fault = self._faults[fault_id]
+            await self._remove(fault, fault.toxics)
+            return fault.bite()
+
+    async def heal_within(self, names: Collection[str] | None) -> None:
+        """Undo what lies on links with both ends among `names`; `None` is everywhere."""
+        async with self._turn:
+            for fault in list(self._faults.values()):
+                inside = [
+                    toxic
+                    for toxic in fault.toxics
+                    if names is None or {toxic.link.source, toxic.link.destination}.issubset(names)
+                ]
+                await self._remove(fault, inside)
+
+    async def _remove(self, fault: _Fault, toxics: Iterable[_Toxic]) -> None:
+        toxics = list(toxics)
+        if not toxics:
+            return
+        places = {toxic.place for toxic in toxics}
+        if self._ours:
+            after = await self._measure(places, swallows=fault.swallows)
+        for toxic in toxics:
+            await self._client.remove_toxic(toxic.place.proxy, toxic.name)
+            fault.toxics.remove(toxic)
+            self._warden.release(self._guard_key(toxic))
+        if not self._ours:
+            after = await self._measure_settled(places, fault)
+        if not fault.toxics and fault.timer is not None:
+            fault.timer.cancel()
+        if fault.bitten is None or fault.before is None or after is None:
+            fault.bitten = None
+            return
+        before = fault.before
+        fault.bitten += sum(max(0, after[place] - before[place]) for place in places)
+
+    # --- measuring ---------------------------------------------------------------------------
+
+    async def _measure(
+        self, places: Collection[_Place], *, swallows: bool
+    ) -> dict[_Place, int] | None:
+        """Bytes swallowed (or, of a shaping, received) so far; `None` where nobody counts."""
+        samples = await self._client.metrics()
+        if samples is None or not (self._ours or swallows):
+            return None
+        counts: dict[_Place, int] = {}
+        for place in places:
+            received = samples.get((RECEIVED, *place), 0.0)
+            if not swallows:
+                counts[place] = int(received)
+            elif self._ours:
+                counts[place] = int(samples.get((SWALLOWED, *place), 0.0))
+            else:
+                counts[place] = int(received - samples.get((SENT, *place), 0.0))
+        return counts
+
+    async def _measure_settled(
+        self, places: Collection[_Place], fault: _Fault
+    ) -> dict[_Place, int] | None:
+        """Real Toxiproxy counts when connections end, which they do soon after a cut healed."""
+        after = await self._measure(places, swallows=fault.swallows)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _SETTLE_S
+        while after is not None and after == fault.before and loop.time() < deadline_s:
+            await asyncio.sleep(_SETTLE_POLL_S)
+            after = await self._measure(places, swallows=fault.swallows)
+        return after
+
+    # --- resetting ---------------------------------------------------------------------------
+
+    async def reset(self, links: Sequence[Link]) -> int:
+        """Reset the open connections that use one of these links; returns how many."""
+        passages = sorted({passage for link in links for passage in self._between(link)})
+        async with self._turn:
+            count = 0
+            for passage in passages:
+                if self._ours:
+                    count += await self._client.reset_connections(passage.proxy)
+                else:
+                    count += _established(passage.address[1])
+                    await self._client.enable(passage.proxy, enabled=False)
+                    await self._client.enable(passage.proxy, enabled=True)
+            return count
+
+    async def close(self) -> None:
+        """Stop the timers; what is still broken is undone with the proxy or by the warden."""
+        for fault in self._faults.values():
+            if fault.timer is not None:
+                fault.timer.cancel()
+        tasks = list(self._renewals)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _established(port: int) -> int:
+    """How many connections to a local port are open (proc(5), `/proc/net/tcp`)."""
+    wanted = f":{port:04X}"
+    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    rows: Iterable[list[str]] = (line.split() for line in lines)
+    return sum(row[1].endswith(wanted) and row[3] == _TCP_ESTABLISHED for row in rows)

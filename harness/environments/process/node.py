@@ -1,0 +1,282 @@
+"""One node: its incarnations, its data folder, its log, its lease while it is paused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.cluster import NodeSpec, NodeState
+from harness.environments.process.addresses import Ports, Topology
+from harness.environments.process.child import Child
+from harness.environments.process.placeholders import fill
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.warden import Continue, Kill, Warden, run_environment
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
+
+EXIT_LOG_LINES: Final = 40
+_STOP_TIMEOUT_S: Final = 10.0
+_KILL_TIMEOUT_S: Final = 10.0
+_WARDEN_GRACE_S: Final = 1.0
+"""The warden's deadline is this much later, so that it acts only where the driver did not."""
+
+_log = logging.getLogger(__name__)
+
+
+def python_path() -> str:
+    """What a child needs to import everything that the driver can."""
+    return os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
+
+
+class ProcessNode:
+    """One declared node. Verbs are serialized and idempotent, see `harness.cluster.Cluster`."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        *,
+        run_id: str,
+        seed: int,
+        folder: Path,
+        log: NodeLog,
+        bus: EventBus,
+        warden: Warden,
+        ports: Ports,
+        topology: Topology,
+    ) -> None:
+        self.spec = spec
+        self.log = log
+        self._run_id = run_id
+        self._seed = seed
+        self._file = folder / f"{spec.name}.json"
+        self._data = folder / spec.name
+        self._bus = bus
+        self._warden = warden
+        self._ports = ports
+        self._topology = topology
+        self._child: Child | None = None
+        self._boots = 0
+        self._expected = False
+        self._paused = False
+        self._lease: asyncio.TimerHandle | None = None
+        self._lease_ends_s = 0.0
+        self._renewal: asyncio.Task[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._data.mkdir(parents=True)
+
+    @property
+    def state(self) -> NodeState:
+        """What the node is doing now."""
+        if self._child is None:
+            return NodeState.DOWN
+        return NodeState.PAUSED if self._paused else NodeState.RUNNING
+
+    # --- starting ----------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Start the node if it is down."""
+        async with self._turn:
+            if self._child is not None:
+                return False
+            self.launch()
+            return True
+
+    def launch(self) -> None:
+        """Start the process; raises `InfrastructureError` or `UsageError`."""
+        boot = self._boots
+        argv, environment = self._command(boot)
+        self._expected = False
+        if self.spec.entry is None:
+            self._ports.let_go(self.spec.name)
+        child = Child(
+            argv,
+            environment=environment,
+            folder=self._data,
+            on_output=self.log.feed,
+            on_exit=self._exited,
+        )
+        self._child = child
+        self._boots += 1
+        self._warden.guard(self._kill_key, Kill(*child.identity))
+        self._bus.publish(self.spec.name, "node-started", {"boot": boot})
+
+    def _command(self, boot: int) -> tuple[list[str], dict[str, str]]:
+        spec = self.spec
+        listen = self._topology.listen_map(spec)
+        connect = self._topology.connect_map(spec.name)
+
+        def filled(word: str) -> str:
+            return fill(word, spec, data=self._data, listen=listen, connect=connect)
+
+        environment = os.environ | {name: filled(value) for name, value in spec.environment.items()}
+        environment |= run_environment(self._run_id, f"node:{spec.name}")
+        if spec.entry is None:
+            return [filled(word) for word in spec.command], environment
+        node = NodeFile(
+            name=spec.name,
+            boot=boot,
+            entry=spec.entry,
+            config=spec.config,
+            seed=self._seed,
+            data=str(self._data),
+            listen=listen,
+            connect=connect,
+        )
+        self._file.write_bytes(msgspec.json.encode(node))
+        environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
+        # -P: a file in the data folder must not shadow a module.
+        return [sys.executable, "-P", "-m", "harness.environments.real.node"], environment
+
+    # --- the end -----------------------------------------------------------------------------
+
+    @property
+    def _kill_key(self) -> str:
+        return f"node/{self.spec.name}"
+
+    @property
+    def _pause_key(self) -> str:
+        return f"pause/{self.spec.name}"
+
+    def _exited(self, code: int) -> None:
+        """The process has ended, whoever wanted it."""
+        self.log.end_incarnation()
+        self._child = None
+        self._forget_pause()
+        try:
+            self._warden.release(self._kill_key)
+        except InfrastructureError as error:
+            _log.warning("%s", error)
+        self._bus.publish(
+            self.spec.name,
+            "node-exited",
+            {"code": code, "expected": self._expected, "log": self.log.tail(EXIT_LOG_LINES)},
+        )
+
+    async def stop(self) -> bool:
+        """SIGTERM, and SIGKILL after a bound."""
+        async with self._turn:
+            child = self._child
+            if child is None:
+                return False
+            self._expected = True
+            child.signal(signal.SIGTERM)
+            child.signal(signal.SIGCONT)  # a frozen one would sleep through the first
+            if not await child.wait_exited(_STOP_TIMEOUT_S):
+                _log.warning("%s did not stop; killing it", self.spec.name)
+                await self._kill(child)
+            return True
+
+    async def kill(self) -> bool:
+        """SIGKILL, dead on return."""
+        async with self._turn:
+            child = self._child
+            if child is None:
+                return False
+            self._expected = True
+            await self._kill(child)
+            return True
+
+    async def _kill(self, child: Child) -> None:
+        child.signal(signal.SIGKILL)
+        if not await child.wait_exited(_KILL_TIMEOUT_S):
+            raise InfrastructureError(
+                f"{self.spec.name} (pid {child.pid}) is still there "
+                f"{_KILL_TIMEOUT_S:.0f} s after SIGKILL"
+            )
+
+    # --- pause -------------------------------------------------------------------------------
+
+    async def pause(self, lease_s: float) -> bool:
+        """SIGSTOP, stopped on return. Pausing a paused node may only lengthen its lease."""
+        async with self._turn:
+            child = self._child
+            if child is None:
+                return False
+            ends_s = asyncio.get_running_loop().time() + lease_s
+            already = self._paused
+            if not already or ends_s > self._lease_ends_s:
+                self._set_lease(child, lease_s)
+            if already:
+                return False
+            self._paused = True
+            child.signal(signal.SIGSTOP)
+            try:
+                await child.wait_stopped(stopped=True)
+            except InfrastructureError:
+                if self._child is not child:
+                    return False  # it died at this very moment, which is its own event
+                raise
+            return True
+
+    def _set_lease(self, child: Child, lease_s: float) -> None:
+        undo = Continue(*child.identity, group=True)
+        self._warden.guard(self._pause_key, undo, deadline_s=lease_s + _WARDEN_GRACE_S)
+        if self._lease is not None:
+            self._lease.cancel()
+        loop = asyncio.get_running_loop()
+        self._lease_ends_s = loop.time() + lease_s
+        self._lease = loop.call_later(lease_s, self._lease_ended)
+
+    def _lease_ended(self) -> None:
+        self._renewal = asyncio.get_running_loop().create_task(
+            _warn_on_failure(f"the end of the pause of {self.spec.name}", self.resume)
+        )
+
+    async def resume(self) -> bool:
+        """SIGCONT, running on return."""
+        async with self._turn:
+            child = self._child
+            if child is None or not self._paused:
+                return False
+            child.signal(signal.SIGCONT)
+            try:
+                await child.wait_stopped(stopped=False)
+            except InfrastructureError:
+                if self._child is not child:
+                    return False
+                raise
+            self._forget_pause()
+            return True
+
+    def _forget_pause(self) -> None:
+        self._paused = False
+        if self._lease is not None:
+            self._lease.cancel()
+            self._lease = None
+            try:
+                self._warden.release(self._pause_key)
+            except InfrastructureError as error:
+                _log.warning("%s", error)
+
+    # --- disk --------------------------------------------------------------------------------
+
+    async def wipe(self) -> bool:
+        """Empty the data folder; raises `UsageError` while the node is up."""
+        async with self._turn:
+            if self._child is not None:
+                raise UsageError(
+                    f"{self.spec.name} is {self.state.value}; kill or stop it before its disk is "
+                    "wiped"
+                )
+            had_any = any(self._data.iterdir())
+            await asyncio.to_thread(shutil.rmtree, self._data)
+            self._data.mkdir()
+            return had_any
+
+
+async def _warn_on_failure(what: str, act: Callable[[], Awaitable[Any]]) -> None:
+    try:
+        await act()
+    except InfrastructureError as error:
+        _log.warning("%s failed: %s", what, error)

@@ -1,0 +1,109 @@
+"""Runs of the process environment, and what must be true after each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import ClusterEvent, NodeSpec
+from harness.env import Address
+from harness.environments import procfs
+from harness.environments.process import ProcessEnvironment
+from harness.environments.warden import RUN_VARIABLE
+from harness.plugins import DeploymentPlan
+from tests.process.nodes import PORT, ask
+
+_numbers = itertools.count()
+
+
+def echo_spec(name: str, **config: object) -> NodeSpec:
+    return NodeSpec(
+        name=name, role="echo", ports=(PORT,), entry="tests.process.nodes:main", config=config
+    )
+
+
+def processes_of(run_id: str) -> list[int]:
+    return [
+        process.pid
+        for process in procfs.all_processes()
+        if procfs.environment_of(process.pid).get(RUN_VARIABLE) == run_id
+        and procfs.is_alive(process)
+    ]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came true"
+        time.sleep(0.01)
+
+
+class Driver:
+    """What tests do with a session."""
+
+    def __init__(self, session):
+        self.session = session
+        self.cluster = session.cluster
+        self.events: list[ClusterEvent] = []
+        self.cluster.subscribe(self.events.append)
+
+    async def ask(self, node: str, request: dict, timeout_s: float = 3.0):
+        return await ask(self.session.env, Address(node, PORT), request, timeout_s)
+
+    async def reaches(self, source: str, destination: str) -> str:
+        """`ok`, or the error that `source` got."""
+        answer = await self.ask(source, {"ask": destination, "text": "hello"})
+        return answer.get("error", "ok")
+
+    async def wait_event(self, kind: str, node: str, count: int = 1) -> ClusterEvent:
+        async with asyncio.timeout(10):
+            while True:
+                found = [e for e in self.events if (e.kind, e.node) == (kind, node)]
+                if len(found) >= count:
+                    return found[count - 1]
+                await asyncio.sleep(0.005)
+
+    async def wait_ready(self) -> None:
+        for name in self.cluster.nodes:
+            await self.wait_event("ready", name)
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """Run a coroutine function of a `Driver` on some nodes; nothing may be left afterwards."""
+
+    def execute(body, specs, *, link_proxy=None, wait=True, seed=7):
+        run_id = f"test-{os.getpid()}-{next(_numbers)}"
+        plan = DeploymentPlan(
+            run_id=run_id,
+            nodes=tuple(specs),
+            seed=seed,
+            knobs={},
+            folder=tmp_path / "run",
+            link_proxy=link_proxy,
+        )
+
+        async def main(session):
+            driver = Driver(session)
+            if wait:
+                await driver.wait_ready()
+            return await body(driver)
+
+        try:
+            return ProcessEnvironment().execute(plan, main)
+        finally:
+            assert processes_of(run_id) == []
+            assert not list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
+
+    return execute
+
+
+@pytest.fixture
+def three():
+    return [echo_spec(name) for name in ("a", "b", "c")]

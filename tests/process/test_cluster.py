@@ -1,0 +1,388 @@
+"""Nodes as processes: life, death, pauses, cuts, leases, measured bites."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from harness.cluster import CLIENT, Bite, Capability, Link, LinkQuality, NodeState
+from harness.environments.process import ProcessEnvironment
+from harness.errors import InfrastructureError, UsageError
+from tests.process.conftest import echo_spec, processes_of
+from tests.toxiproxy.conftest import start_server
+
+pytestmark = pytest.mark.process
+
+
+def test_nodes_talk_and_trace(run, three):
+    async def body(driver):
+        answer = await driver.ask("a", {"echo": "hi"})
+        assert answer == {"from": "a", "boot": 0, "peer": CLIENT, "echo": "hi"}
+        answer = await driver.ask("a", {"ask": "b", "text": "x"})
+        assert (answer["from"], answer["peer"]) == ("b", "a")
+        assert (await driver.ask("a", {"ask": "a", "text": "x"}))["peer"] == "a"
+        draws = [(await driver.wait_event("ready", name)).data["draw"] for name in "abc"]
+        assert len(set(draws)) == 3
+        assert [driver.cluster.state(name) for name in "abc"] == [NodeState.RUNNING] * 3
+        started = await driver.wait_event("node-started", "a")
+        assert started.data == {"boot": 0}
+        return draws
+
+    assert run(body, three) == run(body, three)  # randomness is the seed's
+
+
+def test_six_nodes_are_up_in_two_seconds(run):
+    start_s = time.monotonic()
+
+    async def body(driver):
+        return time.monotonic() - start_s
+
+    assert run(body, [echo_spec(f"n{i}") for i in range(6)]) < 4.0  # 2 s on two idle cores
+
+
+def test_cut_is_silent_one_way_and_healed(run, three):
+    async def body(driver):
+        fault = await driver.cluster.cut([Link("a", "b")], lease_s=30)
+        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert await driver.reaches("a", "c") == "ok"
+        bite = await driver.cluster.heal(fault)
+        assert bite.unit == "bytes"
+        assert bite.count > 0
+        assert await driver.cluster.heal(fault) == bite
+        assert await driver.reaches("a", "b") == "ok"
+
+    run(body, three)
+
+
+def test_one_way_means_that_requests_still_arrive(run, three):
+    """With b to a cut, what a says on an open connection still reaches b."""
+
+    async def body(driver):
+        from harness.env import Address
+        from tests.process.nodes import PORT
+
+        conn = await driver.session.env.net.connect(Address("b", PORT))
+        await conn.send(b'{"echo": "before"}')
+        assert await conn.recv()
+        fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=30)
+        await conn.send(b'{"echo": "during"}')
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await conn.recv()
+        assert (await driver.cluster.heal(fault)).count > 0
+        with pytest.raises(ConnectionResetError):
+            await conn.recv()
+        assert await driver.ask("b", {"heard": 1}) == ["before", "during"]
+
+    run(body, three)
+
+
+def test_partition_both_ways_and_heal_among(run, three):
+    async def body(driver):
+        fault = await driver.cluster.cut(Link.between("a", "bc"), lease_s=30)
+        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert await driver.reaches("c", "a") == "TimeoutError"
+        assert await driver.reaches("b", "c") == "ok"
+        await driver.cluster.heal_among(["a", "b"])
+        assert await driver.reaches("a", "b") == "ok"
+        assert await driver.reaches("b", "a") == "ok"
+        assert await driver.reaches("a", "c") == "TimeoutError"
+        other = await driver.cluster.cut([Link("b", "c")], lease_s=30)
+        await driver.cluster.heal_all()
+        assert await driver.reaches("a", "c") == "ok"
+        assert await driver.reaches("b", "c") == "ok"
+        assert (await driver.cluster.heal(fault)).count > 0
+        assert await driver.cluster.heal(other) == Bite(0, "bytes")
+
+    run(body, three)
+
+
+def test_overlapping_cuts_heal_one_by_one(run, three):
+    async def body(driver):
+        first = await driver.cluster.cut([Link("a", "b")], lease_s=30)
+        second = await driver.cluster.cut([Link("a", "b"), Link("a", "c")], lease_s=30)
+        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert (await driver.cluster.heal(first)).count > 0
+        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert (await driver.cluster.heal(second)).count > 0
+        assert await driver.reaches("a", "b") == "ok"
+
+    run(body, three)
+
+
+def test_a_lease_ends_by_itself(run, three):
+    async def body(driver):
+        fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
+        await driver.cluster.pause("c", lease_s=0.3)
+        await asyncio.sleep(0.6)
+        assert await driver.reaches("a", "b") == "ok"
+        assert await driver.reaches("a", "c") == "ok"
+        assert driver.cluster.state("c") is NodeState.RUNNING
+        assert await driver.cluster.heal(fault) == Bite(0, "bytes")
+
+    run(body, three)
+
+
+def test_shape_delays_and_stalls(run, three):
+    async def body(driver):
+        slow = LinkQuality(delay_ms=120)
+        fault = await driver.cluster.shape([Link(CLIENT, "a")], slow, lease_s=30)
+        start_s = time.monotonic()
+        await driver.ask("a", {"echo": "slow"})
+        assert 0.2 < time.monotonic() - start_s < 2  # the greeting and the request
+        assert (await driver.cluster.heal(fault)).count > 0
+
+        stall = LinkQuality(stall=True)
+        fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=30)
+        asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        assert (await driver.cluster.heal(fault)).count > 0
+        assert (await asking)["echo"] == "held"
+
+    run(body, three)
+
+
+def test_reset_resets_and_counts(run, three):
+    async def body(driver):
+        from harness.env import Address
+        from tests.process.nodes import PORT
+
+        conn = await driver.session.env.net.connect(Address("b", PORT))
+        assert await driver.cluster.reset([Link("b", CLIENT), Link(CLIENT, "b")]) == 1
+        with pytest.raises(ConnectionResetError):
+            await conn.recv()
+        assert await driver.cluster.reset([Link("a", "b")]) == 0
+
+    run(body, three)
+
+
+def test_kill_and_start_on_the_same_disk(run, three):
+    async def body(driver):
+        await driver.ask("a", {"remember": "one"})
+        assert await driver.cluster.kill("a")
+        assert not await driver.cluster.kill("a")
+        assert driver.cluster.state("a") is NodeState.DOWN
+        exited = await driver.wait_event("node-exited", "a")
+        assert (exited.data["code"], exited.data["expected"]) == (-signal.SIGKILL, True)
+        with pytest.raises(ConnectionRefusedError):
+            await driver.ask("a", {"echo": "?"})
+        assert await driver.cluster.start("a")
+        assert not await driver.cluster.start("a")
+        await driver.wait_event("ready", "a", 2)
+        assert await driver.ask("a", {"recall": 1}) == ["one"]
+        assert (await driver.ask("a", {"echo": "?"}))["boot"] == 1
+
+        with pytest.raises(UsageError, match="kill or stop it"):
+            await driver.cluster.wipe("a")
+        assert await driver.cluster.stop("a")
+        assert (await driver.wait_event("node-exited", "a", 2)).data["code"] == 0
+        assert await driver.cluster.wipe("a")
+        assert await driver.cluster.start("a")
+        await driver.wait_event("ready", "a", 3)
+        assert await driver.ask("a", {"recall": 1}) == []
+
+    run(body, three)
+
+
+def test_pause_freezes_and_resume_thaws(run, three):
+    async def body(driver):
+        assert await driver.cluster.pause("a", lease_s=30)
+        assert not await driver.cluster.pause("a", lease_s=1)
+        assert driver.cluster.state("a") is NodeState.PAUSED
+        with pytest.raises(TimeoutError):
+            await driver.ask("a", {"echo": "?"}, 0.3)
+        assert await driver.cluster.resume("a")
+        assert not await driver.cluster.resume("a")
+        await driver.ask("a", {"echo": "!"})
+
+        await driver.cluster.pause("a", lease_s=30)
+        assert await driver.cluster.stop("a")  # in order, although frozen
+        assert (await driver.wait_event("node-exited", "a")).data["code"] == 0
+        assert not await driver.cluster.pause("a", lease_s=30)
+        await driver.cluster.start("a")
+        await driver.cluster.pause("a", lease_s=30)
+        assert await driver.cluster.kill("a")
+        assert driver.cluster.state("a") is NodeState.DOWN
+        assert not await driver.cluster.resume("a")
+
+    run(body, three)
+
+
+def test_an_unexpected_exit_is_told_with_its_log(run, three, tmp_path):
+    async def body(driver):
+        with pytest.raises((ConnectionError, TimeoutError)):
+            await driver.ask("b", {"panic": "the sky is falling"})
+        exited = await driver.wait_event("node-exited", "b")
+        assert (exited.data["code"], exited.data["expected"]) == (1, False)
+        assert "the sky is falling" in exited.data["log"][-1]
+        assert driver.cluster.state("b") is NodeState.DOWN
+        assert "the sky is falling" in (await driver.cluster.logs("b", last_lines=1))[0]
+
+    run(body, three)
+    assert "the sky is falling" in (tmp_path / "run" / "logs" / "b.log").read_text()
+
+
+def test_unsupported_faults_name_who_can(run, three):
+    async def body(driver):
+        cluster = driver.cluster
+        link = [Link("a", "b")]
+        calls = [
+            (cluster.kill("a", lose_unsynced=True), "lose-unsynced"),
+            (cluster.kill("a", torn=True), "torn-write"),
+            (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
+            (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
+            (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),
+            (cluster.skew("a", offset_ns=1), "clock-skew"),
+            (cluster.skew("a", offset_ns=0, drift_ppm=1), "clock-drift"),
+            (cluster.slow("a", factor=2), "slow-cpu"),
+        ]
+        for call, what in calls:
+            with pytest.raises(UsageError, match=rf"'process' cannot do '{what}'; use --env sim"):
+                await call
+            assert Capability(what) not in cluster.capabilities
+        with pytest.raises(UsageError, match="no node 'z'"):
+            await cluster.cut([Link("a", "z")], lease_s=1)
+        with pytest.raises(UsageError, match="lease"):
+            await cluster.cut(link, lease_s=0)
+        with pytest.raises(UsageError, match="leaves the links as they are"):
+            await cluster.shape(link, LinkQuality(), lease_s=1)
+        with pytest.raises(UsageError, match="no link fault"):
+            await cluster.heal("nothing")
+        assert driver.cluster.state("a") is NodeState.RUNNING
+
+    run(body, three)
+
+
+def test_a_result_outlives_a_failing_teardown(run, three, caplog):
+    async def body(driver):
+        driver.session.env.disk.close = None  # the clients' door will not close
+        return "verdict"
+
+    assert run(body, three) == "verdict"
+    assert "teardown failed" in caplog.text
+
+
+def test_errors_of_main_come_through(run, three):
+    async def body(driver):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        run(body, three)
+
+
+def test_a_failing_client_task_ends_the_run(run, three):
+    async def fail():
+        raise LookupError("in a client")
+
+    async def body(driver):
+        driver.session.env.spawn(fail(), name="client")
+        await asyncio.sleep(30)
+
+    with pytest.raises(LookupError, match="in a client"):
+        run(body, three)
+
+
+def test_a_dead_link_proxy_ends_the_run(run, three):
+    async def body(driver):
+        from harness.environments import procfs
+        from harness.environments.warden import ROLE_VARIABLE
+
+        run_id = driver.session.env._disk._root.parent.name
+        for process in procfs.all_processes():
+            environment = procfs.environment_of(process.pid)
+            if environment.get(ROLE_VARIABLE) == "link-proxy" and run_id in os.readlink(
+                f"/proc/{process.pid}/cwd"
+            ):
+                os.kill(process.pid, signal.SIGKILL)
+        await asyncio.sleep(30)
+
+    with pytest.raises(InfrastructureError, match="link proxy ended with code -9"):
+        run(body, three)
+
+
+def test_first_signal_interrupts_and_second_aborts(run, three):
+    async def body(driver):
+        os.kill(os.getpid(), signal.SIGINT)
+        async with asyncio.timeout(5):
+            await driver.session.interrupted.wait()
+        assert await driver.reaches("a", "b") == "ok"
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(body, three)
+
+
+def test_a_command_that_is_missing_is_an_infrastructure_error(run):
+    from harness.cluster import NodeSpec
+
+    async def body(driver):
+        raise AssertionError
+
+    spec = NodeSpec(name="x", role="r", ports=(1,), command=("/no/such/program",))
+    with pytest.raises(InfrastructureError, match="cannot start '/no/such/program'"):
+        run(body, [spec], wait=False)
+
+
+def test_impossible_plans_start_nothing(run):
+    from harness.cluster import NodeSpec
+
+    image = NodeSpec(name="x", role="r", ports=(1,), image="catalog:1")
+    for specs, text in [
+        ([image], "use --env docker"),
+        ([echo_spec("a"), echo_spec("a")], "unique"),
+        ([echo_spec("client")], "client"),
+        ([echo_spec("a/b")], "must match"),
+    ]:
+        with pytest.raises(UsageError, match=text):
+            run(lambda driver: None, specs)
+
+
+@pytest.mark.toxiproxy
+def test_with_a_real_toxiproxy(run, three):
+    server, process = start_server("real")
+    server.request("POST", "/proxies", {"name": "not-ours", "upstream": "127.0.0.1:9"})
+
+    async def body(driver):
+        assert await driver.reaches("a", "b") == "ok"
+        fault = await driver.cluster.cut([Link("a", "b")], lease_s=30)
+        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert await driver.reaches("b", "c") == "ok"
+        bite = await driver.cluster.heal(fault)
+        assert bite.count is None or bite.count > 0
+        assert await driver.reaches("a", "b") == "ok"
+        from harness.env import Address
+        from tests.process.nodes import PORT
+
+        conn = await driver.session.env.net.connect(Address("b", PORT))
+        assert await driver.cluster.reset([Link(CLIENT, "b")]) == 1
+        with pytest.raises(ConnectionResetError):
+            if await conn.recv() is None:  # it ends connections in order
+                conn.close()
+                raise ConnectionResetError
+        return bite
+
+    try:
+        bite = run(body, three, link_proxy=server.url)
+        assert bite.count > 0
+        assert list(server.request("GET", "/proxies")[1]) == ["not-ours"]
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, three):
+    with pytest.raises(UsageError, match="no Toxiproxy server answers there"):
+        run(lambda driver: None, three, link_proxy="http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="on this machine"):
+        run(lambda driver: None, three, link_proxy="http://192.0.2.1:8474")
+
+
+def test_it_is_available_here():
+    assert ProcessEnvironment().unavailable() is None
+    assert processes_of("no-such-run") == []

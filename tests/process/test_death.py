@@ -1,0 +1,131 @@
+"""Whatever kills the driver, nothing stays cut, paused or running; and the living are left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.environments import procfs
+from harness.environments.process import ProcessEnvironment
+from harness.environments.warden import ROLE_VARIABLE
+from tests.process.conftest import processes_of, wait_until
+from tests.toxiproxy.conftest import REPOSITORY, start_server
+
+pytestmark = pytest.mark.process
+
+
+@contextmanager
+def controller(run_id: str, lease_s: float, link_proxy: str = "-"):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.process.controller", run_id, str(lease_s), link_proxy],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stdout.readline().split()
+        assert line, "the controller did not come up"
+        yield process, (line[0], int(line[1]))
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+        wait_until(lambda: processes_of(run_id) == [], 15)
+
+
+def scratch_of(run_id: str) -> list[Path]:
+    return list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
+
+
+def role_of(pid: int) -> str:
+    return procfs.environment_of(pid).get(ROLE_VARIABLE, "?")
+
+
+def roles(run_id: str) -> dict[str, int]:
+    return {role_of(pid): pid for pid in processes_of(run_id)}
+
+
+def greet(address: tuple[str, int]) -> bytes:
+    """Open a connection as a node would; raises `TimeoutError` across a cut."""
+    with socket.create_connection(address, 5) as conn:
+        conn.settimeout(0.3)
+        greeting = b"harness/1 test"
+        conn.sendall(struct.pack(">I", len(greeting)) + greeting)
+        return conn.recv(100)
+
+
+def state(pid: int) -> str | None:
+    process = procfs.identify(pid)
+    return None if process is None else procfs.state(process)
+
+
+def test_a_killed_controller_leaves_nothing(request):
+    run_id = f"death-{os.getpid()}-1"
+    with controller(run_id, lease_s=600) as (process, _):
+        assert sorted(roles(run_id)) == ["link-proxy", "node:a", "node:b", "warden"]
+        assert len(scratch_of(run_id)) == 1
+        process.kill()
+        wait_until(lambda: processes_of(run_id) == [])
+        assert scratch_of(run_id) == []
+
+
+def test_leases_end_although_the_controller_is_frozen():
+    run_id = f"death-{os.getpid()}-2"
+    with controller(run_id, lease_s=0.5) as (process, b):
+        paused = roles(run_id)["node:a"]
+        process.send_signal(signal.SIGSTOP)
+        assert state(paused) == "T"
+        with pytest.raises(TimeoutError):
+            greet(b)
+
+        def whole() -> bool:
+            try:
+                return b"harness/1 b" in greet(b)
+            except OSError:
+                return False
+
+        wait_until(whole)
+        wait_until(lambda: state(paused) not in {"T", None})
+
+
+def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living():
+    dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
+    with controller(alive, 600) as (living, _), controller(dead, 600) as (process, _):
+        os.kill(roles(dead)["warden"], signal.SIGKILL)
+        process.kill()
+        process.wait(10)
+        time.sleep(0.1)
+        assert sorted(roles(dead)) == ["link-proxy", "node:a", "node:b"]
+
+        lines = ProcessEnvironment().clean()
+        mine = [line for line in lines if dead in line]
+        assert len(mine) == 4  # two nodes, the link proxy, the scratch folder
+        assert processes_of(dead) == []
+        assert scratch_of(dead) == []
+        assert not any(alive in line for line in lines)
+        assert sorted(roles(alive)) == ["link-proxy", "node:a", "node:b", "warden"]
+        assert living.poll() is None
+        assert not any(dead in line for line in ProcessEnvironment().clean())
+
+
+@pytest.mark.toxiproxy
+def test_proxies_of_a_killed_controller_leave_a_real_toxiproxy():
+    server, process = start_server("real")
+    try:
+        run_id = f"death-{os.getpid()}-5"
+        with controller(run_id, 600, server.url) as (driver, _):
+            assert len(server.request("GET", "/proxies")[1]) == 4
+            driver.kill()
+            wait_until(lambda: server.request("GET", "/proxies")[1] == {})
+    finally:
+        process.terminate()
+        process.wait(10)

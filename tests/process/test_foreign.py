@@ -1,0 +1,134 @@
+"""Nodes that are just command lines: ports, peers, kills, pauses and cuts work all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import CLIENT, Link, NodeSpec
+from harness.env import Address
+from harness.environments.process.placeholders import fill
+from harness.errors import UsageError
+
+pytestmark = pytest.mark.process
+
+PORT = 8080
+
+
+def register(name: str, peer: str) -> NodeSpec:
+    return NodeSpec(
+        name=name,
+        role="register",
+        ports=(PORT,),
+        command=(
+            *(sys.executable, "{package:tests}/tests/process/foreign.py", "{name}"),
+            *("{host}", f"{{port:{PORT}}}", f"{{peer:{peer}:{PORT}}}", "{data}"),
+        ),
+        environment={"WHERE": "{data}"},
+    )
+
+
+class Web:
+    def __init__(self, driver):
+        self.env = driver.session.env
+
+    async def __call__(self, node: str, path: str = "/", body: bytes | None = None) -> str:
+        host, port = self.env.endpoint(Address(node, PORT))
+        request = urllib.request.Request(
+            f"http://{host}:{port}{path}", body, method="PUT" if body else "GET"
+        )
+
+        def fetch() -> str:
+            with urllib.request.urlopen(request, timeout=1) as answer:
+                return answer.read().decode()
+
+        return await asyncio.to_thread(fetch)
+
+    async def wait_up(self, node: str) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await self(node)
+                except OSError:
+                    await asyncio.sleep(0.02)
+                else:
+                    return
+
+
+def test_a_foreign_program_is_deployed_and_broken(run):
+    async def body(driver):
+        web, cluster = Web(driver), driver.cluster
+        await web.wait_up("x")
+        await web.wait_up("y")
+        await web("y", body=b"42")
+        assert await web("x", "/peer") == "y=42"
+
+        fault = await cluster.cut([Link("x", "y")], lease_s=30)
+        with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
+            await web("x", "/peer")
+        assert (await cluster.heal(fault)).count > 0
+        assert await web("x", "/peer") == "y=42"
+
+        await cluster.pause("y", lease_s=30)
+        with pytest.raises(OSError, match="timed out"):
+            await web("y")
+        await cluster.resume("y")
+        assert await web("y") == "y=42"
+
+        await cluster.kill("y")
+        with pytest.raises(OSError, match=r"reset|closed|refused"):
+            await web("y")
+        await cluster.start("y")
+        await web.wait_up("y")
+        assert await web("y") == "y=42"  # the same disk, the same port
+        assert "serving" in await cluster.logs("y")
+        fault = await cluster.cut([Link(CLIENT, "y")], lease_s=30)
+        with pytest.raises(OSError, match="timed out"):
+            await web("y")
+        await cluster.heal(fault)
+
+    run(body, [register("x", "y"), register("y", "x")], wait=False)
+
+
+def test_children_of_a_foreign_program_die_with_it(run):
+    async def body(driver):
+        await asyncio.sleep(0.2)
+        assert await driver.cluster.kill("sh")
+
+    spec = NodeSpec(
+        name="sh", role="r", ports=(1,), command=("sh", "-c", "sleep 1000 & sleep 1000; true")
+    )
+    run(body, [spec], wait=False)  # the fixture looks for what is left
+
+
+def test_a_foreign_program_that_ends_is_told(run):
+    async def body(driver):
+        exited = await driver.wait_event("node-exited", "sh")
+        assert (exited.data["code"], exited.data["expected"]) == (3, False)
+        assert exited.data["log"] == ["bye"]
+
+    spec = NodeSpec(name="sh", role="r", ports=(1,), command=("sh", "-c", "echo bye; exit 3"))
+    run(body, [spec], wait=False)
+
+
+def test_placeholders():
+    spec = NodeSpec(name="x", role="r", ports=(1,))
+    known = {
+        "data": Path("/d"),
+        "listen": {"1": ("127.0.0.1", 11)},
+        "connect": {"y:2": ("127.0.0.1", 22)},
+    }
+
+    text = 'a={host}:{port:1} {peer:y:2} {data} {name} {"json": {}} ${HOME} {}'
+    expected = 'a=127.0.0.1:11 127.0.0.1:22 /d x {"json": {}} ${HOME} {}'
+    assert fill(text, spec, **known) == expected
+    root = str(Path(__file__).parents[2])
+    assert fill("{package:tests}", spec, **known) == root
+    assert fill("{package:tests.process.foreign}", spec, **known) == f"{root}/tests/process"
+    for wrong in ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}", "{host:1}"):
+        with pytest.raises(UsageError, match=wrong.split(":")[0]):
+            fill(wrong, spec, **known)
