@@ -60,5 +60,5 @@ async def wait_answering(session: Session, *nodes: str) -> None:
 
 async def wait_until(condition, timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for is no event
             await asyncio.sleep(0.02)

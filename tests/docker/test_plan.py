@@ -1,0 +1,172 @@
+"""What is deployed for a plan: names, addresses, commands, code; no engine needed."""
+
+import io
+import ipaddress
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import NodeSpec
+from harness.environments.docker import deploy, image, sources
+from harness.environments.real.node import NodeFile
+from harness.errors import UsageError
+from tests.docker.support import echo_nodes, plan_of
+
+NETWORK = ipaddress.IPv4Network("10.7.8.0/24")
+PORTS = {"a": (80, 81), "b": (90,)}
+
+
+def blueprint(*nodes):
+    return deploy.Blueprint(plan_of(nodes, run_id="r"), "image:1", NETWORK)
+
+
+def unpacked(archive):
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
+def node(name="a", **fields):
+    return NodeSpec(**({"role": "x", "ports": PORTS["a"], "command": ("run",)} | fields), name=name)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("{host}:{port:81}", "0.0.0.0:81"),
+        ("--peer={peer:b:90}", "--peer=b:90"),
+        ("{data}/x {name}", "/data/x a"),
+        ("{package:toy}", "/harness/app"),
+        ("{package:toy.deep.module}", "/harness/app/toy/deep"),
+        ('{"json": {}} {other} {port}', '{"json": {}} {other} {port}'),
+    ],
+)
+def test_placeholders(word, expected):
+    assert sources.fill(word, node(), PORTS) == expected
+
+
+@pytest.mark.parametrize("word", ["{port:82}", "{peer:b:91}", "{peer:c:90}"])
+def test_undeclared_ports_are_refused(word):
+    with pytest.raises(UsageError, match="declares the ports"):
+        sources.fill(word, node(), PORTS)
+
+
+def test_a_node_has_nothing_and_its_keeper_one_capability():
+    plans = blueprint(*echo_nodes(2))
+
+    container, keeper = plans.container("n1"), plans.keeper("n1")
+
+    assert container.capabilities == ()
+    assert container.no_new_privileges
+    assert container.user == "65532:65532"
+    assert container.network == "container:harness-r-n1.net"
+    assert container.published == ()
+    assert container.environment == {"HARNESS_NODE_FILE": "/harness/node.json"}
+    assert keeper.capabilities == ("NET_ADMIN",)
+    assert keeper.read_only
+    assert keeper.published == (7051,)
+    assert keeper.hosts == {"n2": "10.7.8.11"}
+    assert plans.addresses == {"n1": "10.7.8.10", "n2": "10.7.8.11", "client": "10.7.8.1"}
+
+
+def test_the_node_file_is_what_the_runner_reads():
+    files = unpacked(blueprint(*echo_nodes(2)).node_file("n2", 5))
+
+    file = json.loads(files["harness/node.json"])
+    assert set(file) == set(NodeFile.__struct_fields__)
+    assert (file["name"], file["boot"], file["entry"]) == ("n2", 5, "tests.docker.echo:main")
+    assert file["listen"] == {"7051": ["0.0.0.0", 7051]}
+    assert file["connect"] == {"n1:7051": ["10.7.8.10", 7051], "n2:7051": ["10.7.8.11", 7051]}
+
+
+def test_a_foreign_program_runs_in_the_image_that_it_names():
+    own = node(command=(sys.executable, "-m", "x", "{port:80}"))
+    foreign = node("b", image="postgres:16", command=("postgres",))
+    plans = blueprint(own, foreign)
+
+    assert plans.container("a").command == ("python3", "-m", "x", "80")
+    assert plans.container("a").environment == {}
+    assert plans.container("b").image == "postgres:16"
+    assert plans.container("b").user is None
+    assert plans.keeper("b").image == "image:1"
+    assert plans.data_folder("a") is None
+    assert plans.data_folder("b") is not None
+
+
+def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
+    (tmp_path / "toy_package").mkdir()
+    (tmp_path / "toy_package" / "__init__.py").write_text("X = 1\n")
+    (tmp_path / "toy_package" / "data.txt").write_text("data")
+    (tmp_path / "toy_module.py").write_text("Y = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    specs = [
+        node(entry="toy_package.deep:main", command=()),
+        node("b", command=("python3", "{package:toy_module}/toy_module.py")),
+    ]
+
+    packages = sources.packages_of(specs)
+    files = unpacked(sources.archive_of(packages))
+
+    assert packages == ["harness", "toy_module", "toy_package"]
+    assert files["harness/app/toy_package/data.txt"] == b"data"
+    assert files["harness/app/toy_module.py"] == b"Y = 1\n"
+    assert "harness/app/harness/environments/real/node.py" in files
+    assert not any("sys" in name.split("/") for name in files)
+
+
+def test_a_foreign_program_alone_brings_no_code_of_ours():
+    assert sources.packages_of([node()]) == []
+
+
+def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
+    with pytest.raises(UsageError, match=r"'no_such_package'.*install the distribution"):
+        sources.archive_of(["no_such_package"])
+    monkeypatch.setattr(sources, "_ARCHIVE_BYTES_MAX", 1000)
+    with pytest.raises(UsageError, match="'harness' makes the code of the nodes larger than 1000"):
+        sources.archive_of(["harness"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([], "0 nodes"),
+        ([node("client")], "'client'"),
+        ([node("a.net")], r"'a\.net'"),
+        ([node(), node()], "unique"),
+        ([node(command=())], "either an entry or a command"),
+        ([node(entry="a:b")], "either an entry or a command"),
+    ],
+)
+def test_plans_that_cannot_be_deployed_are_refused(nodes, message):
+    with pytest.raises(UsageError, match=message):
+        deploy.check_plan(plan_of(nodes))
+
+
+def test_subnets_avoid_what_this_machine_routes_to(tmp_path):
+    table = tmp_path / "route"
+    table.write_text(
+        "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+        "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+        "tun0\t0000000A\t00000000\t0001\t0\t0\t0\t000080FF\t0\t0\t0\n"
+    )
+    used = deploy._routes(table)
+
+    subnets = [ipaddress.IPv4Network(text) for text in deploy._subnets("r", used)]
+
+    assert used == [ipaddress.IPv4Network("10.0.0.0/9")]
+    assert subnets
+    assert all(subnet.network_address >= ipaddress.IPv4Address("10.128.0.0") for subnet in subnets)
+    assert deploy._routes(tmp_path / "none") == []
+
+
+def test_a_changed_recipe_is_another_image(tmp_path, monkeypatch):
+    tag = image.image_tag()
+    recipe = tmp_path / "Dockerfile"
+    recipe.write_text(Path(image._RECIPE).read_text() + "\nRUN true\n")
+    assert image.image_tag() == tag
+    monkeypatch.setattr(image, "_RECIPE", recipe)
+
+    assert image.image_tag() != tag
+    assert image.image_tag().startswith("harness-node:")
