@@ -14,9 +14,9 @@ import msgspec
 from harness.case import Case
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
 from harness.ops import CheckResult, History, Verdict, worst
-from harness.plugins import Checker
+from harness.plugins import Checker, Workload, load_plugin
 
-__all__ = ["CHECK_TIME_LIMIT_S", "EXIT_CODES", "Judgement", "judge"]
+__all__ = ["CHECK_TIME_LIMIT_S", "EXIT_CODES", "Judgement", "checkers_of", "judge"]
 
 CHECK_TIME_LIMIT_S: Final = 120.0
 EXIT_CODES: Final = {
@@ -40,6 +40,12 @@ class Judgement(msgspec.Struct, frozen=True):
     def exit_code(self) -> int:
         """The exit code of the verdict."""
         return EXIT_CODES[self.verdict]
+
+
+def checkers_of(case: Case) -> tuple[Checker, ...]:
+    """The checkers that the case's workload names; needs no target. Raises `UsageError`."""
+    workload: Workload = load_plugin("workloads", case.workload)
+    return tuple(load_plugin("checkers", name) for name in workload.checkers)
 
 
 def judge(

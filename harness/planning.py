@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import NS_PER_S, Case, Fault, stream
+from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
 from harness.errors import UsageError
 from harness.plugins import (
@@ -87,7 +88,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         nodes=_checked_nodes(target.nodes(settings), environment),
         workload=workload,
         nemeses=nemeses,
-        checkers=tuple(load_plugin("checkers", name) for name in workload.checkers),
+        checkers=checkers_of(case),
     )
 
 

@@ -20,7 +20,7 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import ClusterEvent, NodeState
 from harness.errors import TargetError
 from harness.faults import FaultConductor
-from harness.generator import stagger, time_limit, timed_ops
+from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.interpreter import interpret
 from harness.ops import History, Op, OpType
 from harness.planning import Plan
@@ -190,7 +190,7 @@ class _Run:
         self._phase("warm-up")
         faults = self.env.spawn(self._faults(), name="faults")
         if self.case.ops is not None:
-            generator = timed_ops(self.case.ops, offset_ns=int(WARM_UP_S * NS_PER_S))
+            generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
         else:
             generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
         await interpret(

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement, judge
+from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement, checkers_of, judge
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
 from harness.ops import Verdict, worst
-from harness.planning import plan_case
 from harness.store import StoredRun, load_run
 
 __all__ = ["main"]
@@ -27,9 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     stored = [load_run(path) for path in parsed.run]
     verdicts = []
     for run in stored:
-        plan = plan_case(run.case, None)
         judgement = judge(
-            run.history, plan.case, plan.checkers, time_limit_s=parsed.check_time_limit
+            run.history, run.case, checkers_of(run.case), time_limit_s=parsed.check_time_limit
         )
         verdicts.append(judgement.verdict)
         if parsed.json:

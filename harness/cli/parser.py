@@ -17,6 +17,8 @@ VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
     "soak": "run many seeds in the simulation, in parallel",
     "check": "check stored histories again",
+    "export": "write a stored history as Jepsen EDN",
+    "import": "turn a Jepsen history in EDN into a run that can be checked",
     "check-determinism": "prove that a seed replays bit for bit, or show where it diverges",
     "list": "list environments, targets, workloads, nemeses and checkers",
     "doctor": "tell what works on this machine and how to mend the rest",

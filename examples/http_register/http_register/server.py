@@ -1,8 +1,6 @@
 """A register behind HTTP, in the standard library alone; it has never heard of the harness.
 
-The primary keeps the value in a file; the others pass requests on to it. With `--stale` they
-answer reads from what they saw up to a second ago, which is wrong.
-"""
+The primary keeps the value in a file, the others ask it; `--stale`: or remember it for a second."""
 
 import argparse, os, threading, time, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -43,7 +43,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(timeout_s):
                 status, text = await http(self.env, self.node, "GET" if read else "PUT", body)
-            error = None if status == 200 else f"{status}: {text}"
+            error = None if status == 200 else text
         except (OSError, TimeoutError, EOFError, IndexError) as failure:
             text, error = "", f"{type(failure).__name__}: {failure}"
         attempts = (Attempt(self.node, start, self.env.clock.monotonic_ns(), error or "ok"),)
@@ -53,7 +53,7 @@ class HttpClient:
         return Completion(OpType.OK, value, None, self.node, attempts)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Nothing to do."""
 
 
 class HttpRegister:
@@ -70,8 +70,7 @@ class HttpRegister:
     def nodes(self, settings: Settings) -> list[NodeSpec]:
         command = ["python3", "{package:http_register}/http_register/server.py"]
         command += ["--host", "{host}", "--port", f"{{port:{PORT}}}", "--data", "{data}"]
-        follow = ["--primary", f"{{peer:r1:{PORT}}}"]
-        follow += ["--stale"] if settings.options["stale"] else []
+        follow = ["--primary", f"{{peer:r1:{PORT}}}"] + ["--stale"] * settings.options["stale"]
         words = {name: tuple(command + (follow if name != "r1" else [])) for name in NAMES}
         return [NodeSpec(name=n, role="register", ports=(PORT,), command=words[n]) for n in NAMES]
 
@@ -85,8 +84,8 @@ class HttpRegister:
         return Roles({"r1": NodeRole("leader")}, NAMES)  # fixed: nobody else ever leads
 
     async def ready(self, env: ClientEnv, settings: Settings) -> Convergence:
-        read, numbers = Request("read"), range(len(NAMES))
-        replies = [await HttpClient(env, n).invoke(read, timeout_s=1.0) for n in numbers]
+        clients = [HttpClient(env, number) for number in range(len(NAMES))]
+        replies = [await client.invoke(Request("read"), timeout_s=1.0) for client in clients]
         errors = tuple(reply.error for reply in replies if reply.error)
         return Convergence(not errors, errors)
 

@@ -1,0 +1,36 @@
+"""`harness export RUN`: a stored history as Jepsen EDN."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.cli.parser import Parser
+from harness.errors import InfrastructureError
+from harness.store import load_run
+from harness.store.edn import write_edn
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the history to a file or stdout."""
+    parser = Parser(
+        prog="harness export",
+        description="Write a run's history as Jepsen EDN, one op a line.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
+    parsed = parser.parse_args(list(arguments))
+    history = load_run(parsed.run).history
+    if parsed.output is None:
+        write_edn(history, sys.stdout)
+        return 0
+    try:
+        with parsed.output.open("w", encoding="utf-8") as file:
+            write_edn(history, file)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {parsed.output}: {error.strerror}") from error
+    return 0

@@ -1,0 +1,38 @@
+"""`harness import FILE`: a Jepsen history in EDN becomes a run that `harness check` can judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.case import Case
+from harness.cli.parser import Parser
+from harness.store import RunFolder, new_run_id
+from harness.store.edn import load_edn
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the file whole, then create the run's folder and seal the history in it."""
+    parser = Parser(
+        prog="harness import",
+        description="Turn a Jepsen history (EDN) into a run that `harness check` can judge.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="a history.edn")
+    parser.add_argument(
+        "--workload", default="register", metavar="NAME", help="(default: %(default)s)"
+    )
+    parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
+    )
+    parsed = parser.parse_args(list(arguments))
+    history = load_edn(parsed.file)
+    case = Case(seed=0, target="imported", workload=parsed.workload, faults=())
+    folder = RunFolder(parsed.store, parsed.name, new_run_id(0))
+    folder.write_case(case)
+    folder.seal(history)
+    print(folder.path)
+    return 0

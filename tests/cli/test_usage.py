@@ -1,0 +1,124 @@
+"""Bad input: one clear line, exit 254, and nothing is executed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.cli import main
+from harness.cli.soak_verb import parse_seeds
+from harness.errors import EXIT_USAGE, UsageError
+
+
+def run(arguments, capsys):
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--nemesis", "earthquake", "--env", "sim"], "'earthquake' is not among"),
+        (["run", "--nemesis", "a,,b", "--env", "sim"], "commas"),
+        (["run", "--nemesis", "none,kill-leader", "--env", "sim"], "no other nemesis"),
+        (["run", "--env", "moon"], "it is one of: auto"),
+        (["run", "--env", "process", "--nemesis", "power-cut-leader"], "use --env sim"),
+        (["run", "--rat", "3"], "did you mean --rate"),
+        (["run", "--rate", "many"], "invalid float value"),
+        (["run", "--case", "/no/such/file"], "cannot read the case file"),
+        (["run", "--env", "sim", "--knob", "latency"], "NAME=VALUE"),
+        (["run", "--env", "sim", "--knob", "gravity=9"], "gravity"),
+        (["run", "--env", "sim", "--name", "../up"], "letters"),
+        (["run", "--env", "sim", "--target", "http-register", "--workload", "register"], "foreign"),
+        (["soak", "--seeds", "9..1"], "must not be below"),
+        (["soak", "--seeds", "x"], "1..200"),
+        (["soak", "--seeds", "1", "--env", "docker"], "--env sim"),
+        (["soak", "--seeds", "1", "--jobs", "0"], "--jobs"),
+        (["soak", "--seeds", "1", "--nemesis", "nope"], "nope"),
+        (["soak"], "--seeds"),
+        (["check", "/no/such/run"], "no run folder"),
+        (["check"], "RUN"),
+        (["check-determinism", "--runs", "1"], "--runs"),
+        (["image", "destroy"], "build"),
+        (["fly"], "fly"),
+        ([], ""),
+    ],
+)
+def test_usage_errors(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(arguments, capsys)
+    assert code == EXIT_USAGE
+    assert words in (err or out)
+    if arguments:
+        assert out == ""
+        assert len(err.strip().splitlines()) == 1
+    assert not list(tmp_path.rglob("*.log"))
+
+
+def test_case_and_flags_do_not_mix(capsys, tmp_path):
+    case = tmp_path / "case.json"
+    case.write_text('{"seed": 1}')
+    code, _, err = run(["run", "--case", str(case), "--rate", "5"], capsys)
+    assert (code, "drop the options for rate" in err) == (EXIT_USAGE, True)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage", b"catalog-harness ops 1\n\x05\x00\x00\x00\x00\x00\x00\x00[[[[["]
+)
+def test_hostile_histories_are_refused(content, capsys, tmp_path):
+    (tmp_path / "case.json").write_text('{"seed": 1}')
+    (tmp_path / "ops.log").write_bytes(content + b"x" * 50)
+    code, _, err = run(["check", str(tmp_path)], capsys)
+    assert code == EXIT_USAGE
+    assert str(tmp_path) in err
+
+
+def test_dry_run_prints_a_case_and_does_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(["run", "--dry-run", "--nemesis", "kill-leader", "--seed", "3"], capsys)
+    assert code == 0
+    assert '"kill-leader"' in out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["run", "soak", "check", "list", "doctor", "clean", "image"])
+def test_every_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    assert "--" in capsys.readouterr().out
+
+
+def test_help_of_run_shows_every_option_with_its_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for flag in ("--nemesis", "--rate", "--masters", "--names", "--store", "--seed", "--env"):
+        assert flag in text
+    assert text.count("(default: ") >= 18
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'pyarrow', 'numpy', 'docker', 'pandas', 'requests'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    for words in (["--help"], ["run", "--help"], ["list"]):
+        subprocess.run(
+            [sys.executable, "-c", script, *words], check=True, stdout=subprocess.DEVNULL
+        )
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("1..200", (1, 200)), ("7", (7, 7)), ("5..5", (5, 5))])
+def test_seed_ranges(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "1..", "..5", "2..1", "-1..5", "1...5", "1..99999999999"])
+def test_bad_seed_ranges(text):
+    with pytest.raises(UsageError, match="seeds"):
+        parse_seeds(text)

@@ -1,0 +1,130 @@
+"""A case is complete or refused: before the first node starts."""
+
+import msgspec
+import pytest
+
+from harness.case import Case, Fault, load_case, stream
+from harness.errors import UsageError
+from harness.planning import plan_case, with_defaults
+from harness.plugins import Option, load_plugin
+
+
+def planned(environment="sim", **fields):
+    return plan_case(Case(seed=1, **fields), load_plugin("environments", environment))
+
+
+def test_defaults_and_faults_are_filled_in():
+    plan = planned(nemeses=("kill-leader", "pause-leader"))
+    assert plan.case.workload_options["names"] == 4
+    assert plan.case.target_options["masters"] == 3
+    assert {fault.nemesis for fault in plan.case.faults} == {"kill-leader", "pause-leader"}
+    assert len(plan.case.faults) == 12
+    assert [fault.at_ns for fault in plan.case.faults] == sorted(
+        fault.at_ns for fault in plan.case.faults
+    )
+
+
+def test_planning_again_changes_nothing():
+    case = planned(nemeses=("partition-halves",)).case
+    assert plan_case(case, None).case == case
+
+
+def test_a_planned_case_survives_its_file(tmp_path):
+    case = planned(nemeses=("partition-leader",)).case
+    path = tmp_path / "case.json"
+    path.write_bytes(case.encode())
+    assert load_case(path) == case
+
+
+def test_one_nemesis_does_not_shift_the_faults_of_another():
+    alone = planned(nemeses=("kill-leader",)).case.faults
+    composed = planned(nemeses=("kill-leader", "pause-leader")).case.faults
+    assert alone == tuple(fault for fault in composed if fault.nemesis == "kill-leader")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"target": "mongo"}, "'mongo' is not among the targets"),
+        ({"workload": "bank"}, "'bank' is not among the workloads"),
+        ({"nemeses": ("earthquake",)}, "'earthquake' is not among the nemeses"),
+        ({"profile": "lax"}, "no profile 'lax'"),
+        ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),
+        ({"workload": "register"}, "does not speak 'register'"),
+        ({"workload_options": {"nmes": 3}}, "no option 'nmes'"),
+        ({"workload_options": {"names": "x"}}, "it takes a number"),
+        ({"workload_options": {"names": 0}}, "--names is 0"),
+        ({"target_options": {"masters": 2}}, "2"),
+        ({"target_options": {"kudu_flag": "x"}}, "NAME=VALUE"),
+        ({"target_options": {"kudu_flag": "nope=1"}}, "nope"),
+        ({"concurrency": 10**6}, "--concurrency"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, words):
+    with pytest.raises(UsageError, match=words):
+        planned(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rate": 0},
+        {"rate": float("inf")},
+        {"rate": float("nan")},
+        {"time_limit_s": -1},
+        {"concurrency": 0},
+        {"op_timeout_s": 0},
+        {"schema": 9},
+    ],
+)
+def test_ranges_are_checked_when_a_case_is_made(fields):
+    with pytest.raises(UsageError):
+        Case(seed=1, **fields)
+
+
+def test_a_fault_the_environment_cannot_do_names_those_that_can():
+    with pytest.raises(UsageError, match=r"'lose-unsynced'; use --env sim") as error:
+        planned("process", nemeses=("power-cut-leader",))
+    assert "power-cut-leader" in str(error.value)
+
+
+def test_faults_in_a_case_file_are_checked_like_flags():
+    faults = (Fault("x", "meteor", 0, 1),)
+    with pytest.raises(UsageError, match="meteor"):
+        planned(faults=faults)
+
+
+def test_foreign_programs_do_not_run_in_the_simulation():
+    with pytest.raises(UsageError, match="--env process or --env docker"):
+        planned(target="http-register", workload="register")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"[]", b'{"seed": "x"}', b'{"seed": 1, "colour": 2}', b'{"seed": 1, "rate": 0}'],
+)
+def test_broken_case_files_are_refused(tmp_path, text):
+    path = tmp_path / "case.json"
+    path.write_bytes(text)
+    with pytest.raises(UsageError, match="case"):
+        load_case(path)
+
+
+def test_options_keep_their_types():
+    options = (Option("share", 0.5, ""), Option("on", False, ""), Option("n", 3, ""))
+    values = with_defaults("target", "x", options, {"share": 1})
+    assert values == {"share": 1.0, "on": False, "n": 3}
+    with pytest.raises(UsageError, match="takes a bool"):
+        with_defaults("target", "x", options, {"on": 1})
+
+
+def test_streams_are_independent_and_stable():
+    assert [stream(7, "net").randrange(1000) for _ in range(3)] == [
+        stream(7, "net").randrange(1000) for _ in range(3)
+    ]
+    assert stream(7, "net").getrandbits(64) != stream(7, "disk").getrandbits(64)
+
+
+def test_cases_are_plain_json():
+    case = planned(nemeses=("partition-leader",)).case
+    assert msgspec.json.decode(case.encode())["faults"][0]["nemesis"] == "partition-leader"

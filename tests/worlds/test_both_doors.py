@@ -1,0 +1,115 @@
+"""The proof that both doors hold: the same bodies, unchanged, in all three environments.
+
+One test goes through `Env` (a target and its client), one through `Cluster` (faults and healing).
+"""
+
+import asyncio
+
+from harness.case import Case
+from harness.cluster import CLIENT, Link, NodeState
+from harness.ops import OpType
+from harness.planning import with_defaults
+from harness.plugins import DeploymentPlan, Request, TargetSettings, load_plugin
+
+READY_S = 60.0
+SETTINGS = TargetSettings(
+    profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "kudu_flag": ""}
+)
+
+
+def deploy(environment, main, run_id):
+    """Run `main(session, target)` on three masters and three tablet servers that serve."""
+    target = load_plugin("targets", "kudu")
+    plan = DeploymentPlan(
+        run_id=run_id, nodes=tuple(target.nodes(SETTINGS)), seed=3, knobs={}, folder=None
+    )
+
+    async def body(session):
+        async with asyncio.timeout(READY_S):
+            while not (await target.ready(session.env, SETTINGS)).ok:  # noqa: ASYNC110 - a poll
+                await asyncio.sleep(0.1)
+        return await main(session, target)
+
+    return environment.execute(plan, body)
+
+
+async def leader_other_than(session, target, node):
+    """Wait for a ready leader that is not `node`."""
+    async with asyncio.timeout(READY_S):
+        while True:
+            roles = await target.roles(session.env, SETTINGS)
+            leader = roles.leader
+            if leader not in {None, node} and roles.by_node[leader].ready:
+                return leader
+            await asyncio.sleep(0.1)
+
+
+def test_a_target_serves_the_life_of_a_table(environment):
+    workload = load_plugin("workloads", "ddl")
+    options = with_defaults("workload", "ddl", workload.options, {})
+    case = Case(seed=3, workload_options=options)
+
+    async def main(session, target):
+        client = target.client(session.env, SETTINGS, 0)
+        done = {}
+        async with asyncio.timeout(READY_S):
+            for request in workload.probe(case, 0):
+                completion = await client.invoke(request, timeout_s=5.0)
+                while completion.type is OpType.FAIL:
+                    await asyncio.sleep(0.1)
+                    completion = await client.invoke(request, timeout_s=5.0)
+                done[request.f] = completion
+        listed = await client.invoke(Request("list", {}), timeout_s=5.0)
+        await client.close()
+        return done, listed
+
+    done, listed = deploy(environment, main, "worlds-target")
+    assert {completion.type for completion in done.values()} == {OpType.OK}
+    ids = {completion.value["table_id"] for f, completion in done.items() if f != "list"}
+    assert len(ids) == 1
+    assert done["get"].value["comment"] == "p0c"
+    assert (done["alter"].value["schema_version"], done["rename"].value["schema_version"]) == (1, 2)
+    assert listed.value["tables"] == []
+
+
+def test_a_nemesis_cuts_pauses_and_kills_and_everything_heals(environment):
+    async def main(session, target):
+        cluster = session.cluster
+        first = (await target.roles(session.env, SETTINGS)).leader
+        peers = [name for name in ("m1", "m2", "m3") if name != first]
+        fault = await cluster.cut(Link.between([first], peers), lease_s=60.0)
+        second = await leader_other_than(session, target, first)
+        bite = await cluster.heal(fault)
+
+        paused = await cluster.pause(second, lease_s=60.0)
+        frozen = cluster.state(second)
+        third = await leader_other_than(session, target, second)
+        resumed = await cluster.resume(second)
+
+        killed = await cluster.kill(third)
+        down = cluster.state(third)
+        fourth = await leader_other_than(session, target, third)
+        started = await cluster.start(third)
+        await cluster.heal_all()
+
+        one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=60.0)
+        client = target.client(session.env, SETTINGS, 0)
+        try:
+            async with asyncio.timeout(READY_S):
+                while not (await target.converged(session.env, SETTINGS)).ok:
+                    if one_way:
+                        await asyncio.sleep(1.0)
+                        cut_bite = await cluster.heal(one_way)
+                        one_way = ""
+                    await asyncio.sleep(0.2)
+        finally:
+            await client.close()
+        states = {cluster.state(name) for name in cluster.nodes}
+        return bite, (paused, frozen, resumed), (killed, down, started), cut_bite, states
+
+    bite, pause, kill, cut_bite, states = deploy(environment, main, "worlds-nemesis")
+    assert bite.count > 0
+    assert cut_bite.count > 0
+    assert pause == (True, NodeState.PAUSED, True)
+    assert kill == (True, NodeState.DOWN, True)
+    assert states == {NodeState.RUNNING}
