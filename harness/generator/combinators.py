@@ -1,8 +1,9 @@
 """Combinators over one generator: what it emits, how often, and when it ends.
 
 Semantics follow `jepsen.generator` (https://github.com/jepsen-io/generator, commit 4908c011),
-with three mends. A pending step never counts against `limit` or `repeat`. Everything passes
-updates on. And loops that could turn forever without emitting say so after a bound.
+with four mends. A pending step never counts against `limit` or `repeat`. Everything passes
+updates on. `sleep` and `log` are no operations: `map_ops` and `filter_ops` let them pass as they
+are. And loops that could turn forever without emitting say so after a bound.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class _Map(Node, frozen=True):
             rest = self
         if isinstance(step, Pending):
             return Pending(rest)
+        if step.draft.type is OpType.INFO:
+            return Emit(step.draft, rest)
         old, new = step.draft, self.function(step.draft)
         if new.process is None or new.time_ns is None:
             new = Draft(
@@ -106,7 +109,7 @@ class _Filter(Node, frozen=True):
             rest = step.next
             if isinstance(step, Pending):
                 return Pending(_Filter(self.predicate, rest))
-            if self.predicate(step.draft):
+            if step.draft.type is OpType.INFO or self.predicate(step.draft):
                 wrapped = self if rest is self.generator else _Filter(self.predicate, rest)
                 return Emit(step.draft, wrapped)
             generator = rest

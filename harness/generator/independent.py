@@ -24,7 +24,7 @@ from harness.generator.core import (
 )
 from harness.generator.plain import EMPTY_MAX, NOTHING, lift
 from harness.generator.threads import ask_in_rotation, clients
-from harness.ops import Op
+from harness.ops import Op, OpType
 
 __all__ = ["concurrent_keys", "sequential_keys"]
 
@@ -42,6 +42,8 @@ class _Keyed(Node, frozen=True):
         rest = NOTHING if step.next is NOTHING else self._with(step.next)
         if isinstance(step, Pending):
             return Pending(rest)
+        if step.draft.type is OpType.INFO:  # a sleep or a log is about no key
+            return Emit(step.draft, rest)
         return Emit(step.draft.replace(value=[self.key, step.draft.value]), rest)
 
     def _with(self, generator: Generator) -> Generator:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from harness.errors import UsageError
+from harness.errors import InternalError, UsageError
 from harness.generator.core import (
     Context,
     Draft,
@@ -145,8 +145,15 @@ class _Outside(Node, frozen=True):
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
-        if not isinstance(step, Emit):
-            return None if step is None else Pending(_wrapped(step.next))
+        if step is None:
+            return None
+        if isinstance(step, Pending):
+            return Pending(_wrapped(step.next))
+        if not isinstance(cast("object", step), Emit):
+            raise InternalError(
+                f"the generator {self.generator!r} answered {step!r}; "
+                "it must be None, a Pending or an Emit"[:2000]
+            )
         draft = complete(step.draft, ctx)
         return Pending(self) if draft is None else Emit(draft, _wrapped(step.next))
 

@@ -4,8 +4,8 @@ Restricting a generator to threads restricts its context, and it learns only of 
 them. `reserve` takes its ranges from the threads of the context it stands in, in order, so that
 it nests inside `on_threads` (in Jepsen it counts from thread 0 wherever it stands).
 
-A generator that no thread can run would wait for ever; that is a `UsageError` when it is first
-asked.
+A generator for threads that the run does not have, or a `reserve` of more than there are, would
+wait for ever; that is a `UsageError` when it is first asked.
 
 `each_thread`, `each_process` and `concurrent_keys` hold many generators. They ask them in
 rotation and take the first whose operation is due now, and only if none is due compare them all:
@@ -70,11 +70,13 @@ class _OnThreads(Node, frozen=True):
     def op(self, ctx: Context) -> Step:
         mask = self._mask(ctx)
         inner = ctx.restrict(mask)
-        if not inner.all_mask:
+        if not mask:
             raise UsageError(
-                f"{self.what} has no thread to run on: the threads here are {ctx.threads[:10]}; "
+                f"{self.what} has no thread to run on: the run has {ctx.roster.names[:10]}; "
                 "raise the concurrency, or leave this generator out"
             )
+        if not inner.all_mask:  # the copy of `each_thread` for a thread that is not wanted
+            return None
         step = self.generator.op(inner)
         if step is None:
             return None

@@ -1,0 +1,187 @@
+"""How many operations per second the generator algebra and its driver can schedule.
+
+Run it as `python -m bench.generator`. Each figure is the best of a few rounds, per CPU-second of
+one core: "algebra" is ask, invoke, update, complete, update, with completions that come in order
+of invocation; "driver" is `harness.interpreter` with clients that answer at once, on asyncio's own
+loop, recording into memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+from harness.env import ClientEnv
+from harness.generator import (
+    Draft,
+    Emit,
+    Generator,
+    clients,
+    each_thread,
+    limit,
+    mix,
+    new_context,
+    repeat,
+    reserve,
+    stagger,
+    time_limit,
+)
+from harness.interpreter import interpret
+from harness.ops import Attempt, Op, OpType, Process
+from harness.plugins import Completion, Request
+
+ALGEBRA_OPS = 20_000
+DRIVER_OPS = 5_000
+ROUNDS = 3
+TINY_S = 1e-9  # staggering at this distance never holds an operation up
+
+
+def _write(ctx: Any) -> Draft:
+    return Draft("write", ctx.random.randrange(1000))
+
+
+def _plain(_concurrency: int) -> Generator:
+    return repeat(Draft("read"))
+
+
+def _composite(_concurrency: int) -> Generator:
+    mixture = mix(repeat(Draft("read")), _write, repeat(Draft("cas", [1, 2])))
+    return time_limit(3600, stagger(TINY_S, clients(mixture)))
+
+
+def _reserved(concurrency: int) -> Generator:
+    third = concurrency // 3
+    groups = reserve(third, _write, third, repeat(Draft("cas", [1, 2])), repeat(Draft("read")))
+    return time_limit(3600, stagger(TINY_S, clients(groups)))
+
+
+def _per_thread(_concurrency: int) -> Generator:
+    return clients(each_thread(mix(repeat(Draft("read")), _write)))
+
+
+GENERATORS: dict[str, Callable[[int], Generator]] = {
+    "plain": _plain,
+    "mix + stagger + time_limit": _composite,
+    "reserve, 3 groups": _reserved,
+    "each_thread(mix)": _per_thread,
+}
+
+
+def algebra_s(generator: Generator, concurrency: int, count: int) -> float:
+    """CPU-seconds for `count` operations with as many in flight as there are threads."""
+    ctx = new_context(concurrency, random.Random(1))
+    in_flight: deque[Op] = deque()
+    begun = time.process_time()
+    index = emitted = now_ns = 0
+    while emitted < count:
+        now_ns += 1_000
+        if len(in_flight) == concurrency:
+            invoked = in_flight.popleft()
+            ended = Op(index, now_ns, invoked.process, OpType.OK, invoked.f, invoked.value)
+            ctx = ctx.freed(ctx.index_of(ended.process), now_ns)
+            generator = generator.update(ctx, ended)
+            index += 1
+        step = generator.op(ctx.at(now_ns))
+        assert isinstance(step, Emit), "every generator here has an operation for a free thread"
+        draft = step.draft
+        assert draft.process is not None
+        invoked = Op(index, now_ns, draft.process, OpType.INVOKE, draft.f, draft.value)
+        ctx = ctx.busy(ctx.index_of(draft.process), now_ns)
+        generator = step.next.update(ctx, invoked)
+        in_flight.append(invoked)
+        index += 1
+        emitted += 1
+    return time.process_time() - begun
+
+
+class _Client:
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        del timeout_s
+        return Completion(OpType.OK, request.value)
+
+    async def close(self) -> None:
+        return None
+
+
+class _Sink:
+    def __init__(self) -> None:
+        self.start_ns = time.monotonic_ns()
+        self.ops: list[Op] = []
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns() - self.start_ns
+
+    def record(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        node: str | None = None,
+        attempts: Sequence[Attempt] = (),
+    ) -> Op:
+        op = Op(len(self.ops), self.now_ns(), process, kind, f, value, error, node, tuple(attempts))
+        self.ops.append(op)
+        return op
+
+
+class _Env:
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(coro, name=name)
+
+
+def driver_s(generator: Generator, concurrency: int, count: int) -> float:
+    """CPU-seconds for `count` operations through the interpreter."""
+
+    async def main() -> None:
+        sink = _Sink()
+        await interpret(
+            limit(count, clients(generator)),
+            env=cast("ClientEnv", _Env()),
+            open_client=lambda _process: _Client(),
+            concurrency=concurrency,
+            recorder=sink,
+            op_timeout_s=5,
+            rng=random.Random(1),
+        )
+        assert len(sink.ops) == 2 * count
+
+    begun = time.process_time()
+    asyncio.run(main())
+    return time.process_time() - begun
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
+    print(
+        f"operations per CPU-second of one core ({os.cpu_count()} in this machine, "
+        f"{platform.python_implementation()} {platform.python_version()}), best of {rounds}"
+    )
+    print(f"{'generator':28} {'concurrency':>11} {'algebra':>10} {'driver':>10}")
+    for name, make in GENERATORS.items():
+        for concurrency in (10, 1024):
+            algebra = min(
+                algebra_s(make(concurrency), concurrency, ALGEBRA_OPS) for _ in range(rounds)
+            )
+            driver = min(
+                driver_s(make(concurrency), concurrency, DRIVER_OPS) for _ in range(rounds)
+            )
+            print(
+                f"{name:28} {concurrency:>11} {ALGEBRA_OPS / algebra:>10,.0f} "
+                f"{DRIVER_OPS / driver:>10,.0f}"
+            )
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,151 @@
+"""Combinators that choose among generators."""
+
+from collections import Counter
+
+import pytest
+
+from harness.errors import UsageError
+from harness.generator import (
+    NOTHING,
+    Draft,
+    any_of,
+    delay,
+    flip_flop,
+    limit,
+    mix,
+    on_threads,
+    shortest_any,
+    synchronize,
+    until_ok,
+    weighted,
+)
+from harness.generator.simulate import perfect, quick
+from tests.generator.shapes import S, forever, names, numbered, short, times
+
+
+def test_any_takes_the_soonest():
+    generator = any_of(Draft("late", time_ns=30), Draft("early", time_ns=10))
+
+    assert [(10, 0, "early", None), (30, 1, "late", None)] == short(quick(generator))
+
+
+def test_any_ends_when_all_have():
+    assert 5 == len(quick(any_of(numbered("a", 2), numbered("b", 3), None)))
+    assert any_of() is NOTHING
+    assert any_of(None, None) is NOTHING
+
+
+def test_any_draws_ties_fairly():
+    counts = Counter(names(quick(limit(3000, any_of(*(forever(f) for f in "abc"))))))
+
+    assert all(900 < counts[f] < 1100 for f in "abc")
+
+
+def test_any_goes_on_where_one_is_pending():
+    # One of two threads is always at work, so what waits for both has its turn at the end.
+    work = limit(6, delay(7 / S, forever("c")))
+    ops = perfect(any_of(synchronize(Draft("b")), work), nemesis=False)
+
+    assert 1 == names(ops).count("b")
+    assert 6 == names(ops).count("c")
+    assert names(ops).index("b") in {0, 6}
+
+
+def test_any_tells_everyone():
+    ops = perfect(any_of(until_ok(forever("a")), limit(50, forever("b"))), concurrency=1)
+
+    assert 1 <= names(ops).count("a") <= 2
+    assert 50 == names(ops).count("b")
+
+
+def test_shortest_any_ends_with_the_first():
+    nemesis_done = [Draft("break", time_ns=5), Draft("heal", time_ns=35)]
+    ops = perfect(shortest_any(nemesis_done, forever("a")), concurrency=1, nemesis=False)
+
+    assert "heal" == names(ops)[-1]
+    assert shortest_any(None, forever("a")) is NOTHING
+    assert ["a", "b"] == names(quick(shortest_any([Draft("a"), Draft("b")])))
+
+
+def test_mix_is_uniform():
+    counts = Counter(names(quick(limit(3000, mix(*(forever(f) for f in "abc"))))))
+
+    assert all(900 < counts[f] < 1100 for f in "abc")
+
+
+def test_mix_loses_members_and_then_ends():
+    counts = Counter(names(quick(mix(numbered("a", 10), numbered("b", 3), None))))
+
+    assert {"a": 10, "b": 3} == counts
+    assert mix() is NOTHING
+
+
+def test_mix_of_one_list_is_an_error():
+    with pytest.raises(UsageError, match=r"write mix\(\*generators\)"):
+        mix([Draft("a"), Draft("b")])
+
+
+def test_mix_keeps_its_proportions_at_any_speed():
+    # By time alone the fast member would do a thousand times as much.
+    counts = Counter(names(quick(limit(200, mix(delay(1, forever("slow")), forever("fast"))))))
+
+    assert 70 < counts["slow"] < 130
+
+
+def test_a_pending_member_does_not_hold_up_the_mixture():
+    only_second = on_threads(lambda thread: thread == 1, forever("second"))
+    ops = perfect(limit(40, mix(only_second, forever("any"))), concurrency=2, nemesis=False)
+
+    # Both threads are always at work: two operations every 10 ns.
+    assert [n // 2 * 10 for n in range(40)] == times(ops)
+    assert 10 <= names(ops).count("second") <= 20
+
+
+def test_mix_tells_its_members():
+    ops = perfect(mix(until_ok(forever("a")), limit(30, forever("b"))), concurrency=1)
+
+    assert 1 <= names(ops).count("a") <= 3
+    assert 30 == names(ops).count("b")
+
+
+def test_weighted_follows_its_weights():
+    generator = weighted([(6, forever("a")), (3, forever("b")), (0, forever("never")), (1, draws)])
+    counts = Counter(names(quick(limit(5000, generator))))
+
+    assert 2850 < counts["a"] < 3150
+    assert 1380 < counts["b"] < 1620
+    assert 420 < counts["c"] < 580
+    assert 0 == counts["never"]
+
+
+def draws(_ctx):
+    return Draft("c")
+
+
+@pytest.mark.parametrize("weight", [-1, float("inf"), float("nan")])
+def test_weights_must_be_weights(weight):
+    with pytest.raises(UsageError, match="a weight is"):
+        weighted([(weight, Draft("a"))])
+
+
+def test_flip_flop_alternates_until_one_ends():
+    ops = quick(flip_flop(numbered("a", 2), numbered("b", 9)))
+
+    assert [("a", 0), ("b", 0), ("a", 1), ("b", 1)] == [(op.f, op.value) for op in ops]
+
+
+def test_flip_flop_keeps_its_turn_while_it_waits():
+    ops = perfect(
+        limit(4, flip_flop(forever("a"), on_threads(lambda thread: thread == 0, forever("b"))))
+    )
+
+    assert ["a", "b", "a", "b"] == names(ops)
+
+
+def test_choices_depend_on_the_seed_alone():
+    def run(seed):
+        generator = limit(200, mix(any_of(forever("a"), forever("b")), delay(1 / S, forever("c"))))
+        return short(perfect(generator, seed=seed))
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
