@@ -1,14 +1,19 @@
-"""Small nodes against `Env` for tests of the simulation."""
+"""Small nodes against `Env`, and a short way to run a driver among them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from harness.cluster import NodeSpec
 from harness.env import Address, Conn, Env
+from harness.environments.sim import SimEnvironment
+from harness.plugins import DeploymentPlan
 
 PORT = 7000
+LEASE_S = 1000.0
 
 
 def specs(*names: str, entry: str = "echo", **config: Any) -> tuple[NodeSpec, ...]:
@@ -17,29 +22,90 @@ def specs(*names: str, entry: str = "echo", **config: Any) -> tuple[NodeSpec, ..
             name=name,
             role="node",
             ports=(PORT,),
-            entry=f"tests.sim.toy:{entry}",
+            entry=entry if ":" in entry else f"tests.sim.toy:{entry}",
             config={"peers": sorted(names), **config},
         )
         for name in names
     )
 
 
+def run(
+    main: Callable[[Any], Coroutine[Any, Any, Any]],
+    nodes: tuple[NodeSpec, ...] = (),
+    *,
+    seed: int = 1,
+    folder: Path | None = None,
+    **knobs: Any,
+) -> Any:
+    plan = DeploymentPlan(run_id="test", nodes=nodes, seed=seed, knobs=knobs, folder=folder)
+    return SimEnvironment().execute(plan, main)
+
+
 async def forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def serve_echo(env: Env, conn: Conn) -> None:
-    while (frame := await conn.recv()) is not None:
-        await conn.send(frame + b"@" + env.name.encode())
-    conn.close()
+# --- nodes ----
 
 
 async def echo(env: Env, config: dict[str, Any]) -> None:
-    await env.net.listen(PORT, lambda conn: serve_echo(env, conn))
+    """Answers each frame with the frame, `@` and its own name."""
+
+    async def serve(conn: Conn) -> None:
+        while (frame := await conn.recv()) is not None:
+            env.event("served", size=len(frame))
+            await conn.send(frame + b"@" + env.name.encode())
+        conn.close()
+
+    await env.net.listen(PORT, serve)
     await forever()
 
 
-async def call(env: Env, node: str, frame: bytes, timeout_s: float = 5.0) -> bytes | None:
+async def deaf(env: Env, config: dict[str, Any]) -> None:
+    """Accepts and never reads."""
+
+    async def serve(conn: Conn) -> None:
+        await forever()
+
+    await env.net.listen(PORT, serve)
+    await forever()
+
+
+async def ticker(env: Env, config: dict[str, Any]) -> None:
+    """Says `tick` every second of its own clock."""
+    count = 0
+    while True:
+        await asyncio.sleep(1)
+        count += 1
+        env.event("tick", count=count, wall=env.clock.wall_ns(), loop=env.clock.monotonic_ns())
+
+
+async def stubborn(env: Env, config: dict[str, Any]) -> None:
+    """Does not stop when asked to."""
+    while True:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            env.event("refused-to-stop")
+
+
+async def scribe(env: Env, config: dict[str, Any]) -> None:
+    """Appends numbered records for ever, and syncs after every fourth."""
+    file = await env.disk.open("log")
+    count = 0
+    while True:
+        await file.append(b"%07d\n" % count)
+        count += 1
+        env.event("appended", count=count)
+        if count % 4 == 0:
+            await file.sync()
+            env.event("synced", count=count)
+
+
+# --- the driver's calls ----
+
+
+async def call(env: Env, node: str, frame: bytes, *, timeout_s: float = 5.0) -> bytes | None:
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(Address(node, PORT))
         try:
@@ -47,3 +113,16 @@ async def call(env: Env, node: str, frame: bytes, timeout_s: float = 5.0) -> byt
             return await conn.recv()
         finally:
             conn.close()
+
+
+async def connect(env: Env, node: str) -> Conn:
+    return await env.net.connect(Address(node, PORT))
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of the work, or the word `timeout`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        return "timeout"

@@ -107,7 +107,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.clock = clock
         self.cost_ns = cost_ns  # of virtual time, a callback
-        self.busy_until_ns = 0
+        self.due_ns = -1  # when the next callback has done its work; -1: nothing is ready
         self.alive = True
         self.paused = False
         self.scheduled = False  # whether the world already knows that something is ready

@@ -4,9 +4,9 @@ The heap holds `(time in ns, sequence, action, argument)`. Without an action the
 timer of a node; otherwise `action(argument)` is something that happens outside of every node: a
 frame arrives, a disk finishes, a lease ends. The sequence makes equal times first in, first out.
 
-A node runs one callback at a time, and each costs it virtual time; it goes on by itself as long
-as nothing else in the world is due before (the fast path: no trip through the heap). Whether a
-node is alive and not paused is tested before each callback.
+A node runs one callback at a time, and each takes virtual time; it goes on by itself as long as
+nothing else in the world is due before (the fast path: no trip through the heap). Only what is
+outside of the node can kill or pause it, so both are tested whenever it is its turn again.
 
 Guards: a limit of events and of virtual time a run; many events at one instant are a livelock; an
 empty heap while the driver still waits is a deadlock, reported with what it waits for. The cyclic
@@ -183,19 +183,29 @@ class World:
                 action(argument)
 
     def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
-        """Run callbacks of one node until it has none left, or something else is due."""
+        """Run callbacks of one node until it has none left, or something else is due.
+
+        A callback takes its time first and has its effects at the end of it, so that a slow
+        processor is late even when it has nothing else to do.
+        """
         ready = loop.ready
         if not ready or loop.paused or not loop.alive:
             loop.scheduled = False
+            loop.due_ns = -1
             return
         heap, runnable = self.heap, self.runnable
-        busy_ns = loop.busy_until_ns
-        if busy_ns > self.now_ns:
-            heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
-            return
-        if loop is not self.current:
-            self._enter(loop)
+        due_ns = loop.due_ns
+        if due_ns < 0:
+            due_ns = self.now_ns + loop.cost_ns
         while True:
+            if due_ns > self.now_ns:
+                if runnable or self._stopped or (heap and heap[0][0] <= due_ns):
+                    loop.due_ns = due_ns
+                    heappush(heap, (due_ns, next(self.sequence), runnable.append, loop))
+                    return
+                self.now_ns = due_ns
+            if loop is not self.current:
+                self._enter(loop)
             handle = ready.popleft()
             callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
             if callback is not None:
@@ -206,16 +216,17 @@ class World:
                     raise
                 except BaseException as error:  # noqa: BLE001 (becomes the end of node or run)
                     self._callback_failed(loop, error)
-                busy_ns = self.now_ns + loop.cost_ns
             if not ready:
-                break
-            if runnable or self._stopped or self.events >= checkpoint or _due_by(heap, busy_ns):
-                loop.busy_until_ns = busy_ns
-                heappush(heap, (busy_ns, next(self.sequence), runnable.append, loop))
+                loop.scheduled = False
+                loop.due_ns = -1
                 return
-            self.now_ns = busy_ns
-        loop.busy_until_ns = busy_ns
-        loop.scheduled = False
+            if callback is not None:
+                due_ns = self.now_ns + loop.cost_ns
+            others_wait = due_ns <= self.now_ns and (runnable or self._stopped)
+            if others_wait or self.events >= checkpoint:
+                loop.due_ns = due_ns
+                runnable.append(loop)
+                return
 
     def _enter(self, loop: NodeLoop | None) -> None:
         self.current = loop
@@ -310,10 +321,6 @@ class World:
                     break
         finally:
             _set_running_loop(outer)
-
-
-def _due_by(heap: list[Entry], at_ns: int) -> bool:
-    return bool(heap) and heap[0][0] <= at_ns
 
 
 def _where(task: asyncio.Task[Any]) -> str:

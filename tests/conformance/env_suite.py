@@ -1,0 +1,488 @@
+"""What every environment must do with nodes written against `Env`: one suite, run in each.
+
+A node (`actor`) does what the driver tells it by JSON frames, so a check can look at `Env` from
+inside a node and at `Cluster` from outside. Each check is `async def check(session)`, uses only
+the two doors, and takes about a second of real time at most. `CHECKS` lists them all; run one with
+
+    environment.execute(suite_plan(), check)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import CLIENT, Bite, ClusterEvent, Link, NodeSpec, NodeState
+from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
+from harness.plugins import DeploymentPlan, Session
+
+PORT = 7000
+UNUSED_PORT = 7001
+SILENCE_S = 0.5  # long enough to believe that nothing will come
+PATIENCE_S = 10.0  # for what must come
+LEASE_S = 60.0
+
+Check = Callable[[Session], Awaitable[None]]
+
+
+def suite_plan(
+    *, seed: int = 1, folder: Path | None = None, knobs: dict[str, Any] | None = None
+) -> DeploymentPlan:
+    """Two actors, `a` and `b`."""
+    nodes = tuple(
+        NodeSpec(
+            name=name,
+            role="actor",
+            ports=(PORT, UNUSED_PORT),
+            entry="tests.conformance.env_suite:actor",
+            config={"greeting": f"I am {name}"},
+        )
+        for name in ("a", "b")
+    )
+    return DeploymentPlan(run_id="suite", nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
+
+
+# --- inside a node ---------------------------------------------------------------------------
+
+
+class _Actor:
+    def __init__(self, env: Env, config: dict[str, Any]) -> None:
+        self.env = env
+        self.config = config
+        self.files: dict[str, File] = {}
+        self.exit = asyncio.get_running_loop().create_future()
+
+    async def serve(self, conn: Conn) -> None:
+        while (frame := await conn.recv()) is not None:
+            try:
+                answer = await self.obey(json.loads(frame))
+            except (OSError, ValueError, TimeoutError) as error:
+                answer = {"error": type(error).__name__}
+            if answer == "close":
+                break
+            await conn.send(json.dumps(answer).encode())
+        conn.close()
+
+    async def file(self, path: str) -> File:
+        if path not in self.files:
+            self.files[path] = await self.env.disk.open(path)
+        return self.files[path]
+
+    async def obey(self, order: dict[str, Any]) -> Any:
+        method = getattr(self, "do_" + order.pop("do"))
+        return await method(**order)
+
+    async def do_echo(self, text: str) -> Any:
+        return text
+
+    async def do_close(self) -> Any:
+        return "close"
+
+    async def do_about(self) -> Any:
+        env = self.env
+        return {"name": env.name, "boot": env.boot, "config": self.config}
+
+    async def do_clock(self) -> Any:
+        clock = self.env.clock
+        return [clock.monotonic_ns(), clock.wall_ns(), clock.max_error_ns()]
+
+    async def do_random(self) -> Any:
+        return [self.env.random.random() for _ in range(4)]
+
+    async def do_event(self, kind: str, data: dict[str, Any]) -> Any:
+        self.env.event(kind, **data)
+
+    async def do_append(self, path: str, text: str) -> Any:
+        file = await self.file(path)
+        return await file.append(text.encode()), file.size()
+
+    async def do_sync(self, path: str) -> Any:
+        await (await self.file(path)).sync()
+
+    async def do_truncate(self, path: str, size: int) -> Any:
+        await (await self.file(path)).truncate(size)
+
+    async def do_read_at(self, path: str, offset: int, size: int) -> Any:
+        return (await (await self.file(path)).read(offset, size)).decode()
+
+    async def do_read(self, path: str) -> Any:
+        return (await self.env.disk.read(path)).decode()
+
+    async def do_replace(self, path: str, text: str) -> Any:
+        await self.env.disk.replace(path, text.encode())
+
+    async def do_remove(self, path: str) -> Any:
+        await self.env.disk.remove(path)
+
+    async def do_list(self, prefix: str) -> Any:
+        return await self.env.disk.list(prefix)
+
+    async def do_relay(self, node: str, order: dict[str, Any]) -> Any:
+        return await tell(self.env, node, order)
+
+    async def do_panic(self, text: str) -> Any:
+        async def fail() -> None:
+            raise LookupError(text)
+
+        self.env.spawn(fail(), name="fail")
+
+    async def do_return(self) -> Any:
+        self.exit.set_result(None)
+
+
+async def actor(env: Env, config: dict[str, Any]) -> None:
+    """The node: obeys until it is stopped; notes a graceful stop on its disk."""
+    self = _Actor(env, config)
+    await env.net.listen(PORT, self.serve)
+    try:
+        await self.exit
+    except asyncio.CancelledError:
+        await env.disk.replace("stopped", b"in order")
+        raise
+
+
+# --- outside -----------------------------------------------------------------------------------
+
+
+async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float = PATIENCE_S) -> Any:
+    """Have a node do something, on a connection of its own."""
+    async with asyncio.timeout(timeout_s):
+        conn = await env.net.connect(Address(node, PORT))
+        try:
+            await conn.send(json.dumps(order).encode())
+            answer = await conn.recv()
+        finally:
+            conn.close()
+    return None if answer is None else json.loads(answer)
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 (conditions are of the world, not of this loop)
+            await asyncio.sleep(0.02)
+
+
+async def wait_serving(session: Session, node: str) -> None:
+    """Wait until a started node answers; processes need a while."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                await tell(session.env, node, {"do": "echo", "text": "?"})
+            except (ConnectionError, OSError):
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+def record(session: Session) -> list[ClusterEvent]:
+    """Events from now on."""
+    events: list[ClusterEvent] = []
+    session.cluster.subscribe(events.append)
+    return events
+
+
+async def is_silent(session: Session, node: str) -> bool:
+    """Whether a node does not answer, without refusing either."""
+    try:
+        await tell(session.env, node, {"do": "echo", "text": "?"}, timeout_s=SILENCE_S)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def check_frames(session: Session) -> None:
+    """Frames arrive whole and in order; small, empty within JSON, and large ones."""
+    await wait_serving(session, "a")
+    conn = await session.env.net.connect(Address("a", PORT))
+    texts = ["", "x", "y" * 1_000_000, *map(str, range(50))]
+    for text in texts:
+        await conn.send(json.dumps({"do": "echo", "text": text}).encode())
+    async with asyncio.timeout(PATIENCE_S):
+        answers = [json.loads(await conn.recv() or b"null") for _ in texts]
+    assert answers == texts
+    assert conn.peer == "a"
+    conn.close()
+    conn.close()
+
+
+async def check_orderly_end(session: Session) -> None:
+    """A peer's close ends `recv` with `None`, and further sends fail before long."""
+    await wait_serving(session, "a")
+    conn = await session.env.net.connect(Address("a", PORT))
+    await conn.send(b'{"do": "close"}')
+    async with asyncio.timeout(PATIENCE_S):
+        assert await conn.recv() is None
+        try:
+            while True:
+                await conn.send(b"[]")
+                await asyncio.sleep(0.02)
+        except ConnectionResetError:
+            conn.close()
+
+
+async def check_refused(session: Session) -> None:
+    """Nobody listens: refused at once, and not silence."""
+    await wait_serving(session, "a")
+    async with asyncio.timeout(PATIENCE_S):
+        try:
+            await session.env.net.connect(Address("a", UNUSED_PORT))
+        except ConnectionRefusedError:
+            return
+    raise AssertionError("connected to a port on which nobody listens")
+
+
+async def check_frame_limit(session: Session) -> None:
+    """A frame above the limit is refused, and the connection lives on."""
+    await wait_serving(session, "a")
+    conn = await session.env.net.connect(Address("a", PORT))
+    try:
+        await conn.send(bytes(FRAME_BYTES_MAX + 1))
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("a frame above FRAME_BYTES_MAX was accepted")
+    await conn.send(b'{"do": "echo", "text": "still here"}')
+    async with asyncio.timeout(PATIENCE_S):
+        assert await conn.recv() == b'"still here"'
+    conn.close()
+
+
+async def check_node_to_node(session: Session) -> None:
+    """Nodes reach one another by name; config arrives; each knows its name and boot."""
+    await wait_serving(session, "a")
+    await wait_serving(session, "b")
+    about = await tell(session.env, "a", {"do": "relay", "node": "b", "order": {"do": "about"}})
+    assert about == {"name": "b", "boot": 0, "config": {"greeting": "I am b"}}
+
+
+async def check_disk(session: Session) -> None:
+    """Append, read, truncate, replace, list, remove."""
+    env = session.env
+    await wait_serving(session, "a")
+
+    async def do(what: str, **arguments: Any) -> Any:
+        return await tell(env, "a", {"do": what, **arguments})
+
+    assert await do("append", path="wal/1", text="one") == [0, 3]
+    assert await do("append", path="wal/1", text="two") == [3, 6]
+    await do("sync", path="wal/1")
+    assert await do("read", path="wal/1") == "onetwo"
+    assert await do("read_at", path="wal/1", offset=2, size=3) == "etw"
+    assert await do("read_at", path="wal/1", offset=4, size=99) == "wo"
+    await do("truncate", path="wal/1", size=4)
+    assert await do("append", path="wal/1", text="!") == [4, 5]
+    assert await do("read", path="wal/1") == "onet!"
+    await do("replace", path="meta", text="first")
+    await do("replace", path="meta", text="second")
+    assert await do("read", path="meta") == "second"
+    await do("replace", path="wal/0", text="")
+    assert await do("list", prefix="") == ["meta", "wal/0", "wal/1"]
+    assert await do("list", prefix="wal/") == ["wal/0", "wal/1"]
+    await do("remove", path="meta")
+    await do("remove", path="meta")
+    assert await do("read", path="meta") == {"error": "FileNotFoundError"}
+    assert await do("list", prefix="") == ["wal/0", "wal/1"]
+
+
+async def check_kill_and_restart(session: Session) -> None:
+    """A kill ends connections, refuses new ones and keeps the disk; boots are counted."""
+    env, cluster = session.env, session.cluster
+    events = record(session)
+    await wait_serving(session, "a")
+    await tell(env, "a", {"do": "append", "path": "f", "text": "kept"})
+    conn = await env.net.connect(Address("a", PORT))
+    await conn.send(b'{"do": "echo", "text": "x"}')
+    assert await conn.recv() == b'"x"'
+    assert await cluster.kill("a")
+    assert not await cluster.kill("a")
+    assert cluster.state("a") is NodeState.DOWN
+    async with asyncio.timeout(PATIENCE_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await conn.recv() is None
+    try:
+        await tell(env, "a", {"do": "about"})
+    except ConnectionRefusedError:
+        pass
+    else:
+        raise AssertionError("a killed node answered")
+    assert await cluster.start("a")
+    assert not await cluster.start("a")
+    await wait_serving(session, "a")
+    assert (await tell(env, "a", {"do": "about"}))["boot"] == 1
+    assert await tell(env, "a", {"do": "read", "path": "f"}) == "kept"
+    await wait_until(lambda: sum(e.kind == "node-started" for e in events if e.node == "a") >= 1)
+    (exited,) = [e for e in events if e.kind == "node-exited"]
+    assert (exited.node, exited.data["expected"]) == ("a", True)
+
+
+async def check_graceful_stop(session: Session) -> None:
+    """A stop cancels main, whose `finally` may still use the disk; then a wipe empties it."""
+    env, cluster = session.env, session.cluster
+    events = record(session)
+    await wait_serving(session, "a")
+    assert await cluster.stop("a")
+    assert not await cluster.stop("a")
+    assert cluster.state("a") is NodeState.DOWN
+    await wait_until(lambda: any(e.kind == "node-exited" for e in events))
+    (exited,) = [e for e in events if e.kind == "node-exited"]
+    assert exited.data["expected"] is True
+    await cluster.start("a")
+    await wait_serving(session, "a")
+    assert await tell(env, "a", {"do": "read", "path": "stopped"}) == "in order"
+    await cluster.kill("a")
+    assert await cluster.wipe("a")
+    await cluster.start("a")
+    await wait_serving(session, "a")
+    assert await tell(env, "a", {"do": "list", "prefix": ""}) == []
+
+
+async def check_panic(session: Session) -> None:
+    """A failing spawned task, or a main that returns, is an unexpected exit with its reason."""
+    events = record(session)
+    await wait_serving(session, "a")
+    await tell(session.env, "a", {"do": "event", "kind": "hello", "data": {"n": [1]}})
+    with contextlib.suppress(ConnectionResetError):  # the node may be gone before it answers
+        await tell(session.env, "a", {"do": "panic", "text": "the disk is made of cheese"})
+    await wait_until(lambda: any(e.kind == "node-exited" for e in events))
+    hello, exited = [e for e in events if e.kind in {"hello", "node-exited"}]
+    assert (hello.node, hello.data) == ("a", {"n": [1]})
+    assert exited.data["expected"] is False
+    assert exited.data["code"] != 0
+    assert any("the disk is made of cheese" in line for line in exited.data["log"])
+    assert session.cluster.state("a") is NodeState.DOWN
+    await wait_serving(session, "b")
+    await tell(session.env, "b", {"do": "return"})
+    await wait_until(lambda: session.cluster.state("b") is NodeState.DOWN)
+    await wait_until(lambda: sum(e.kind == "node-exited" for e in events) == 2)
+    assert events[-1].data["expected"] is False
+    assert any("hello" in line for line in await session.cluster.logs("a", last_lines=500))
+
+
+async def check_pause(session: Session) -> None:
+    """A paused node is silent and loses nothing; a lease thaws it."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    conn = await env.net.connect(Address("a", PORT))
+    assert await cluster.pause("a", lease_s=LEASE_S)
+    assert not await cluster.pause("a", lease_s=LEASE_S)
+    assert cluster.state("a") is NodeState.PAUSED
+    await conn.send(b'{"do": "echo", "text": "later"}')
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            await conn.recv()
+    except TimeoutError:
+        pass
+    else:
+        raise AssertionError("a paused node answered")
+    assert await cluster.resume("a")
+    assert not await cluster.resume("a")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await conn.recv() == b'"later"'
+    conn.close()
+    await cluster.pause("a", lease_s=SILENCE_S)
+    await wait_until(lambda: cluster.state("a") is NodeState.RUNNING)
+    assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
+
+
+async def check_cut(session: Session) -> None:
+    """A cut is silence in both directions, bites, and heals; others do not notice."""
+    env, cluster = session.env, session.cluster
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+    fault = await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=LEASE_S)
+    assert await is_silent(session, "a")
+    relayed = {"do": "relay", "node": "a", "order": {"do": "echo", "text": "around"}}
+    assert await tell(env, "b", relayed) == "around"
+    bite = await cluster.heal(fault)
+    assert isinstance(bite, Bite)
+    assert bite.count is None or bite.count > 0
+    assert await cluster.heal(fault) == bite
+    assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
+
+
+async def check_cut_stalls_connections(session: Session) -> None:
+    """Nothing arrives on an open connection while its link is cut, and no error either."""
+    cluster = session.cluster
+    await wait_serving(session, "a")
+    conn = await session.env.net.connect(Address("a", PORT))
+    await conn.send(b'{"do": "echo", "text": "before"}')
+    assert await conn.recv() == b'"before"'
+    fault = await cluster.cut([Link("a", CLIENT)], lease_s=LEASE_S)
+    await conn.send(b'{"do": "event", "kind": "asked", "data": {}}')
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            await conn.recv()
+    except TimeoutError:
+        pass
+    else:
+        raise AssertionError("an answer crossed a cut")
+    await cluster.heal(fault)
+    async with asyncio.timeout(PATIENCE_S):  # late, or never: both are how networks are
+        with contextlib.suppress(ConnectionResetError):
+            assert await conn.recv() in {b"null", None}
+    conn.close()
+
+
+async def check_leases_and_heal_all(session: Session) -> None:
+    """A cut ends with its lease; `heal_among` mends a part, `heal_all` the rest."""
+    cluster = session.cluster
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+    await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=SILENCE_S)
+    await wait_serving(session, "a")
+    await cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
+    await cluster.heal_among(["b"])
+    assert await tell(session.env, "b", {"do": "echo", "text": "b"}) == "b"
+    assert await is_silent(session, "a")
+    await cluster.pause("b", lease_s=LEASE_S)
+    await cluster.heal_all()
+    assert cluster.state("b") is NodeState.RUNNING
+    assert await tell(session.env, "a", {"do": "echo", "text": "a"}) == "a"
+
+
+async def check_clocks(session: Session) -> None:
+    """Clocks advance, and a skew moves the wall clock only."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    skew_ns = 3600 * 1_000_000_000
+    before = await tell(env, "a", {"do": "clock"})
+    await cluster.skew("a", offset_ns=skew_ns)
+    after = await tell(env, "a", {"do": "clock"})
+    assert before[0] < after[0] < before[0] + PATIENCE_S * 1e9
+    assert skew_ns <= after[1] - before[1] < skew_ns + PATIENCE_S * 1e9
+    await cluster.heal_all()
+    healed = await tell(env, "a", {"do": "clock"})
+    assert 0 < healed[1] - before[1] < PATIENCE_S * 1e9
+    assert abs(healed[1] - env.clock.wall_ns()) < PATIENCE_S * 1e9
+
+
+async def check_randomness(session: Session) -> None:
+    """Every node draws from a stream of its own."""
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+    first = await tell(session.env, "a", {"do": "random"})
+    assert first != await tell(session.env, "b", {"do": "random"})
+
+
+CHECKS: tuple[Check, ...] = (
+    check_frames,
+    check_orderly_end,
+    check_refused,
+    check_frame_limit,
+    check_node_to_node,
+    check_disk,
+    check_kill_and_restart,
+    check_graceful_stop,
+    check_panic,
+    check_pause,
+    check_cut,
+    check_cut_stalls_connections,
+    check_leases_and_heal_all,
+    check_clocks,
+    check_randomness,
+)

@@ -1,0 +1,16 @@
+"""The simulation passes the suite that every environment passes, whatever the seed and knobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.environments.sim import SimEnvironment
+from tests.conformance.env_suite import CHECKS, suite_plan
+
+KNOBS = [{}, {"latency": "tail", "disk_ms_max": 50.0}, {"cpu_us": 0.0, "retransmit": 0.0}]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_env_and_cluster(check):
+    for seed, knobs in enumerate(KNOBS):
+        SimEnvironment().execute(suite_plan(seed=seed, knobs=knobs), check)
