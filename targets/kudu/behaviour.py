@@ -19,8 +19,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """What this cluster does where versions or defects of Kudu differ. Defaults are `strict`."""
 
     confirm_leadership: bool = True
-    """A leader answers from its state only after a majority confirmed it in its current term.
-    Without it (NO-LEASE, Kudu to this day) a cut-off ex-leader answers for seconds."""
+    """A leader answers from its state only after a majority confirmed it in its current term, and
+    steps down when it has lost contact to its majority. Without it (NO-LEASE, Kudu to this day) a
+    cut-off ex-leader answers for as long as it is cut off."""
 
     replicate_before_publish: bool = True
     """CreateTable reserves the name, replicates one batch, commits, then publishes its maps.

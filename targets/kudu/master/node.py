@@ -80,6 +80,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             flags=settings.flags,
             machine=rows,
             on_role_change=leadership.on_role_change,
+            needs_majority=behaviour_of(settings.profile, settings.bugs).confirm_leadership,
         )
         await replica.start()
         leadership.on_role_change(replica)

@@ -62,6 +62,7 @@ _WAITERS_MAX: Final = 4096
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 _NS: Final = 1_000_000_000
 _TIMER_SLACK_NS: Final = 1000
+_NEVER_NS: Final = 1 << 62
 _BACKOFF_EXPONENT_MAX: Final = 20
 
 
@@ -160,11 +161,13 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         snapshot_every: int = 500,
         trace_steps: bool = False,
+        needs_majority: bool = True,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
         role, term, leader or committed configuration changed; it must not block. `trace_steps`
         announces every append, sync, vote, commit and apply as an event, for nemeses that
-        trigger on them.
+        trigger on them. Without `needs_majority` a leader that has lost contact to its majority
+        leads on in its own eyes, as Kudu's does, instead of stepping down.
         """
         assert snapshot_every > 0, snapshot_every
         self.env = env
@@ -179,6 +182,7 @@ class Replica:
         self._on_role_change = on_role_change
         self._snapshot_every = snapshot_every
         self._trace_steps = trace_steps
+        self._needs_majority = needs_majority
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
         self._election_min_ns = int(
@@ -319,7 +323,7 @@ class Replica:
             entries=entries,
             options=CoreOptions(
                 leader_alive_ns=self._election_min_ns,
-                step_down_ns=self._election_max_ns(0),
+                step_down_ns=self._election_max_ns(0) if self._needs_majority else _NEVER_NS,
                 batch_bytes_max=self.flags.consensus_max_batch_size_bytes,
                 pre_election=self.flags.raft_enable_pre_election,
             ),
@@ -461,9 +465,12 @@ class Replica:
                 result = self._machine.apply(entry.index, entry.term, entry.payload)
             journal.add(entry)
             waiter = self._proposals.pop(entry.index, None)
-            if waiter is not None:
-                assert waiter.term == entry.term, "a proposal outlived its leadership"
+            if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
+            elif waiter is not None:
+                # One step of a deposed leader may take the new leader's entries and commit them,
+                # before its change of role is told: another entry stands at this index now.
+                waiter.finish(IndeterminateError("leadership was lost"))
         self._trace("applied", index=effect.index)
         if self._applied_waiters:
             self._wake_applied_waiters()
@@ -830,7 +837,10 @@ class Replica:
             "commit_index": self.commit_index,
             "applied_index": self.applied_index,
             "last_index": self.last_log_index,
-            "config": msgspec.to_builtins(self.config),
+            "config": {
+                "opid_index": self.config.opid_index,
+                "peers": [msgspec.structs.asdict(peer) for peer in self.config.peers],
+            },
             "committed_config_index": self.committed_config.opid_index,
         }
         if core is not None:
