@@ -26,11 +26,11 @@ from tests.generator.shapes import S, forever, names, numbered, short, times
 def test_any_takes_the_soonest():
     generator = any_of(Draft("late", time_ns=30), Draft("early", time_ns=10))
 
-    assert [(10, 0, "early", None), (30, 1, "late", None)] == short(quick(generator))
+    assert short(quick(generator)) == [(10, 0, "early", None), (30, 1, "late", None)]
 
 
 def test_any_ends_when_all_have():
-    assert 5 == len(quick(any_of(numbered("a", 2), numbered("b", 3), None)))
+    assert len(quick(any_of(numbered("a", 2), numbered("b", 3), None))) == 5
     assert any_of() is NOTHING
     assert any_of(None, None) is NOTHING
 
@@ -46,8 +46,8 @@ def test_any_goes_on_where_one_is_pending():
     work = limit(6, delay(7 / S, forever("c")))
     ops = perfect(any_of(synchronize(Draft("b")), work), nemesis=False)
 
-    assert 1 == names(ops).count("b")
-    assert 6 == names(ops).count("c")
+    assert names(ops).count("b") == 1
+    assert names(ops).count("c") == 6
     assert names(ops).index("b") in {0, 6}
 
 
@@ -55,16 +55,16 @@ def test_any_tells_everyone():
     ops = perfect(any_of(until_ok(forever("a")), limit(50, forever("b"))), concurrency=1)
 
     assert 1 <= names(ops).count("a") <= 2
-    assert 50 == names(ops).count("b")
+    assert names(ops).count("b") == 50
 
 
 def test_shortest_any_ends_with_the_first():
     nemesis_done = [Draft("break", time_ns=5), Draft("heal", time_ns=35)]
     ops = perfect(shortest_any(nemesis_done, forever("a")), concurrency=1, nemesis=False)
 
-    assert "heal" == names(ops)[-1]
+    assert names(ops)[-1] == "heal"
     assert shortest_any(None, forever("a")) is NOTHING
-    assert ["a", "b"] == names(quick(shortest_any([Draft("a"), Draft("b")])))
+    assert names(quick(shortest_any([Draft("a"), Draft("b")]))) == ["a", "b"]
 
 
 def test_mix_is_uniform():
@@ -76,7 +76,7 @@ def test_mix_is_uniform():
 def test_mix_loses_members_and_then_ends():
     counts = Counter(names(quick(mix(numbered("a", 10), numbered("b", 3), None))))
 
-    assert {"a": 10, "b": 3} == counts
+    assert counts == {"a": 10, "b": 3}
     assert mix() is NOTHING
 
 
@@ -105,7 +105,7 @@ def test_mix_tells_its_members():
     ops = perfect(mix(until_ok(forever("a")), limit(30, forever("b"))), concurrency=1)
 
     assert 1 <= names(ops).count("a") <= 3
-    assert 30 == names(ops).count("b")
+    assert names(ops).count("b") == 30
 
 
 def test_weighted_follows_its_weights():
@@ -115,7 +115,7 @@ def test_weighted_follows_its_weights():
     assert 2850 < counts["a"] < 3150
     assert 1380 < counts["b"] < 1620
     assert 420 < counts["c"] < 580
-    assert 0 == counts["never"]
+    assert counts["never"] == 0
 
 
 def draws(_ctx):
@@ -131,7 +131,7 @@ def test_weights_must_be_weights(weight):
 def test_flip_flop_alternates_until_one_ends():
     ops = quick(flip_flop(numbered("a", 2), numbered("b", 9)))
 
-    assert [("a", 0), ("b", 0), ("a", 1), ("b", 1)] == [(op.f, op.value) for op in ops]
+    assert [(op.f, op.value) for op in ops] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 
 
 def test_flip_flop_keeps_its_turn_while_it_waits():
@@ -139,7 +139,7 @@ def test_flip_flop_keeps_its_turn_while_it_waits():
         limit(4, flip_flop(forever("a"), on_threads(lambda thread: thread == 0, forever("b"))))
     )
 
-    assert ["a", "b", "a", "b"] == names(ops)
+    assert names(ops) == ["a", "b", "a", "b"]
 
 
 def test_choices_depend_on_the_seed_alone():

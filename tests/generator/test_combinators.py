@@ -34,23 +34,23 @@ from tests.generator.shapes import draw, forever, names, numbered, short
 def test_map_changes_drafts_and_keeps_their_place():
     doubled = map_ops(lambda draft: Draft(draft.f, draft.value * 2), numbered("a", 3))
 
-    assert [(0, 0, "a", 0), (0, 1, "a", 2), (0, "nemesis", "a", 4)] == short(perfect(doubled))
+    assert short(perfect(doubled)) == [(0, 0, "a", 0), (0, 1, "a", 2), (0, "nemesis", "a", 4)]
 
 
 def test_map_may_put_off():
     later = map_ops(lambda draft: draft.replace(time_ns=draft.time_ns + 50), numbered("a", 2))
 
-    assert [50, 100] == [op.time for op in quick(later)]
+    assert [op.time for op in quick(later)] == [50, 100]
 
 
 def test_f_map_renames_what_it_knows():
-    assert ["stop", "b"] == names(quick(f_map({"a": "stop"}, [Draft("a"), Draft("b")])))
+    assert names(quick(f_map({"a": "stop"}, [Draft("a"), Draft("b")]))) == ["stop", "b"]
 
 
 def test_filter_passes_what_fits():
     even = filter_ops(lambda draft: draft.value % 2 == 0, numbered("a", 6))
 
-    assert [0, 2, 4] == [op.value for op in quick(even)]
+    assert [op.value for op in quick(even)] == [0, 2, 4]
 
 
 def test_filter_of_nothing_but_misses_is_an_error():
@@ -64,51 +64,51 @@ def test_on_update_goes_on_with_what_the_handler_returns():
 
     ops = perfect(on_update(handler, numbered("a", 9)), concurrency=1, nemesis=False)
 
-    assert ["a", "a", "stop"] == names(ops)
+    assert names(ops) == ["a", "a", "stop"]
 
 
 def test_limit_is_exact():
-    assert 3 == len(quick(limit(3, forever("a"))))
-    assert [] == quick(limit(0, forever("a")))
-    assert 2 == len(quick(limit(3, numbered("a", 2))))
+    assert len(quick(limit(3, forever("a")))) == 3
+    assert quick(limit(0, forever("a"))) == []
+    assert len(quick(limit(3, numbered("a", 2)))) == 2
 
 
 def test_a_pending_step_costs_limit_and_repeat_nothing():
     waits = [Draft("a"), synchronize(Draft("b"))]
 
-    assert ["a", "b"] == names(perfect(limit(2, waits)))
-    assert 4 == len(perfect(repeat(synchronize(Draft("b")), 4)))
+    assert names(perfect(limit(2, waits))) == ["a", "b"]
+    assert len(perfect(repeat(synchronize(Draft("b")), 4))) == 4
 
 
 def test_once():
-    assert ["a"] == names(quick(once(forever("a"))))
+    assert names(quick(once(forever("a")))) == ["a"]
 
 
 def test_repeat_does_not_move_its_generator_on():
-    assert [0, 0, 0] == [op.value for op in quick(repeat(numbered("a", 3), 3))]
-    assert [] == quick(repeat(Draft("a"), 0))
+    assert [op.value for op in quick(repeat(numbered("a", 3), 3))] == [0, 0, 0]
+    assert quick(repeat(Draft("a"), 0)) == []
 
 
 def test_repeat_of_a_random_generator_draws_anew():
-    assert 1 < len({op.value for op in quick(repeat(draw, 20))})
+    assert len({op.value for op in quick(repeat(draw, 20))}) > 1
 
 
 def test_cycle_begins_again():
-    assert [0, 1, 0, 1, 0] == [op.value for op in quick(limit(5, cycle(numbered("a", 2))))]
-    assert [0, 1, 0, 1] == [op.value for op in quick(cycle(numbered("a", 2), 2))]
-    assert [] == quick(cycle(numbered("a", 2), 0))
+    assert [op.value for op in quick(limit(5, cycle(numbered("a", 2))))] == [0, 1, 0, 1, 0]
+    assert [op.value for op in quick(cycle(numbered("a", 2), 2))] == [0, 1, 0, 1]
+    assert quick(cycle(numbered("a", 2), 0)) == []
 
 
 def test_cycle_of_what_is_always_empty_ends():
-    assert [] == quick(cycle([None, limit(0, forever("a"))]))
-    assert [] == quick(cycle(lambda _ctx: None))
+    assert quick(cycle([None, limit(0, forever("a"))])) == []
+    assert quick(cycle(lambda _ctx: None)) == []
 
 
 def test_until_ok_stops_at_the_first_ok():
     # Each of two threads fails first, then crashes, then succeeds.
     ops = imperfect(until_ok(forever("a")), nemesis=False)
 
-    assert 6 == sum(op.type is OpType.INVOKE for op in ops)
+    assert sum(op.type is OpType.INVOKE for op in ops) == 6
     first_ok_ns = next(op.time for op in ops if op.type is OpType.OK)
     assert all(op.time <= first_ok_ns for op in ops if op.type is OpType.INVOKE)
     assert not any(op.type is OpType.OK for op in imperfect(limit(6, until_ok(forever("a")))))
@@ -121,16 +121,16 @@ def test_until_ok_ignores_the_success_of_others():
         return sim.Outcome(OpType.OK if op.f == "other" else OpType.FAIL)
 
     ops = sim.simulate(generator, complete, concurrency=2, nemesis=False)
-    assert 4 == sum(op.f == "a" and op.type is OpType.INVOKE for op in ops)
+    assert sum(op.f == "a" and op.type is OpType.INVOKE for op in ops) == 4
 
 
 def test_until_event_terminates_early():
     def crashed(op):
         return op.type is OpType.INFO
 
-    assert ["a"] == names(
+    assert names(
         perfect_info(until_event(crashed, forever("a")), concurrency=1, nemesis=False)
-    )
+    ) == ["a"]
 
 
 def test_lazily_makes_its_generator_when_asked():
@@ -142,7 +142,7 @@ def test_lazily_makes_its_generator_when_asked():
 
     generator = lazily(make)
     assert not made
-    assert ["a"] == names(quick(generator))
+    assert names(quick(generator)) == ["a"]
 
 
 def test_deferred_waits_for_its_result():
@@ -156,7 +156,7 @@ def test_deferred_waits_for_its_result():
         def result(self):
             return Draft("a")
 
-    assert [(50_000_000, 0, "a", None)] == short(quick(deferred(Future())))
+    assert short(quick(deferred(Future()))) == [(50_000_000, 0, "a", None)]
 
 
 @pytest.mark.parametrize("combinator", [limit, lambda n, g: repeat(g, n), lambda n, g: cycle(g, n)])
@@ -184,8 +184,9 @@ def test_combinators_over_nothing_are_nothing():
 
 
 def test_log_is_a_fact_of_the_harness():
-    assert [("harness", "log", {"message": "half way"}), (0, "a", None)] == [
-        (op.process, op.f, op.value) for op in quick([log("half way"), Draft("a")])
+    assert [(op.process, op.f, op.value) for op in quick([log("half way"), Draft("a")])] == [
+        ("harness", "log", {"message": "half way"}),
+        (0, "a", None),
     ]
 
 
@@ -193,8 +194,8 @@ def test_trace_shows_questions_and_events_and_changes_nothing():
     lines: list[str] = []
     traced = trace("mine", [Draft("a"), Draft("b")], sink=lines.append)
 
-    assert ["a", "b"] == names(perfect(traced, concurrency=1, nemesis=False))
-    assert ["op", "update", "op", "update", "op"] == [line.split()[1].strip(":") for line in lines]
+    assert names(perfect(traced, concurrency=1, nemesis=False)) == ["a", "b"]
+    assert [line.split()[1].strip(":") for line in lines] == ["op", "update", "op", "update", "op"]
     assert all(line.startswith("mine ") for line in lines)
     assert "mine op: pending; time 0 ns" in lines[2]
 

@@ -10,6 +10,7 @@ from harness.generator import (
     concurrent_keys,
     each_thread,
     limit,
+    on_update,
     sequential_keys,
     until_ok,
 )
@@ -24,7 +25,7 @@ def key_values(ops):
 def test_sequential_keys_follow_one_another():
     ops = quick(clients(sequential_keys(["x", "y"], lambda _key: numbered("a", 2))))
 
-    assert [("x", 0), ("x", 1), ("y", 0), ("y", 1)] == [tuple(op.value) for op in ops]
+    assert [tuple(op.value) for op in ops] == [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
 
 
 def test_sequential_keys_skip_empty_ones_and_may_be_endless():
@@ -32,10 +33,10 @@ def test_sequential_keys_skip_empty_ones_and_may_be_endless():
         return Draft("a") if key % 3 == 0 else None
 
     ops = quick(limit(3, sequential_keys(range(10**9), make)))
-    assert [0, 3, 6] == [op.value[0] for op in ops]
+    assert [op.value[0] for op in ops] == [0, 3, 6]
     with pytest.raises(UsageError, match="keys in a row are empty"):
         quick(sequential_keys(range(10**9), lambda _key: None))
-    assert [] == quick(sequential_keys([], lambda _key: Draft("a")))
+    assert quick(sequential_keys([], lambda _key: Draft("a"))) == []
 
 
 def test_inside_values_have_no_key():
@@ -45,10 +46,8 @@ def test_inside_values_have_no_key():
         seen.append(event.value)
         return generator
 
-    from harness.generator import on_update
-
     quick(sequential_keys("x", lambda _key: on_update(watching, numbered("a", 2))))
-    assert [0] == seen[:1]
+    assert seen[:1] == [0]
     assert all(value in {0, 1} for value in seen)
 
 
@@ -59,13 +58,13 @@ def test_concurrent_keys_have_a_group_of_threads_each():
     assert {0, 1} == threads["x"]
     assert {2, 3} == threads["y"]
     assert threads["z"] in ({0, 1}, {2, 3})
-    assert all([0, 1, 2, 3] == [v for _, k, v in key_values(ops) if k == key] for key in "xyz")
+    assert all([v for _, k, v in key_values(ops) if k == key] == [0, 1, 2, 3] for key in "xyz")
 
 
 def test_concurrent_keys_with_more_groups_than_keys():
     ops = perfect(concurrent_keys(1, "x", lambda _key: numbered("a", 3)), concurrency=3)
 
-    assert [(0, "x", 0), (0, "x", 1), (0, "x", 2)] == key_values(ops)
+    assert key_values(ops) == [(0, "x", 0), (0, "x", 1), (0, "x", 2)]
     assert concurrent_keys(1, [], lambda _key: Draft("a")) is NOTHING
 
 
@@ -84,8 +83,13 @@ def test_concurrent_keys_tell_the_key_that_an_event_is_about():
 def test_concurrent_keys_go_on_after_crashes():
     ops = perfect_info(concurrent_keys(2, "xy", lambda _key: numbered("a", 3)), concurrency=2)
 
-    assert [("x", 0), ("x", 1), ("x", 2), ("y", 0), ("y", 1), ("y", 2)] == [
-        tuple(op.value) for op in ops
+    assert [tuple(op.value) for op in ops] == [
+        ("x", 0),
+        ("x", 1),
+        ("x", 2),
+        ("y", 0),
+        ("y", 1),
+        ("y", 2),
     ]
 
 

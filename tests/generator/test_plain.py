@@ -17,43 +17,44 @@ from harness.generator import (
     limit,
     new_context,
 )
-from harness.generator.simulate import perfect, quick, quick_history
+from harness.generator.simulate import Outcome, perfect, quick, quick_history, simulate
 from harness.ops import History, Op, OpType
 from harness.plugins import Request
 from tests.generator.shapes import forever, names, numbered, short
 
 
 def test_nothing_is_exhausted():
-    assert [] == quick(None)
+    assert quick(None) == []
     assert lift(None) is NOTHING
 
 
 def test_a_draft_happens_once():
-    assert [(0, 0, "write", 2)] == short(quick(Draft("write", 2)))
+    assert short(quick(Draft("write", 2))) == [(0, 0, "write", 2)]
 
 
 def test_a_request_happens_once():
-    assert [(0, 0, "write", 2)] == short(quick(Request("write", 2)))
+    assert short(quick(Request("write", 2))) == [(0, 0, "write", 2)]
 
 
 def test_a_draft_for_later_waits():
-    assert [(7, 0, "a", None)] == short(quick(Draft("a", time_ns=7)))
+    assert short(quick(Draft("a", time_ns=7))) == [(7, 0, "a", None)]
 
 
 def test_a_draft_from_the_past_happens_now():
-    assert [(5, 0, "a", None), (5, 1, "b", None)] == short(
-        quick([Draft("a", time_ns=5), Draft("b", time_ns=3)])
-    )
+    assert short(quick([Draft("a", time_ns=5), Draft("b", time_ns=3)])) == [
+        (5, 0, "a", None),
+        (5, 1, "b", None),
+    ]
 
 
 def test_a_draft_can_name_its_process():
-    assert [(0, 1, "a", None)] == short(quick(Draft("a", process=1)))
+    assert short(quick(Draft("a", process=1))) == [(0, 1, "a", None)]
 
 
 def test_a_draft_waits_for_the_process_it_names():
     drafts = [Draft("a", process=1), Draft("b", process=1)]
 
-    assert [(0, 1, "a", None), (10, 1, "b", None)] == short(perfect(drafts))
+    assert short(perfect(drafts)) == [(0, 1, "a", None), (10, 1, "b", None)]
 
 
 @pytest.mark.parametrize("process", [2, 7, -1, "admin"])
@@ -65,7 +66,7 @@ def test_a_draft_for_a_process_that_does_not_exist_is_an_error(process):
 def test_a_list_runs_in_order_and_may_nest():
     generator = [Draft("a"), [Draft("b"), None, [], Draft("c")], (Draft("d"),)]
 
-    assert ["a", "b", "c", "d"] == names(quick(generator))
+    assert names(quick(generator)) == ["a", "b", "c", "d"]
 
 
 def test_concat_of_long_chains_does_not_nest():
@@ -80,13 +81,17 @@ def test_a_function_is_called_until_it_returns_none():
     def countdown(ctx: Context) -> Draft | None:
         return None if ctx.time_ns >= 20 else Draft("a", ctx.time_ns)
 
-    assert [0, 0, 0, 10, 10, 10] == [op.value for op in perfect(countdown)]
+    assert [op.value for op in perfect(countdown)] == [0, 0, 0, 10, 10, 10]
 
 
 def test_what_a_function_returns_runs_to_its_end():
-    assert ["a", "b", "a", "b", "a"] == names(
-        quick(limit(5, lambda _ctx: [Draft("a"), Draft("b")]))
-    )
+    assert names(quick(limit(5, lambda _ctx: [Draft("a"), Draft("b")]))) == [
+        "a",
+        "b",
+        "a",
+        "b",
+        "a",
+    ]
 
 
 def test_a_function_of_empty_generators_is_an_error():
@@ -118,32 +123,30 @@ class Outsider:
 def test_a_generator_from_outside_may_leave_gaps():
     ops = perfect(Outsider(5), concurrency=2, nemesis=False)
 
-    assert [
+    assert short(ops) == [
         (0, 0, "own", 0),
         (0, 1, "own", 1),
         (10, 0, "own", 4),
         (10, 1, "own", 5),
         (20, 0, "own", 8),
-    ] == short(ops)
+    ]
 
 
 def test_100_000_operations_need_no_stack():
-    assert 100_000 == len(quick(limit(100_000, [forever("a")])))
-    assert 20_000 == len(quick(numbered("a", 20_000)))
+    assert len(quick(limit(100_000, [forever("a")]))) == 100_000
+    assert len(quick(numbered("a", 20_000))) == 20_000
 
 
 def test_a_history_of_any_simulation_is_valid():
-    assert 40 == len(History(quick_history(limit(20, forever("a")), nemesis=False)))
+    assert len(History(quick_history(limit(20, forever("a")), nemesis=False))) == 40
 
 
-def test_an_endless_generator_is_an_error(monkeypatch):
-    from harness.generator import simulate
-
-    def ok(_ctx: Context, _op: Op) -> simulate.Outcome:
-        return simulate.Outcome(OpType.OK)
+def test_an_endless_generator_is_an_error():
+    def ok(_ctx: Context, _op: Op) -> Outcome:
+        return Outcome(OpType.OK)
 
     with pytest.raises(UsageError, match="put a limit around it"):
-        simulate.simulate(forever("a"), ok, ops_max=1000)
+        simulate(forever("a"), ok, ops_max=1000)
 
 
 class Stuck:
@@ -170,8 +173,8 @@ def test_a_fresh_context_has_all_threads_free():
     ctx = context()
 
     assert (0, 1, 2, "nemesis") == ctx.threads == ctx.free_threads == ctx.free_processes
-    assert 0 == ctx.free_process()
-    assert (4, 0) == (ctx.thread_count, ctx.busy_count)
+    assert ctx.free_process() == 0
+    assert (ctx.thread_count, ctx.busy_count) == (4, 0)
 
 
 def test_free_process_rotates():
@@ -181,28 +184,28 @@ def test_free_process_rotates():
         taken.append(process)
         ctx = ctx.busy(ctx.index_of(process), time_ns).freed(ctx.index_of(process), time_ns)
 
-    assert [0, 1, 2, 0, 1, 2, 0] == taken
+    assert taken == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_rotation_skips_the_busy_and_wraps():
     ctx = context(nemesis=False).busy(1, 0)
 
-    assert 2 == ctx.free_process()
-    assert 0 == ctx.busy(2, 0).free_process()
+    assert ctx.free_process() == 2
+    assert ctx.busy(2, 0).free_process() == 0
     assert ctx.busy(2, 0).busy(0, 0).free_process() is None
 
 
 def test_time_never_goes_back():
-    assert 9 == context().at(9).busy(0, 4).freed(0, 6).time_ns
+    assert context().at(9).busy(0, 4).freed(0, 6).time_ns == 9
 
 
 def test_a_retired_thread_goes_on_under_a_new_process():
     ctx = context().retired(1).retired(1).retired(3)
 
-    assert (0, 7, 2, "nemesis") == ctx.processes
+    assert ctx.processes == (0, 7, 2, "nemesis")
     assert 1 == ctx.thread_of(7) == ctx.thread_of(4)
-    assert 7 == ctx.process_of(1)
-    assert "nemesis" == ctx.process_of("nemesis")
+    assert ctx.process_of(1) == 7
+    assert ctx.process_of("nemesis") == "nemesis"
     assert ctx.is_free(7)
     assert not ctx.is_free(4)
 
@@ -210,16 +213,16 @@ def test_a_retired_thread_goes_on_under_a_new_process():
 def test_restriction_hides_threads_for_good():
     ctx = context().restrict_to([1, "nemesis"])
 
-    assert (1, "nemesis") == ctx.threads
-    assert (1,) == ctx.restrict_to([0, 1]).threads
-    assert (1, "nemesis") == ctx.busy(1, 0).threads
-    assert ("nemesis",) == ctx.busy(1, 0).free_threads
+    assert ctx.threads == (1, "nemesis")
+    assert ctx.restrict_to([0, 1]).threads == (1,)
+    assert ctx.busy(1, 0).threads == (1, "nemesis")
+    assert ctx.busy(1, 0).free_threads == ("nemesis",)
 
 
 def test_a_thread_freed_elsewhere_stays_hidden_elsewhere():
     ctx = context().busy(0, 1)
 
-    assert (1, 2) == ctx.restrict_to([0, 1, 2]).free_threads
+    assert ctx.restrict_to([0, 1, 2]).free_threads == (1, 2)
     assert not ctx.restrict_to([1]).is_free(0)
 
 
@@ -238,5 +241,5 @@ def test_processes_must_fit_their_threads(own):
 def test_processes_of_an_earlier_part_of_the_run_go_on():
     ctx = new_context(3, random.Random(0), nemesis=False, processes=[3, 1, 8])
 
-    assert (3, 1, 8) == ctx.free_processes
-    assert (0, 1, 2) == ctx.threads
+    assert ctx.free_processes == (3, 1, 8)
+    assert ctx.threads == (0, 1, 2)

@@ -43,7 +43,7 @@ def test_on_threads_restricts():
         limit(4, on_threads(lambda thread: thread in {1, 3}, forever("a"))), concurrency=4
     )
 
-    assert [(0, 1), (0, 3), (10, 3), (10, 1)] == [(op.time, op.process) for op in ops]
+    assert [(op.time, op.process) for op in ops] == [(0, 1), (0, 3), (10, 3), (10, 1)]
 
 
 def test_on_threads_learns_of_its_own_threads_only():
@@ -53,23 +53,24 @@ def test_on_threads_learns_of_its_own_threads_only():
         limit(6, mix(mine, on_threads(lambda thread: thread == 0, forever("other"))))
     )
 
-    assert 6 == len(ops)
+    assert len(ops) == 6
 
 
 def test_clients_and_nemesis_are_split():
     ops = perfect(split(limit(4, forever("work")), numbered("break", 2)))
 
     assert {0, 1} == set(processes([op for op in ops if op.f == "work"]))
-    assert [(0, "nemesis", "break", 0), (10, "nemesis", "break", 1)] == [
-        line for line in short(ops) if line[2] == "break"
+    assert [line for line in short(ops) if line[2] == "break"] == [
+        (0, "nemesis", "break", 0),
+        (10, "nemesis", "break", 1),
     ]
 
 
 def test_a_generator_that_nobody_can_run_is_an_error():
     with pytest.raises(UsageError, match="nemesis has no thread to run on"):
         quick(nemesis(Draft("a")), nemesis=False)
-    assert [] == quick(nemesis(clients(Draft("a"))))
-    assert [0, 1] == processes(quick(each_thread(clients(Draft("a")))))
+    assert quick(nemesis(clients(Draft("a")))) == []
+    assert processes(quick(each_thread(clients(Draft("a"))))) == [0, 1]
 
 
 def test_on_role():
@@ -86,9 +87,9 @@ def test_reserve_gives_each_group_its_threads():
     ops = perfect(limit(100, generator), concurrency=5)
 
     by_process = {op.process: op.f for op in ops}
-    assert {0: "a", 1: "b", 2: "b", 3: "c", 4: "c"} == by_process
+    assert by_process == {0: "a", 1: "b", 2: "b", 3: "c", 4: "c"}
     assert all(by_process[op.process] == op.f for op in ops)
-    assert [20, 40, 40] == [names(ops).count(f) for f in "abc"]
+    assert [names(ops).count(f) for f in "abc"] == [20, 40, 40]
 
 
 def test_reserve_nests_inside_a_restriction():
@@ -102,14 +103,14 @@ def test_reserve_goes_on_where_one_group_is_done():
     generator = clients(reserve(1, numbered("a", 2), 1, numbered("b", 5), None))
     ops = perfect(generator)
 
-    assert [2, 5] == [names(ops).count(f) for f in "ab"]
+    assert [names(ops).count(f) for f in "ab"] == [2, 5]
 
 
 def test_reserve_tells_a_group_of_its_own_events_only():
     generator = clients(reserve(1, until_ok(forever("a")), limit(4, forever("b"))))
     ops = perfect(generator)
 
-    assert [1, 4] == [names(ops).count(f) for f in "ab"]
+    assert [names(ops).count(f) for f in "ab"] == [1, 4]
 
 
 def test_reserve_needs_enough_threads():
@@ -131,25 +132,27 @@ def test_reserve_checks_its_arguments(arguments):
 
 def test_reserve_of_nothing_is_its_default():
     assert reserve(3, None, None) is NOTHING
-    assert ["a"] == names(quick(reserve(Draft("a"))))
+    assert names(quick(reserve(Draft("a")))) == ["a"]
 
 
 def test_each_thread_runs_a_copy_on_every_thread():
     ops = perfect(each_thread(numbered("a", 2)))
 
-    assert [(0, 0, 0), (0, 1, 0), (0, "nemesis", 0), (10, 0, 1)] == [
-        (op.time, op.process, op.value) for op in ops
-    ][:4]
-    assert 6 == len(ops)
+    assert [(op.time, op.process, op.value) for op in ops][:4] == [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, "nemesis", 0),
+        (10, 0, 1),
+    ]
+    assert len(ops) == 6
 
 
 def test_each_thread_takes_the_soonest_when_none_is_due():
     at = {0: 30, 1: 20, 2: 10}
     generator = clients(each_thread(lambda ctx: Draft("a", time_ns=at[ctx.threads[0]])))
+    (op,) = perfect(limit(1, generator), concurrency=3)
 
-    assert (10, 2) == [(op.time, op.process) for op in perfect(limit(1, generator), concurrency=3)][
-        0
-    ]
+    assert (op.time, op.process) == (10, 2)
 
 
 def test_each_thread_sees_one_thread_and_its_events():
@@ -162,34 +165,34 @@ def test_each_thread_sees_one_thread_and_its_events():
     perfect(limit(6, each_thread(until_ok(look))))
     assert {(0,), (1,), ("nemesis",)} == set(seen)
     # Every client's first ok ends that client's copy alone.
-    assert 2 == len(perfect(clients(each_thread(until_ok(forever("a"))))))
+    assert len(perfect(clients(each_thread(until_ok(forever("a")))))) == 2
 
 
 def test_each_thread_goes_on_after_a_crash_and_each_process_begins_again():
     by_thread = perfect_info(clients(each_thread(numbered("a", 2))), concurrency=1)
     by_process = perfect_info(limit(4, clients(each_process(numbered("a", 2)))), concurrency=1)
 
-    assert [(0, 0), (1, 1)] == [(op.process, op.value) for op in by_thread]
-    assert [(0, 0), (1, 0), (2, 0), (3, 0)] == [(op.process, op.value) for op in by_process]
+    assert [(op.process, op.value) for op in by_thread] == [(0, 0), (1, 1)]
+    assert [(op.process, op.value) for op in by_process] == [(0, 0), (1, 0), (2, 0), (3, 0)]
 
 
 def test_each_process_ends_when_no_process_is_left_to_begin():
     ops = perfect(each_process(numbered("a", 2)), concurrency=3, nemesis=False)
 
-    assert 6 == len(ops)
+    assert len(ops) == 6
 
 
 def test_each_process_waits_for_those_that_may_crash():
     ops = imperfect(each_process(limit(1, forever("a"))), concurrency=1, nemesis=False)
 
-    assert [0, 0] == processes(ops)  # it failed, which is no crash
+    assert processes(ops) == [0, 0]  # it failed, which is no crash
 
 
 def test_process_limit_counts_all_processes_that_could_take_part():
     ops = perfect_info(process_limit(5, clients(forever("a"))), concurrency=2)
 
     # 0 and 1 crash at 10 ns, 2 and 3 at 20 ns; then 0..5 are six.
-    assert [0, 1, 2, 3] == sorted(processes(ops))[:4]
+    assert sorted(processes(ops))[:4] == [0, 1, 2, 3]
     assert len(set(processes(ops))) <= 5
     assert NOTHING is process_limit(0, forever("a"))
 
@@ -201,8 +204,8 @@ def test_concurrency_limit_bounds_the_threads_at_work():
         at_work += 1 if op.type is OpType.INVOKE else -1
         most = max(most, at_work)
 
-    assert 2 == most
-    assert [0, 0, 10, 10, 20, 20] == times(invocations(ops))
+    assert most == 2
+    assert times(invocations(ops)) == [0, 0, 10, 10, 20, 20]
     with pytest.raises(UsageError, match="concurrency_limit got n = 0"):
         concurrency_limit(0, Draft("a"))
 
@@ -210,22 +213,27 @@ def test_concurrency_limit_bounds_the_threads_at_work():
 def test_synchronize_waits_for_all_threads():
     ops = perfect([Draft("a"), delay(3 / 1e9, numbered("b", 2)), synchronize(Draft("c"))])
 
-    assert [(0, "a"), (0, "b"), (3, "b"), (13, "c")] == [(op.time, op.f) for op in ops]
+    assert [(op.time, op.f) for op in ops] == [(0, "a"), (0, "b"), (3, "b"), (13, "c")]
 
 
 def test_phases_do_not_interleave():
     ops = perfect(phases(numbered("a", 2), numbered("b", 1), numbered("c", 3)))
 
-    assert [(0, "a"), (0, "a"), (10, "b"), (20, "c"), (20, "c"), (20, "c")] == [
-        (op.time, op.f) for op in ops
+    assert [(op.time, op.f) for op in ops] == [
+        (0, "a"),
+        (0, "a"),
+        (10, "b"),
+        (20, "c"),
+        (20, "c"),
+        (20, "c"),
     ]
 
 
 def test_then_reads_in_order():
     ops = perfect(then(numbered("a", 2), Draft("b")))
 
-    assert [(0, "a"), (0, "a"), (10, "b")] == [(op.time, op.f) for op in ops]
-    assert ["b"] == names(quick(then(None, Draft("b"))))
+    assert [(op.time, op.f) for op in ops] == [(0, "a"), (0, "a"), (10, "b")]
+    assert names(quick(then(None, Draft("b")))) == ["b"]
 
 
 def test_long_chains_of_then_do_not_nest():

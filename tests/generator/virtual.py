@@ -1,0 +1,122 @@
+"""A loop whose time jumps, and fakes to interpret generators on it."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from harness.interpreter import interpret
+from harness.ops import Op, OpType
+from harness.plugins import Completion, Request
+from harness.recorder import Recorder
+
+BEGIN_NS = 1_000_000_000_000  # the clock's own start, so that a forgotten conversion shows
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Jumps to the next timer when nothing is ready, as simulation does."""
+
+    now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            due_s = min((t._when for t in self._scheduled if not t._cancelled), default=None)
+            assert due_s is not None, "deadlock: nothing is ready and no timer is set"
+            self.now_s = max(self.now_s, due_s)
+        super()._run_once()
+
+
+class Clock:
+    def monotonic_ns(self) -> int:
+        return BEGIN_NS + round(asyncio.get_running_loop().time() * 1e9)
+
+    def wall_ns(self) -> int:
+        return self.monotonic_ns()
+
+    def max_error_ns(self) -> int:
+        return 0
+
+
+class Env:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.spawned: list[asyncio.Task[Any]] = []
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self.spawned.append(task)
+        return task
+
+
+Behaviour = Callable[["FakeClient", Request], Awaitable[Completion]]
+
+
+class FakeClient:
+    def __init__(self, world: "World", process: int) -> None:
+        self.world, self.process = world, process
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        assert timeout_s == self.world.op_timeout_s
+        return await self.world.behaviour(self, request)
+
+    async def close(self) -> None:
+        self.world.closed.append(self.process)
+
+
+class World:
+    """Interprets a generator with clients that behave as told."""
+
+    def __init__(self, behaviour: Behaviour, *, op_timeout_s: float = 5.0) -> None:
+        self.behaviour = behaviour
+        self.op_timeout_s = op_timeout_s
+        self.opened: list[int] = []
+        self.closed: list[int] = []
+        self.left: Any = "not interpreted"
+        self.recorder: Recorder | None = None
+        self.env = Env()
+        self.stop = asyncio.Event()
+
+    def open_client(self, process: int) -> FakeClient:
+        self.opened.append(process)
+        return FakeClient(self, process)
+
+    async def interpret(self, generator: Any, *, concurrency: int = 2, **options: Any) -> None:
+        self.recorder = self.recorder or Recorder(self.env.clock)
+        self.left = await interpret(
+            generator,
+            env=self.env,
+            open_client=options.pop("open_client", self.open_client),
+            concurrency=concurrency,
+            recorder=options.pop("recorder", self.recorder),
+            op_timeout_s=self.op_timeout_s,
+            rng=random.Random(0),
+            stop=self.stop,
+            **options,
+        )
+
+    @property
+    def ops(self) -> list[Op]:
+        assert self.recorder is not None
+        return list(self.recorder.history())
+
+    def run(self, generator: Any, *, concurrency: int = 2, **options: Any) -> list[Op]:
+        """All ops of one interpretation; it must leave no task behind."""
+        virtually(self.interpret(generator, concurrency=concurrency, **options))
+        return self.ops
+
+
+def virtually(main: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
+
+
+def answering(kind: OpType = OpType.OK, latency_s: float = 0.01) -> Behaviour:
+    async def behave(_client: FakeClient, request: Request) -> Completion:
+        if latency_s:
+            await asyncio.sleep(latency_s)
+        return Completion(kind, request.value)
+
+    return behave
