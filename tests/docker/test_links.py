@@ -14,7 +14,6 @@ from harness.environments.docker.links import LinkFaults
 from harness.errors import InfrastructureError, UsageError
 
 NODES = ["m1", "m2", "m3"]
-ENDS = [*NODES, CLIENT]
 
 
 PLACES = {
@@ -82,7 +81,13 @@ async def direct(call, *arguments):
     return call(*arguments)
 
 
-LINKS = [Link(a, b) for a in ENDS for b in ENDS if a != b]
+LINKS = [
+    Link("m1", "m2"),
+    Link("m2", "m1"),
+    Link("m3", "m2"),
+    Link(CLIENT, "m2"),
+    Link("m2", CLIENT),
+]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("cut"), st.lists(st.sampled_from(LINKS), min_size=1, max_size=4)),
@@ -125,6 +130,22 @@ def test_faults_cut_what_they_say_and_count_what_they_dropped(steps):
         for name in cut:
             assert await faults.heal(name) == dropped[name]
         assert not any(engine.tables.values())
+
+    asyncio.run(run())
+
+
+def test_overlapping_faults_each_count_every_packet_once():
+    async def run():
+        engine = FakeEngine()
+        faults = LinkFaults(FakeBlueprint(), engine, direct)
+        link = Link("m1", "m2")
+        first, second = faults.plan([link]), faults.plan([link])
+        await faults.cut(first)
+        await faults.cut(second)
+        engine.send(link)
+        assert await faults.heal(first) == 1
+        engine.send(link)
+        assert await faults.heal(second) == 2
 
     asyncio.run(run())
 

@@ -40,16 +40,19 @@ def node(name="a", **fields):
         ("{data}/x {name}", "/data/x a"),
         ("{package:toy}", "/harness/app"),
         ("{package:toy.deep.module}", "/harness/app/toy/deep"),
-        ('{"json": {}} {other} {port}', '{"json": {}} {other} {port}'),
+        ('{"json": {}} ${HOME} {0}', '{"json": {}} ${HOME} {0}'),
     ],
 )
 def test_placeholders(word, expected):
     assert sources.fill(word, node(), PORTS) == expected
 
 
-@pytest.mark.parametrize("word", ["{port:82}", "{peer:b:91}", "{peer:c:90}"])
-def test_undeclared_ports_are_refused(word):
-    with pytest.raises(UsageError, match="declares the ports"):
+@pytest.mark.parametrize(
+    "word",
+    ["{port:82}", "{port}", "{peer:b:91}", "{peer:c:90}", "{package:}", "{hots}", "{host:1}"],
+)
+def test_what_cannot_be_filled_in_is_refused(word):
+    with pytest.raises(UsageError, match="ports of its own are"):
         sources.fill(word, node(), PORTS)
 
 

@@ -46,7 +46,7 @@ from harness.plugins import DeploymentPlan
 __all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)")
 _NODE_FILE: Final = "/harness/node.json"
 _USER: Final = "65532:65532"
 _FIRST_HOST: Final = 10  # .1 is the gateway
@@ -79,8 +79,8 @@ def check_plan(plan: DeploymentPlan) -> None:
     for spec in plan.nodes:
         if _NODE_NAME.fullmatch(spec.name) is None or spec.name == CLIENT or spec.name in seen:
             raise UsageError(
-                f"the node name {spec.name!r} must be letters, digits, - and _, at most 41 of "
-                f"them, not {CLIENT!r}, and unique in the run"
+                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, not be {CLIENT!r}, "
+                "and be unique in the run"
             )
         seen.add(spec.name)
         if (spec.entry is None) == (not spec.command):

@@ -315,10 +315,10 @@ class Engine:
                 return False
         return True
 
-    def networks(self, label: str) -> list[Found]:
-        """Networks with a label, given as `name` or `name=value`."""
+    def networks(self, *labels: str) -> list[Found]:
+        """Networks with all of these labels, each given as `name` or `name=value`."""
         with self._translated("list networks"):
-            rows = self._api.networks(filters={"label": label})
+            rows = self._api.networks(filters={"label": list(labels)})
         return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
 
     # --- containers --------------------------------------------------------------------------
@@ -484,10 +484,10 @@ class Engine:
                 raise
         return True
 
-    def containers(self, label: str) -> list[Found]:
-        """Containers in any state with a label, given as `name` or `name=value`."""
+    def containers(self, *labels: str) -> list[Found]:
+        """Containers in any state with all of these labels, each `name` or `name=value`."""
         with self._translated("list containers"):
-            rows = self._api.containers(all=True, filters={"label": label})
+            rows = self._api.containers(all=True, filters={"label": list(labels)})
         return [
             Found(row["Id"], (row.get("Names") or ["?"])[0].lstrip("/"), row.get("Labels") or {})
             for row in rows

@@ -14,6 +14,7 @@ from harness.environments.docker import deploy, undo
 from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import image_tag
+from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.logs import EventBus, NodeLog
@@ -102,6 +103,7 @@ class _Run:
         self._plan = plan
         self._engine = engine
         self._scratch = scratch
+        self._controller = str(this_controller())
         self._bus = EventBus()
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
@@ -178,13 +180,13 @@ class _Run:
                 await asyncio.to_thread(self._warden.close)
 
     def _remove_settled(self) -> None:
-        remove_run(self._engine, self._plan.run_id, stragglers=False)
+        remove_run(self._engine, self._plan.run_id, self._controller, stragglers=False)
 
     async def _remove(self) -> None:
         if self._cluster is not None:
             await self._cluster.close(self._remove_settled)
         elif self._warden is not None:
             # Ended before there was a cluster: the engine may still be making the network.
-            await asyncio.to_thread(remove_run, self._engine, self._plan.run_id)
+            await asyncio.to_thread(remove_run, self._engine, self._plan.run_id, self._controller)
         if self._warden is not None:
             self._warden.release(_RUN_KEY)

@@ -112,5 +112,5 @@ def container_name(run_id: str, node: str) -> str:
 
 
 def keeper_name(run_id: str, node: str) -> str:
-    """The container that keeps the node's network namespace; nodes have no `.` in their names."""
+    """The container that keeps the node's network namespace; no node's name ends so."""
     return f"{container_name(run_id, node)}.net"

@@ -1,8 +1,9 @@
 """Taking away what a run created in the engine: at its end, by its warden, or by `clean`.
 
-Everything is found by label alone, so it does not matter how far the run had come. An engine may
-still be carrying out a request of a driver that died in the middle of it; therefore removal looks
-again until nothing of the run has been there for a moment.
+Everything is found by its labels, so it does not matter how far the run had come; and by both, the
+run's and the controller's, so that a second run of the same name is not taken away with it. An
+engine may still be carrying out a request of a driver that died in the middle of it; therefore
+removal looks again until nothing of the run has been there for a moment.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ _ROUNDS_MAX: Final = 30
 _SETTLE_S: Final = 0.5
 
 
-def _remove_round(engine: Engine, run_id: str) -> tuple[list[str], list[str]]:
+def _labels(run_id: str, controller: str) -> tuple[str, str]:
+    return f"{RUN_LABEL}={run_id}", f"{CONTROLLER_LABEL}={controller}"
+
+
+def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
     """Remove what is there now: lines for what is gone, and what resisted."""
-    label = f"{RUN_LABEL}={run_id}"
+    labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []
 
@@ -42,11 +47,11 @@ def _remove_round(engine: Engine, run_id: str) -> tuple[list[str], list[str]]:
         except InfrastructureError as error:
             failures.append(str(error))
 
-    containers = engine.containers(label)
+    containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(remove, containers))
     # A network with an endpoint left cannot go; its containers are tried again in the next round.
-    for network in engine.networks(label):
+    for network in engine.networks(*labels):
         try:
             if engine.remove_network(network.id):
                 lines.append(f"removed the network {network.name} of run {run_id}")
@@ -55,20 +60,22 @@ def _remove_round(engine: Engine, run_id: str) -> tuple[list[str], list[str]]:
     return sorted(lines), failures
 
 
-def remove_run(engine: Engine, run_id: str, *, stragglers: bool = True) -> list[str]:
-    """Remove every container and network of a run; returns a line for each.
+def remove_run(
+    engine: Engine, run_id: str, controller: str, *, stragglers: bool = True
+) -> list[str]:
+    """Remove every container and network of a controller's run; returns a line for each.
 
     `stragglers`: requests of a dead driver may still be under way in the engine, so look until
     nothing has appeared for a second. Raises `InfrastructureError` when something resists.
     """
-    label = f"{RUN_LABEL}={run_id}"
+    labels = _labels(run_id, controller)
     removed: list[str] = []
     failures: list[str] = []
     quiet_rounds = 0
     for _ in range(_ROUNDS_MAX):
-        lines, failures = _remove_round(engine, run_id)
+        lines, failures = _remove_round(engine, run_id, controller)
         removed += lines
-        left = engine.containers(label) or engine.networks(label)
+        left = engine.containers(*labels) or engine.networks(*labels)
         if not left and not stragglers:
             return removed
         quiet_rounds = 0 if left or lines else quiet_rounds + 1
@@ -83,18 +90,19 @@ def remove_run(engine: Engine, run_id: str, *, stragglers: bool = True) -> list[
 
 def remove_dead_runs(engine: Engine) -> list[str]:
     """Remove what runs with a dead controller left; says what it left alone, and why."""
-    runs: dict[str, str] = {}
-    for found in (*engine.containers(RUN_LABEL), *engine.networks(RUN_LABEL)):
-        runs.setdefault(found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
+    runs = {
+        (found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
+        for found in (*engine.containers(RUN_LABEL), *engine.networks(RUN_LABEL))
+    }
     here = this_controller()
     lines: list[str] = []
-    for run_id, text in sorted(runs.items()):
+    for run_id, text in sorted(runs):
         try:
             verdict = life(Controller.parse(text), here, engine_is_local=engine.is_local)
         except ValueError:
             verdict = Life.UNKNOWN
         if verdict is Life.DEAD:
-            lines += remove_run(engine, run_id)
+            lines += remove_run(engine, run_id, text)
         elif verdict is Life.UNKNOWN:
             lines.append(
                 f"left run {run_id} alone: whether its controller {text!r} lives cannot be seen "

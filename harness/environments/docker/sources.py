@@ -30,7 +30,8 @@ APP_FOLDER: Final = "/harness/app"
 DATA_FOLDER: Final = "/data"
 _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
-_PLACEHOLDER: Final = re.compile(r"\{(host|data|name|port:\d+|peer:[^:{}]+:\d+|package:[\w.]+)\}")
+_KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {package:P}"
+_PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def _locate(package: str) -> list[tuple[str, Path]]:
@@ -57,9 +58,8 @@ def packages_of(specs: Iterable[NodeSpec]) -> list[str]:
             needed |= {"harness", spec.entry.partition(":")[0].partition(".")[0]}
         for word in (*spec.command, *spec.environment.values()):
             for match in _PLACEHOLDER.finditer(word):
-                kind, _, rest = match[1].partition(":")
-                if kind == "package":
-                    needed.add(rest.partition(".")[0])
+                if match[1] == "package" and match[2]:
+                    needed.add(match[2].partition(".")[0])
     return sorted(needed)
 
 
@@ -114,27 +114,28 @@ def _package_folder(package: str) -> str:
 
 
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
-    """Replace the placeholders of one word of a command; raises `UsageError` for unknown ports.
+    """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
 
     In a container the declared ports are the real ones, and peers have their node's name.
     """
+    own = [str(port) for port in ports_of[spec.name]]
+    peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
 
     def value(match: re.Match[str]) -> str:
-        kind, _, rest = match[1].partition(":")
-        if kind == "host":
+        kind, rest = match[1], match[2]
+        if kind == "host" and rest is None:
             return "0.0.0.0"  # noqa: S104 - inside the node's own network namespace
-        if kind == "data":
+        if kind == "data" and rest is None:
             return DATA_FOLDER
-        if kind == "name":
+        if kind == "name" and rest is None:
             return spec.name
-        if kind == "package":
+        if kind == "package" and rest:
             return _package_folder(rest)
-        node, port = (spec.name, rest) if kind == "port" else rest.split(":")
-        if int(port) not in ports_of.get(node, ()):
-            raise UsageError(
-                f"node {spec.name!r} uses the placeholder {match[0]!r}, but node {node!r} "
-                f"declares the ports {list(ports_of.get(node, ()))}"
-            )
-        return port if kind == "port" else rest
+        if (kind == "port" and rest in own) or (kind == "peer" and rest in peers):
+            return rest
+        raise UsageError(
+            f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "
+            f"{_KNOWN}, ports of its own are {own}, peers are {peers}"
+        )
 
     return _PLACEHOLDER.sub(value, word)

@@ -1,7 +1,7 @@
 """What the warden runs when the driver cannot: `python -m harness.environments.docker.undo`.
 
-`remove RUN` takes the whole run away, `thaw CONTAINER` ends a pause, `heal FAULT KEEPER...` deletes
-the rules of one fault. All are idempotent, and what is gone already is no error.
+`remove RUN CONTROLLER` takes the whole run away, `thaw CONTAINER` ends a pause, `heal FAULT
+KEEPER...` deletes the rules of one fault. All are idempotent, and what is gone already is no error.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from typing import Final
 
 from harness.environments.docker.engine import Engine
+from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_run
 from harness.environments.docker.rules import heal_command, select_fault
 from harness.environments.warden import Run
@@ -17,7 +18,9 @@ from harness.errors import InfrastructureError
 
 __all__ = ["heal_undo", "main", "remove_undo", "thaw_undo"]
 
-_USAGE: Final = "usage: undo remove RUN | undo thaw CONTAINER | undo heal FAULT KEEPER..."
+_USAGE: Final = (
+    "usage: undo remove RUN CONTROLLER | undo thaw CONTAINER | undo heal FAULT KEEPER..."
+)
 
 
 def _undo(*words: str) -> Run:
@@ -25,8 +28,8 @@ def _undo(*words: str) -> Run:
 
 
 def remove_undo(run_id: str) -> Run:
-    """Remove the run."""
-    return _undo("remove", run_id)
+    """Remove the run that this process controls."""
+    return _undo("remove", run_id, str(this_controller()))
 
 
 def thaw_undo(container: str) -> Run:
@@ -42,8 +45,8 @@ def heal_undo(fault: str, keepers: list[str]) -> Run:
 def main(words: list[str]) -> int:
     """Do one thing; returns the exit code."""
     match words:
-        case ["remove", run_id]:
-            remove_run(Engine(), run_id)
+        case ["remove", run_id, controller]:
+            remove_run(Engine(), run_id, controller)
         case ["thaw", container]:
             Engine().unpause(container)
         case ["heal", fault, *keepers] if keepers:
