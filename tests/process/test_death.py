@@ -1,4 +1,4 @@
-"""Whatever kills the driver, nothing stays cut, paused or running; and the living are left alone."""
+"""Whatever kills the driver, nothing stays cut, paused or running; the living are left alone."""
 
 from __future__ import annotations
 

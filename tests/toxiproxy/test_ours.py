@@ -1,4 +1,4 @@
-"""What our link proxy adds: the cut, the reset that counts, repeatable randomness, live counters."""
+"""What our link proxy adds: a cut, a reset that counts, repeatable randomness, live counters."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -36,12 +35,20 @@ Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 class RealConn:
     """A connection of frames over one TCP stream."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        on_close: Callable[[RealConn], None],
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._on_close = on_close
         self._peer = _address(writer)
         self._body_bytes: int | None = None
         self._closed = False
+        self._ended = False
 
     @property
     def peer(self) -> str:
@@ -67,6 +74,8 @@ class RealConn:
         return await self._recv(FRAME_BYTES_MAX)
 
     async def _recv(self, bytes_max: int) -> bytes | None:
+        if self._ended:
+            return None
         if self._closed:
             raise ConnectionResetError(f"the connection to {self._peer} is closed")
         try:
@@ -79,10 +88,11 @@ class RealConn:
             frame = await self._reader.readexactly(self._body_bytes)
         except asyncio.IncompleteReadError as error:
             if self._body_bytes is None and not error.partial and not self._closed:
+                # There are no half-open connections here: a peer that has closed reads no more.
+                self._ended = True
+                self.close()
                 return None
             raise self._reset(error) from error
-        except ConnectionResetError:
-            raise
         except OSError as error:
             raise self._reset(error) from error
         self._body_bytes = None
@@ -99,11 +109,13 @@ class RealConn:
         """End the connection in order: what was queued still goes out."""
         self._closed = True
         self._writer.close()
+        self._on_close(self)
 
     def abort(self) -> None:
         """Drop the connection at once, with everything still queued."""
         self._closed = True
         self._writer.transport.abort()
+        self._on_close(self)
 
     async def greet(self, name: str) -> None:
         """Say who we are. Raises `ConnectionResetError`."""
@@ -118,6 +130,8 @@ class RealConn:
         return True
 
     def _reset(self, error: Exception) -> ConnectionResetError:
+        """The connection is of no more use; the error to raise."""
+        self.abort()
         return ConnectionResetError(f"the connection to {self._peer} broke: {error}")
 
 
@@ -152,7 +166,9 @@ class RealNetwork:
         self._listen = listen
         self._connect = connect
         self._spawn = spawn
-        self._conns: weakref.WeakSet[RealConn] = weakref.WeakSet()
+        # Held until closed: a stream that its owner forgets would be closed by the garbage
+        # collector, at a moment that nobody chose.
+        self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 
     def close(self) -> None:
@@ -163,7 +179,7 @@ class RealNetwork:
             conn.abort()
 
     def _conn(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RealConn:
-        conn = RealConn(reader, writer)
+        conn = RealConn(reader, writer, on_close=self._conns.discard)
         self._conns.add(conn)
         return conn
 

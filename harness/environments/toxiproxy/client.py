@@ -1,7 +1,7 @@
 """A typed client of the Toxiproxy API, for our server and for a real one.
 
 One keep-alive connection, a timeout on everything, and an error that carries URL, status and body
-whatever the content type. `toxiproxy-python` has none of these, see `reference/ecosystem.md`.
+whatever the content type (`toxiproxy-python` has none of these).
 A request is sent again only if it is idempotent and the kept connection had gone stale.
 """
 

@@ -60,14 +60,15 @@ class Stub(Protocol):
 
 
 class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and what it does."""
+    """The attributes of a toxic, as in the API, and what it does: here, nothing."""
 
     buffer_chunks: ClassVar[int] = 1
     """How many chunks may wait in front of this toxic before the sender is held back."""
 
     async def pipe(self, stub: Stub) -> None:
         """Move bytes until the stream ends; returning ends it for the receiver as well."""
-        raise NotImplementedError
+        while await stub.receive():
+            await stub.send()
 
     def cleanup(self, stub: Stub) -> bool:
         """Called when the toxic is removed; true where the stream must end now."""

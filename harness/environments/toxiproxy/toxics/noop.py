@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from harness.environments.toxiproxy.toxics.base import Stub, Toxic
+from harness.environments.toxiproxy.toxics.base import Toxic
 
 __all__ = ["Noop"]
 
 
 class Noop(Toxic, frozen=True):
-    """Pass everything on."""
-
-    async def pipe(self, stub: Stub) -> None:
-        """Pass everything on."""
-        while await stub.receive():
-            await stub.send()
+    """Pass everything on, as every toxic does by default."""

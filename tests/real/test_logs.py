@@ -1,0 +1,90 @@
+"""Lines of nodes: what is an event, what is kept, where it is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.environments.real import lines, logs
+from harness.environments.real.lines import NodeLine, encode_line, parse_line
+from harness.environments.real.logs import EventBus, NodeLog
+
+
+def event(kind: str, **data) -> bytes:
+    return encode_line(NodeLine(1, "event", kind, "a", data))
+
+
+@pytest.fixture
+def bus():
+    bus = EventBus()
+    bus.seen = []
+    bus.subscribe(lambda e: bus.seen.append((e.node, e.kind, e.data)))
+    return bus
+
+
+def test_events_are_found_in_any_pieces(bus, tmp_path):
+    raw = event("leader", term=3) + b"plain text\n" + event("x") + b'{"level": "event"}\nlast'
+    log = NodeLog("a", bus, tmp_path / "a.log")
+    for place in range(len(raw)):
+        log.feed(raw[place : place + 1])
+    log.end_incarnation()
+    log.close()
+
+    assert bus.seen == [("a", "leader", {"term": 3}), ("a", "x", {})]
+    assert log.tail(2) == ['{"level": "event"}', "last"]
+    assert log.tail(0) == []
+    assert (tmp_path / "a.log").read_bytes() == raw + b"\n"
+
+
+def test_log_lines_are_no_events(bus):
+    log = NodeLog("a", bus, None)
+    log.feed(encode_line(NodeLine(1, "info", "log", "a", {"message": "hello"})))
+
+    assert bus.seen == []
+    assert "hello" in log.tail(1)[0]
+
+
+def test_early_events_wait_for_the_first_subscriber(monkeypatch, caplog):
+    monkeypatch.setattr(logs, "EARLY_EVENTS_MAX", 2)
+    bus, seen = EventBus(), []
+    for number in range(4):
+        bus.publish("a", f"k{number}", {})
+    bus.subscribe(lambda e: seen.append(e.kind))
+    bus.publish("a", "later", {})
+
+    assert seen[:2] == ["k0", "k1"]
+    assert seen[-1] == "later"
+    assert "nobody subscribed" in caplog.text
+
+
+def test_the_file_is_bounded_and_says_so(bus, tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "LOG_BYTES_MAX", 20)
+    log = NodeLog("a", bus, tmp_path / "a.log")
+    for number in range(5):
+        log.feed(b"line %d\n" % number)
+
+    kept = (tmp_path / "a.log").read_text().splitlines()
+    assert kept == ["line 0", "line 1", "[cut here: the log reached 20 bytes]"]
+    assert log.tail(1) == ["line 4"]
+
+
+def test_a_line_without_end_is_cut(bus, monkeypatch):
+    monkeypatch.setattr(logs, "LINE_BYTES_MAX", 100)
+    log = NodeLog("a", bus, None)
+    log.feed(b"x" * 150)
+
+    assert log.tail(1) == ["x" * 150]
+
+
+def test_an_oversized_event_says_that_it_was_cut(monkeypatch):
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 200)
+    line = parse_line(encode_line(NodeLine(1, "event", "big", "a", {"x": "y" * 500})).strip())
+
+    assert line is not None
+    assert (line.event, line.data["limit_bytes"]) == ("big", 200)
+
+
+def test_data_that_json_cannot_say_is_traced_as_its_repr():
+    line = parse_line(encode_line(NodeLine(1, "event", "odd", "a", {"x": range(3)})).strip())
+
+    assert line is not None
+    assert line.data == {"x": "range(0, 3)"}
