@@ -232,3 +232,24 @@ def test_a_killed_node_keeps_synced_records_and_a_whole_prefix():
     lost = [run(main, specs("a", entry="scribe"), seed=seed) for seed in range(20)]
     assert min(lost) >= 0
     assert len(set(lost)) > 2
+
+
+async def replacer(env, config):
+    """Replaces one file for ever."""
+    count = 0
+    while True:
+        await env.disk.replace("f", b"%d" % count)
+        count += 1
+
+
+def test_what_the_device_was_doing_ends_with_the_node():
+    async def main(s):
+        await asyncio.sleep(0.1 + s.env.random.random() / 10)
+        await s.cluster.kill("a")
+        files = s.cluster._machines["a"].disk.files
+        left = bytes(files["f"].visible)
+        await asyncio.sleep(1)
+        return left == bytes(files["f"].visible)
+
+    nodes = specs("a", entry="tests.sim.test_disk:replacer")
+    assert all(run(main, nodes, seed=seed) for seed in range(10))

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality
+from harness.environments.sim.network import BACKLOG_MAX
 from harness.errors import UsageError
 from tests.sim.toy import LEASE_S, call, connect, run, specs, within
 
@@ -180,6 +181,50 @@ def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it():
     run(main, TWO)
 
 
+@pytest.mark.parametrize("cut_first", [True, False])
+def test_a_cut_swallows_a_reset_when_it_is_sent_and_when_it_arrives(cut_first):
+    async def main(s):
+        conn = await connect(s.env, "a")
+        if cut_first:
+            fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+            await s.cluster.kill("a")
+        else:
+            await s.cluster.kill("a")
+            fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+            await asyncio.sleep(1)
+        await s.cluster.heal(fault)
+        return await within(100, conn.recv())
+
+    knobs = {"latency": "uniform", "latency_ms_min": 5.0, "latency_ms_max": 5.0}
+    assert run(main, TWO, **knobs) == "timeout"
+
+
+def test_the_dead_retransmit_nothing():
+    async def main(s):
+        served = asyncio.Event()
+        s.cluster.subscribe(lambda e: served.set() if e.kind == "served" else None)
+        conn = await connect(s.env, "a")
+        await conn.send(b"x")
+        await served.wait()  # the answer is on its way
+        fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+        await s.cluster.kill("a")
+        await asyncio.sleep(1)
+        await s.cluster.heal(fault)
+        return await within(100, conn.recv())
+
+    assert run(main, TWO, retransmit=1.0) == "timeout"
+
+
+def test_a_full_backlog_is_silence():
+    async def main(s):
+        await call(s.env, "a", b"up?")
+        await s.cluster.pause("a", lease_s=LEASE_S)
+        waiting = [within(0.5, connect(s.env, "a")) for _ in range(BACKLOG_MAX + 3)]
+        return (await asyncio.gather(*waiting)).count("timeout")
+
+    assert run(main, TWO) == 3
+
+
 def test_a_paused_node_completes_the_handshake_and_answers_later():
     async def main(s):
         await call(s.env, "a", b"up?")
@@ -226,7 +271,7 @@ def test_back_pressure_ends_when_the_way_back_heals():
         await within(2, blocked)
         assert blocked.done()
 
-    run(main, specs("a"), retransmit=1.0)
+    run(main, specs("a", entry="sink"))
 
 
 def test_an_orderly_end_comes_after_the_frames_before_it():

@@ -15,10 +15,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.cluster import NodeSpec, NodeState
 from harness.env import Address, Env
 from harness.environments.sim import SimEnvironment
+from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN, SimClock
 from harness.environments.sim.world import LOG_LINES_MAX, World
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.plugins import DeploymentPlan
@@ -288,6 +291,25 @@ async def failing(env: Env, config: dict[str, Any]) -> None:
     await forever()
 
 
+async def spoiler(env: Env, config: dict[str, Any]) -> None:
+    """Changes its own configuration."""
+    env.event("configured", peers=list(config["peers"]))
+    config["peers"].append("spoiled")
+    await forever()
+
+
+def test_nodes_share_no_configuration():
+    async def main(s):
+        events = record(s, "configured")
+        await asyncio.sleep(1)
+        await s.cluster.kill("a")
+        await s.cluster.start("a")
+        await asyncio.sleep(1)
+        return [e.data["peers"] for e in events]
+
+    assert run(main, specs("a", entry="tests.sim.test_world:spoiler")) == [["a"], ["a"]]
+
+
 @pytest.mark.parametrize(
     ("how", "code", "text"),
     [
@@ -344,6 +366,19 @@ def test_wall_clocks_differ_by_less_than_they_admit():
     spread, admitted, wall = run(main, specs("a", "b", "c"), clock_error_ms=5.0)
     assert 0 < spread <= admitted == 5_000_000
     assert wall != run(main, specs("a", "b", "c"), clock_error_ms=5.0, seed=2)[2]
+
+
+@given(st.integers(DRIFT_PPM_MIN, DRIFT_PPM_MAX), st.integers(0, 10**15), st.integers(0, 10**15))
+def test_a_timer_is_due_at_the_first_instant_that_its_clock_shows(ppm, now_ns, wait_ns):
+    world = World(events_max=1, virtual_ns_max=10**18)
+    clock = SimClock(world, wall_base_ns=0, max_error_ns=0)
+    world.now_ns = now_ns
+    clock.adjust(skew_ns=0, drift_ppm=ppm)
+    due_ns = clock.monotonic_ns() + wait_ns
+    world.now_ns = clock.world_ns(due_ns)
+    assert clock.monotonic_ns() >= due_ns
+    world.now_ns -= 1
+    assert clock.monotonic_ns() < due_ns or wait_ns == 0
 
 
 # --- guards --------------------------------------------------------------------------------------
@@ -534,6 +569,7 @@ def test_worlds_leave_nothing_behind():
     async def main(s):
         worlds.append(weakref.ref(s._world))
         assert asyncio.get_running_loop().is_running()
+        assert not gc.isenabled()  # it runs at fixed events instead
         task = asyncio.create_task(call(s.env, "a", b"x"))
         await s.cluster.kill("b")
         await asyncio.sleep(0.01)

@@ -61,11 +61,12 @@ async def echo(env: Env, config: dict[str, Any]) -> None:
     await forever()
 
 
-async def deaf(env: Env, config: dict[str, Any]) -> None:
-    """Accepts and never reads."""
+async def sink(env: Env, config: dict[str, Any]) -> None:
+    """Reads and never answers."""
 
     async def serve(conn: Conn) -> None:
-        await forever()
+        while await conn.recv() is not None:
+            env.event("swallowed")
 
     await env.net.listen(PORT, serve)
     await forever()
