@@ -191,8 +191,12 @@ class Workload(Protocol):
         """An endless generator of client operations; rate and time limit are added around it."""
         ...
 
-    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
-        """One operation of every kind, in an order in which all can succeed; run one by one."""
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """One operation of every kind, in an order in which all can succeed; run one by one.
+
+        Another `attempt` works on other names. A `retry` repeats a request that definitely did
+        nothing: the same names, but whatever must be unique in a history (nonces) is new.
+        """
         ...
 
     def final(self, case: Case) -> Sequence[Request]:

@@ -243,25 +243,31 @@ class _Run:
     async def _probe(self, deadline_ns: int) -> list[str]:
         """Kinds of operation that did not succeed before the deadline, of all in the probe.
 
-        A request that definitely did nothing is sent again; one with an unknown outcome starts the
-        probe anew, on names and nonces of its own.
+        A request that definitely did nothing is tried again; one with an unknown outcome starts
+        the probe anew, on other names.
         """
-        missing = [request.f for request in self.plan.workload.probe(self.case, 0)]
+        missing = [request.f for request in self.plan.workload.probe(self.case, 0, 0)]
         attempt = 0
         while missing and self.recorder.now_ns() < deadline_ns:
-            for request in self.plan.workload.probe(self.case, attempt):
-                completion = await self._invoke_until_definite(request, deadline_ns)
-                if completion.type is not OpType.OK:
+            for position in range(len(self.plan.workload.probe(self.case, attempt, 0))):
+                request = await self._probe_one(attempt, position, deadline_ns)
+                if request is None:
                     break
                 missing = [f for f in missing if f != request.f]
             attempt += 1
         return missing
 
-    async def _invoke_until_definite(self, request: Request, deadline_ns: int) -> Completion:
+    async def _probe_one(self, attempt: int, position: int, deadline_ns: int) -> Request | None:
+        """Try one request of the probe until it succeeds, or gives up with `None`."""
+        retry = 0
         while True:
+            request = self.plan.workload.probe(self.case, attempt, retry)[position]
             completion = await self._invoke(request)
-            if completion.type is not OpType.FAIL or self.recorder.now_ns() >= deadline_ns:
-                return completion
+            if completion.type is OpType.OK:
+                return request
+            if completion.type is OpType.INFO or self.recorder.now_ns() >= deadline_ns:
+                return None
+            retry += 1
             await asyncio.sleep(POLL_S)
 
     async def _invoke(self, request: Request) -> Completion:

@@ -164,9 +164,9 @@ class DdlWorkload:
             total=sum(weight for _, weight in mix),
         )
 
-    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """The life of one table that nobody else touches."""
-        name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}"
+        name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         return (
             Request("create", _create(name, f"{nonce}c", 1, replicas)),

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
-__all__ = ["RegisterWorkload"]
+__all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload"]
+
+PROBE_RETRIES_MAX: Final = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,10 +61,11 @@ class RegisterWorkload:
         """Endless reads and writes."""
         return _RegisterOps(int(case.workload_options["cas_percent"]))
 
-    def probe(self, case: Case, attempt: int) -> Sequence[Request]:
-        """A write and a read."""
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """A write and a read. Written values are negative, so that the workload's never clash."""
         del case
-        return (Request("write", {"value": -1 - attempt}), Request("read", {}))
+        value = -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
+        return (Request("write", {"value": value}), Request("read", {}))
 
     def final(self, case: Case) -> Sequence[Request]:
         """One read."""

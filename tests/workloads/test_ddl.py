@@ -74,7 +74,7 @@ def test_impossible_sizes_are_refused(options):
 
 def test_probe_covers_every_kind_with_fresh_names():
     workload = DdlWorkload()
-    first, second = (workload.probe(case(), attempt) for attempt in (0, 1))
+    first, second = (workload.probe(case(), attempt, 0) for attempt in (0, 1))
     assert {request.f for request in first} == set(KINDS)
     assert not {r.value.get("name") for r in first if r.value} & {
         r.value.get("name") for r in second if r.value
@@ -84,3 +84,10 @@ def test_probe_covers_every_kind_with_fresh_names():
 def test_final_reads_every_name():
     final = DdlWorkload().final(case(names=3))
     assert [request.value.get("name") for request in final] == [None, "t0", "t1", "t2"]
+
+
+def test_a_retried_probe_keeps_its_names_and_changes_its_nonces():
+    first, again = (DdlWorkload().probe(case(), 3, retry) for retry in (0, 1))
+    assert [r.value.get("name") for r in first] == [r.value.get("name") for r in again]
+    nonces = [r.value["nonce"] for r in (*first, *again) if "nonce" in r.value]
+    assert len(nonces) == len(set(nonces))
