@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+import types
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -247,6 +248,8 @@ class RpcServer:
             return _error_frame(call.call_id, _REMOTE, str(error))
         if isinstance(result, msgspec.Struct):
             return _answer_frame(call.call_id, result)
+        if isinstance(result, types.CoroutineType):
+            result = _Unstarted(result)
         self._in_flight[method.service] = in_flight + 1
         self._env.spawn(self._finish(method, result, call.call_id, conn), name=method.name)
         return None
@@ -261,6 +264,21 @@ class RpcServer:
         finally:
             self._in_flight[method.service] -= 1
         await _send(conn, frame)
+
+
+class _Unstarted:
+    """Owns a handler's coroutine, and closes it if the node dies before its task first runs."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, msgspec.Struct]:
+        return self._coroutine.__await__()
+
+    def __del__(self) -> None:
+        self._coroutine.close()
 
 
 class _SeenCalls:
