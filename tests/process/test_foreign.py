@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import urllib.request
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from harness.cluster import CLIENT, Link, NodeSpec
 from harness.env import Address
+from harness.environments import procfs
 from harness.environments.process.placeholders import fill
 from harness.errors import UsageError
 
@@ -103,6 +105,31 @@ def test_children_of_a_foreign_program_die_with_it(run):
         name="sh", role="r", ports=(1,), command=("sh", "-c", "sleep 1000 & sleep 1000; true")
     )
     run(body, [spec], wait=False)  # the fixture looks for what is left
+
+
+def test_children_of_a_program_that_ends_by_itself_end_with_it(run):
+    async def body(driver):
+        await driver.wait_event("node-exited", "sh")
+        async with asyncio.timeout(5):
+            while marked():  # noqa: ASYNC110 - the kernel tells nobody
+                await asyncio.sleep(0.01)
+
+    def marked() -> list[int]:
+        return [
+            process.pid
+            for process in procfs.all_processes()
+            if procfs.environment_of(process.pid).get("ORPHAN") == mark and procfs.is_alive(process)
+        ]
+
+    mark = f"test-{os.getpid()}"
+    spec = NodeSpec(
+        name="sh",
+        role="r",
+        ports=(1,),
+        command=("sh", "-c", "sleep 1000 & exit 0"),
+        environment={"ORPHAN": mark},
+    )
+    run(body, [spec], wait=False)
 
 
 def test_a_foreign_program_that_ends_is_told(run):

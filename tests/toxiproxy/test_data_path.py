@@ -126,6 +126,25 @@ def test_removing_latency_lets_held_data_go_at_once(through):
     assert ask(conn, b"still open") == b"still open"
 
 
+def test_changes_around_held_data_let_it_go(server, through):
+    """An update, and a toxic added behind, both interrupt the toxic that holds a chunk."""
+    passage = through()
+    toxic = passage.add("latency", "upstream", latency=60_000)
+    conn = passage.connect()
+    conn.sendall(b"held")
+    assert is_silent(conn, 0.1)
+    path = f"/proxies/{passage.name}/toxics/{toxic}"
+    server.request("POST", path, {"attributes": {"latency": 50_000}})
+    assert receive(conn, 4) == b"held"
+
+    conn.sendall(b"again")
+    assert is_silent(conn, 0.1)
+    passage.add("slicer", "upstream", average_size=100)
+    assert receive(conn, 5) == b"again"
+    passage.remove(toxic)
+    assert ask(conn, b"free") == b"free"
+
+
 def test_toxics_reach_open_connections(server, through):
     passage = through()
     conn = passage.connect()
