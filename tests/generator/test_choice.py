@@ -29,6 +29,12 @@ def test_any_takes_the_soonest():
     assert short(quick(generator)) == [(10, 0, "early", None), (30, 1, "late", None)]
 
 
+def test_any_of_many_is_in_order_of_time():
+    drafts = [Draft("a", time_ns=time_ns) for time_ns in (40, 90, 10, 70, 20, 80, 30, 60, 50)]
+
+    assert times(quick(any_of(*drafts))) == list(range(10, 100, 10))
+
+
 def test_any_ends_when_all_have():
     assert len(quick(any_of(numbered("a", 2), numbered("b", 3), None))) == 5
     assert any_of() is NOTHING

@@ -10,6 +10,7 @@ from harness.generator import (
     deferred,
     f_map,
     filter_ops,
+    flip_flop,
     friendly_exceptions,
     lazily,
     limit,
@@ -122,6 +123,16 @@ def test_until_ok_ignores_the_success_of_others():
 
     ops = sim.simulate(generator, complete, concurrency=2, nemesis=False)
     assert sum(op.f == "a" and op.type is OpType.INVOKE for op in ops) == 4
+
+
+def test_until_ok_forgets_a_thread_whose_operation_failed():
+    # On one thread, its own operations fail in turn with successes of somebody else's.
+    def complete(_ctx, op):
+        return sim.Outcome(OpType.OK if op.f == "other" else OpType.FAIL)
+
+    generator = limit(10, flip_flop(until_ok(forever("a")), forever("other")))
+    ops = sim.simulate(generator, complete, concurrency=1, nemesis=False)
+    assert names(sim.invocations(ops)) == ["a", "other"] * 5
 
 
 def test_until_event_terminates_early():

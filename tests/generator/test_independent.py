@@ -39,16 +39,20 @@ def test_sequential_keys_skip_empty_ones_and_may_be_endless():
     assert quick(sequential_keys([], lambda _key: Draft("a"))) == []
 
 
-def test_inside_values_have_no_key():
-    seen = []
+def test_inside_events_are_of_one_key_and_have_none():
+    told = []
 
-    def watching(generator, _ctx, event):
-        seen.append(event.value)
-        return generator
+    def make(key):
+        def note(generator, _ctx, event):
+            told.append((key, event.value))
+            return generator
 
-    quick(sequential_keys("x", lambda _key: on_update(watching, numbered("a", 2))))
-    assert seen[:1] == [0]
-    assert all(value in {0, 1} for value in seen)
+        return on_update(note, [Draft("a", f"{key}{n}") for n in range(3)])
+
+    perfect(sequential_keys("xyz", make), concurrency=2)
+
+    assert {key for key, _ in told} == {"x", "y", "z"}
+    assert all(value.startswith(key) for key, value in told)
 
 
 def test_concurrent_keys_have_a_group_of_threads_each():

@@ -1,9 +1,14 @@
 """Plain values as generators, sequences, and the context."""
 
+import os
 import random
+import re
+import subprocess
+import sys
 
 import pytest
 
+import harness.generator as generator_package
 from harness.errors import InternalError, UsageError
 from harness.generator import (
     NOTHING,
@@ -243,3 +248,35 @@ def test_processes_of_an_earlier_part_of_the_run_go_on():
 
     assert ctx.free_processes == (3, 1, 8)
     assert ctx.threads == (0, 1, 2)
+
+
+# --- the package -----------------------------------------------------------------------------
+
+
+def test_every_public_combinator_is_in_the_table_of_names():
+    documented = set(re.findall(r"[a-z_]+", generator_package.__doc__))
+    public = {name for name in generator_package.__all__ if name.islower()}
+
+    assert public - documented == {"complete", "due_ns", "lift", "new_context"}
+
+
+def test_a_run_does_not_depend_on_the_hash_seed():
+    script = (
+        "from harness.generator import *\n"
+        "from harness.generator.simulate import imperfect\n"
+        "g = lambda f: repeat(Draft(f))\n"
+        "each = clients(reserve(1, each_process(mix(g('a'), g('b'))), any_of(g('c'), g('d'))))\n"
+        "print(imperfect(limit(300, process_limit(99, stagger(1e-8, each))), concurrency=4))\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "77")
+    }
+
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 10_000

@@ -6,6 +6,7 @@ from harness.errors import UsageError
 from harness.generator import (
     NOTHING,
     Draft,
+    any_of,
     clients,
     concat,
     concurrency_limit,
@@ -13,10 +14,10 @@ from harness.generator import (
     each_process,
     each_thread,
     limit,
-    mix,
     nemesis,
     on_role,
     on_threads,
+    on_update,
     phases,
     process_limit,
     repeat,
@@ -47,13 +48,17 @@ def test_on_threads_restricts():
 
 
 def test_on_threads_learns_of_its_own_threads_only():
-    # Were it told of thread 0, it would end with the first ok there.
-    mine = on_threads(lambda thread: thread == 1, until_ok(limit(3, forever("mine"))))
-    ops = perfect_info(
-        limit(6, mix(mine, on_threads(lambda thread: thread == 0, forever("other"))))
-    )
+    told = []
 
-    assert len(ops) == 6
+    def note(generator, ctx, event):
+        told.append((event.process, ctx.threads))
+        return generator
+
+    mine = on_threads(lambda thread: thread == 1, on_update(note, limit(3, forever("mine"))))
+    perfect_info(any_of(mine, limit(3, clients(forever("other")))))
+
+    assert told
+    assert all(process % 2 == 1 and threads == (1,) for process, threads in told)
 
 
 def test_clients_and_nemesis_are_split():
@@ -188,13 +193,13 @@ def test_each_process_waits_for_those_that_may_crash():
     assert processes(ops) == [0, 0]  # it failed, which is no crash
 
 
-def test_process_limit_counts_all_processes_that_could_take_part():
-    ops = perfect_info(process_limit(5, clients(forever("a"))), concurrency=2)
+@pytest.mark.parametrize(("n", "used"), [(1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6)])
+def test_process_limit_counts_all_processes_that_could_take_part(n, used):
+    # Every 10 ns both processes crash, and two new ones take their places.
+    ops = perfect_info(process_limit(n, clients(forever("a"))), concurrency=2)
 
-    # 0 and 1 crash at 10 ns, 2 and 3 at 20 ns; then 0..5 are six.
-    assert sorted(processes(ops))[:4] == [0, 1, 2, 3]
-    assert len(set(processes(ops))) <= 5
-    assert NOTHING is process_limit(0, forever("a"))
+    assert sorted(processes(ops)) == list(range(used))
+    assert process_limit(0, forever("a")) is NOTHING
 
 
 def test_concurrency_limit_bounds_the_threads_at_work():

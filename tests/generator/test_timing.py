@@ -166,6 +166,12 @@ def test_timed_ops_happen_at_their_times_on_their_threads():
     ]
 
 
+def test_timed_ops_take_the_soonest_of_all_threads():
+    schedule = [op(90 - 10 * n, n, "a") for n in range(8)]
+
+    assert times(quick(timed_ops(schedule), concurrency=8)) == list(range(20, 100, 10))
+
+
 def test_a_late_thread_holds_up_no_other():
     schedule = [op(0, 0, "a"), op(1, 0, "b"), op(2, 0, "c"), op(3, 1, "d")]
 
