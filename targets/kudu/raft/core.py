@@ -323,6 +323,8 @@ class RaftCore:
         if self.configs.commit(index):
             self._save_meta()
         self._effects.append(ev.Committed(index))
+        if self.role is Role.LEADER and not self._may_run():
+            self._become_follower(self.term, None)  # the change that demoted it has committed
 
     # --- elections: the candidate's side ----------------------------------------------------
 
@@ -346,7 +348,7 @@ class RaftCore:
     def _run(self, *, is_pre: bool, ignore_live_leader: bool) -> None:
         """Start an election. A pre-election touches no state (dissertation 9.6)."""
         self._effects.append(ev.ResetElectionTimer())
-        if self.uuid not in self._voters:
+        if not self._may_run():
             return
         self._election_count += 1
         term = self.term + 1
@@ -374,6 +376,17 @@ class RaftCore:
             vote = ev.SendVote(peer.uuid, peer.address, self._election_count, request)
             self._effects.append(vote)
         self._count_votes()
+
+    def _may_run(self) -> bool:
+        """Whether this replica votes in its active or in its committed configuration.
+
+        One that a pending change demotes may hold the only copy of that change: until it commits,
+        nobody else might be able to win (dissertation 4.2.2).
+        """
+        committed = self.configs.committed.peers
+        return self.uuid in self._voters or any(
+            peer.uuid == self.uuid and peer.member_type == "VOTER" for peer in committed
+        )
 
     def _on_vote_answered(self, event: ev.VoteAnswered) -> None:
         response = event.response
@@ -725,7 +738,7 @@ class RaftCore:
 
     def _wants_more(self, peer: _Peer) -> bool:
         """Whether to send again at once instead of with the next heartbeat."""
-        if peer.in_flight is not None:
+        if peer.in_flight is not None or self.role is not Role.LEADER:
             return False
         if peer.next_index <= self.log.last_index:
             return True

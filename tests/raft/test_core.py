@@ -1,0 +1,561 @@
+"""Directed tests of `RaftCore`: one rule each, with the mutants that forget it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from targets.kudu.messages import PeerConfig, RaftConfig
+from targets.kudu.raft import events as ev
+from targets.kudu.raft import messages as msg
+from targets.kudu.raft.core import CoreOptions, RaftCore, Role
+from tests.raft import mutants
+
+Item = TypeVar("Item")
+S = 1_000_000_000
+
+
+def config_of(*uuids: str, learners: tuple[str, ...] = ()) -> RaftConfig:
+    voters = tuple(PeerConfig(uuid, f"{uuid}:1") for uuid in uuids)
+    return RaftConfig(-1, voters + tuple(PeerConfig(u, f"{u}:1", "NON_VOTER") for u in learners))
+
+
+def core_of(
+    uuid: str = "a",
+    *,
+    config: RaftConfig | None = None,
+    make: type[RaftCore] = RaftCore,
+    term: int = 0,
+    voted_for: str | None = None,
+    entries: tuple[msg.Entry, ...] = (),
+    base: msg.OpId = msg.OpId(0, 0),
+) -> RaftCore:
+    return make(
+        uuid,
+        "g",
+        term=term,
+        voted_for=voted_for,
+        config=config or config_of("a", "b", "c"),
+        base=base,
+        entries=entries,
+        options=CoreOptions(),
+    )
+
+
+def entry(term: int, index: int, payload: bytes = b"") -> msg.Entry:
+    return msg.Entry(term, index, msg.EntryKind.WRITE, payload)
+
+
+def only(effects: list[ev.Effect], kind: type[Item]) -> Item:
+    (found,) = all_of(effects, kind)
+    return found
+
+
+def all_of(effects: list[ev.Effect], kind: type[Item]) -> list[Item]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def vote_request(
+    candidate: str, term: int, last: msg.OpId = msg.OpId(0, 0), **more: bool
+) -> ev.VoteRequested:
+    request = msg.RequestConsensusVoteRequest("a", "g", candidate, term, last, **more)
+    return ev.VoteRequested(request, "reply")
+
+
+def update(
+    leader: str,
+    term: int,
+    preceding: msg.OpId,
+    *entries: msg.Entry,
+    committed: int = 0,
+) -> ev.UpdateRequested:
+    request = msg.UpdateConsensusRequest("a", "g", leader, term, preceding, committed, entries)
+    return ev.UpdateRequested(request, "reply")
+
+
+def answer_of(effects: list[ev.Effect]) -> Any:
+    return only(effects, ev.Reply).response
+
+
+def granted(election: int, voter: str, term: int) -> ev.VoteAnswered:
+    return ev.VoteAnswered(election, voter, msg.RequestConsensusVoteResponse(voter, term, True))
+
+
+def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
+    """Make `core` win an election without a pre-election; its NO_OP is durable afterwards."""
+    effects = core.step(ev.RunElection(), now_ns)
+    if core.role is not Role.LEADER:
+        effects = core.step(granted(core._election_count, voter, core.term), now_ns)
+    assert core.role is Role.LEADER
+    sent = effects
+    core.step(ev.Synced(core._append_sequence), now_ns)
+    return sent
+
+
+def acked(
+    core: RaftCore, peer: str, matched: int, now_ns: int = 0, *, term: int | None = None
+) -> list[ev.Effect]:
+    """`peer` answers its outstanding request."""
+    request_id = core._peers[peer].in_flight
+    assert request_id is not None
+    response = msg.UpdateConsensusResponse(
+        peer,
+        core.term if term is None else term,
+        last_received=msg.OpId(0, matched),
+        last_received_current_leader=msg.OpId(0, matched),
+    )
+    return core.step(ev.UpdateAnswered(peer, request_id, response), now_ns)
+
+
+class TestElections:
+    def test_a_pre_election_touches_no_state(self) -> None:
+        core = core_of()
+
+        effects = core.step(ev.ElectionTimeout(), 0)
+
+        assert (core.term, core.voted_for, core.role) == (0, None, Role.FOLLOWER)
+        assert all_of(effects, ev.SaveMeta) == []
+        votes = all_of(effects, ev.SendVote)
+        assert [(v.peer_uuid, v.request.candidate_term) for v in votes] == [("b", 1), ("c", 1)]
+        assert all(v.request.is_pre_election for v in votes)
+
+    def test_the_vote_for_oneself_is_durable_before_others_are_asked(self) -> None:
+        core = core_of()
+        core.step(ev.ElectionTimeout(), 0)
+
+        effects = core.step(granted(1, "b", 0), 0)
+
+        kinds = [type(effect) for effect in effects]
+        assert kinds.index(ev.SaveMeta) < kinds.index(ev.SendVote)
+        meta = only(effects, ev.SaveMeta)
+        assert (meta.term, meta.voted_for) == (1, "a")
+
+    def test_a_granted_vote_is_durable_before_its_answer(self) -> None:
+        effects = core_of().step(vote_request("b", 1), 0)
+
+        kinds = [type(effect) for effect in effects]
+        assert kinds.index(ev.SaveMeta) < kinds.index(ev.Reply)
+        assert only(effects, ev.SaveMeta).voted_for == "b"
+        assert answer_of(effects).vote_granted
+
+    def test_one_vote_a_term(self) -> None:
+        core = core_of(term=3, voted_for="b")
+
+        assert not answer_of(core.step(vote_request("c", 3), 0)).vote_granted
+        assert answer_of(core.step(vote_request("b", 3), 0)).vote_granted
+
+    @pytest.mark.parametrize("make", [RaftCore, mutants.VotesBlindly])
+    def test_no_vote_for_a_log_that_lacks_entries(self, make: type[RaftCore]) -> None:
+        core = core_of(term=2, entries=(entry(2, 1),), make=make)
+
+        answer = answer_of(core.step(vote_request("b", 3, msg.OpId(1, 9)), 0))
+
+        assert answer.vote_granted == (make is not RaftCore)
+        assert core.term == 3  # the term is adopted all the same
+
+    def test_votes_are_withheld_while_a_leader_is_alive(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, msg.OpId(0, 0)), 10 * S)
+
+        early = answer_of(core.step(vote_request("c", 5), 10 * S + S))
+        forced = answer_of(core.step(vote_request("c", 5, ignore_live_leader=True), 10 * S + S))
+
+        assert early.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
+        assert early.responder_term == 1
+        assert forced.vote_granted
+
+    def test_votes_are_granted_again_after_an_election_timeout(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, msg.OpId(0, 0)), 0)
+
+        assert answer_of(core.step(vote_request("c", 2), 2 * S)).vote_granted
+
+    def test_a_leader_withholds_its_vote_for_ever(self) -> None:
+        core = core_of()
+        lead(core)
+
+        answer = answer_of(core.step(vote_request("c", 9), 10**6 * S))
+
+        assert answer.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
+        assert core.role is Role.LEADER
+
+    def test_a_follower_that_waits_for_its_disk_does_not_run_nor_vote(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+
+        effects = core.step(ev.ElectionTimeout(), 100 * S)
+        answer = answer_of(core.step(vote_request("c", 2), 100 * S))
+
+        assert all_of(effects, ev.SendVote) == []
+        assert not answer.vote_granted
+
+    def test_a_lost_election_raises_the_term_to_the_highest_seen(self) -> None:
+        core = core_of()
+        core.step(ev.ElectionTimeout(), 0)
+        response = msg.RequestConsensusVoteResponse("b", 7, False)
+
+        effects = core.step(ev.VoteAnswered(1, "b", response), 0)
+
+        assert core.term == 7
+        assert only(effects, ev.SaveMeta).term == 7
+        assert core.failed_elections == 1
+
+    def test_learners_do_not_run(self) -> None:
+        core = core_of(config=config_of("b", "c", learners=("a",)))
+
+        assert all_of(core.step(ev.ElectionTimeout(), 0), ev.SendVote) == []
+        assert core.role is Role.LEARNER
+
+    def test_a_single_voter_leads_at_once_and_commits_when_durable(self) -> None:
+        core = core_of(config=config_of("a"))
+
+        effects = core.step(ev.ElectionTimeout(), 0)
+
+        assert core.role is Role.LEADER
+        assert all_of(effects, ev.Committed) == []
+        assert only(core.step(ev.Synced(1), 0), ev.Committed).index == 1
+
+    def test_answers_of_an_older_election_do_not_count(self) -> None:
+        core = core_of()
+        core.step(ev.RunElection(), 0)
+        core.step(ev.RunElection(), 0)
+
+        core.step(granted(1, "b", 1), 0)
+
+        assert core.role is Role.CANDIDATE
+
+
+class TestFollower:
+    def test_an_answer_waits_until_the_entries_are_durable(self) -> None:
+        core = core_of()
+
+        effects = core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+        assert all_of(effects, ev.Reply) == []
+
+        answer = answer_of(core.step(ev.Synced(1), 0))
+        assert answer.last_received_current_leader == msg.OpId(1, 1)
+
+    def test_a_heartbeat_is_answered_while_the_disk_is_slow(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+
+        answer = answer_of(core.step(update("b", 1, msg.OpId(1, 1)), 0))
+
+        assert answer.error is None
+        assert answer.last_received_current_leader.index == 0  # nothing is durable yet
+
+    @pytest.mark.parametrize("make", [RaftCore, mutants.CommitsBeyondMatch])
+    def test_it_commits_only_what_it_matched_with_this_leader(self, make: type[RaftCore]) -> None:
+        core = core_of(term=1, entries=(entry(1, 1), entry(1, 2)), make=make)
+
+        core.step(update("b", 2, msg.OpId(1, 1), committed=2), 0)
+
+        assert core.commit_index == (1 if make is RaftCore else 2)
+
+    def test_a_conflicting_tail_is_replaced(self) -> None:
+        core = core_of(term=1, entries=(entry(1, 1), entry(1, 2), entry(1, 3)))
+
+        effects = core.step(update("b", 2, msg.OpId(1, 1), entry(2, 2)), 0)
+
+        assert core.log.last == msg.OpId(2, 2)
+        append = only(effects, ev.AppendLog)
+        assert (append.preceding, append.entries) == (msg.OpId(1, 1), (entry(2, 2),))
+        assert core.durable_index == 1
+
+    def test_repeated_and_late_requests_do_not_cut_the_log(self) -> None:
+        core = core_of()
+        first = update("b", 1, msg.OpId(0, 0), entry(1, 1))
+        core.step(first, 0)
+        core.step(update("b", 1, msg.OpId(1, 1), entry(1, 2), entry(1, 3)), 0)
+        core.step(ev.Synced(2), 0)
+
+        effects = core.step(first, 0)
+
+        assert core.log.last_index == 3
+        assert all_of(effects, ev.AppendLog) == []
+        assert answer_of(effects).last_received_current_leader == msg.OpId(1, 1)
+
+    def test_a_gap_is_refused_with_what_is_there(self) -> None:
+        core = core_of(term=1, entries=(entry(1, 1),))
+
+        answer = answer_of(core.step(update("b", 2, msg.OpId(2, 5), entry(2, 6)), 0))
+
+        assert answer.error.code is msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
+        assert (answer.last_received, answer.last_committed_index) == (msg.OpId(1, 1), 0)
+
+    def test_a_leader_of_an_older_term_is_refused(self) -> None:
+        core = core_of(term=4)
+
+        answer = answer_of(core.step(update("b", 3, msg.OpId(0, 0)), 0))
+
+        assert answer.error.code is msg.ConsensusErrorCode.INVALID_TERM
+        assert answer.responder_term == 4
+        assert core.heard_leader_ns is None
+
+    def test_committed_entries_are_never_cut(self) -> None:
+        core = core_of(term=1, entries=(entry(1, 1),))
+        core.step(update("b", 1, msg.OpId(1, 1), committed=1), 0)
+
+        with pytest.raises(AssertionError, match="truncation"):
+            core.step(update("c", 2, msg.OpId(0, 0), entry(2, 1)), 0)
+
+    def test_what_a_snapshot_covers_is_skipped(self) -> None:
+        core = core_of(term=1, base=msg.OpId(1, 5))
+
+        entries = tuple(entry(1, index) for index in range(4, 8))
+        core.step(update("b", 1, msg.OpId(1, 3), *entries), 0)
+
+        assert core.log.last_index == 7
+        assert core.log.base.index == 5
+
+    def test_syncs_of_a_replaced_tail_do_not_count(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1), entry(1, 2)), 0)
+        core.step(update("c", 2, msg.OpId(1, 1), entry(2, 2)), 0)
+
+        core.step(ev.Synced(1), 0)
+        assert core.durable_index == 1
+
+        core.step(ev.Synced(2), 0)
+        assert core.durable_index == 2
+
+
+class TestLeader:
+    @pytest.mark.parametrize("make", [RaftCore, mutants.CommitsOldTerms])
+    def test_entries_of_older_terms_do_not_commit_by_counting(self, make: type[RaftCore]) -> None:
+        """Raft, figure 8: (c) an old entry on a majority, (e) overwritten all the same."""
+        core = core_of(term=2, entries=(entry(1, 1), entry(2, 2)), make=make)
+        lead(core)
+
+        acked(core, "b", 2)
+        assert core.commit_index == (0 if make is RaftCore else 2)
+
+        acked(core, "b", 3)
+        assert core.commit_index == 3
+        assert core.committed_in_term
+
+    @pytest.mark.parametrize("make", [RaftCore, mutants.AcksBeforeSync])
+    def test_a_leader_counts_itself_only_when_durable(self, make: type[RaftCore]) -> None:
+        core = core_of(make=make)
+        core.step(ev.RunElection(), 0)
+        core.step(granted(1, "b", 1), 0)
+
+        acked(core, "b", 1)
+        assert core.commit_index == (0 if make is RaftCore else 1)
+
+        core.step(ev.Synced(1), 0)
+        assert core.commit_index == 1
+
+    def test_one_outstanding_request_per_peer(self) -> None:
+        core = core_of()
+        lead(core)
+
+        effects = core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
+        assert all_of(effects, ev.SendUpdate) == []
+
+        sent = only(acked(core, "b", 1), ev.SendUpdate)
+        assert [e.payload for e in sent.request.entries] == [b"x"]
+
+    def test_a_late_answer_to_an_older_request_is_ignored(self) -> None:
+        core = core_of()
+        lead(core)
+        old = core._peers["b"].in_flight
+        assert old is not None
+        core.step(ev.UpdateAnswered("b", old, None), 0)
+        core.step(ev.HeartbeatDue(), 0)
+
+        response = msg.UpdateConsensusResponse("b", 1, msg.OpId(1, 1), msg.OpId(1, 1))
+        core.step(ev.UpdateAnswered("b", old, response), 0)
+
+        assert core._peers["b"].match_index == 0
+
+    def test_a_leader_without_a_majority_steps_down(self) -> None:
+        core = core_of()
+        lead(core, 0)
+        acked(core, "b", 1, S)
+
+        core.step(ev.HeartbeatDue(), 3 * S)
+        assert core.role is Role.LEADER
+
+        effects = core.step(ev.HeartbeatDue(), 4 * S)
+        assert (core.role, core.term, core.leader_uuid) == (Role.FOLLOWER, 1, None)
+        assert all_of(effects, ev.SaveMeta) == []
+
+    def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
+        core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
+        lead(core)
+        request_id = core._peers["b"].in_flight
+        assert request_id is not None
+        error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
+        response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
+
+        effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
+
+        sent = only(effects, ev.SendSnapshot)
+        done = msg.InstallSnapshotResponse("b", 2, installed=True)
+        effects = core.step(ev.SnapshotSent("b", sent.request_id, msg.OpId(1, 10), done), 0)
+        assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(1, 10)
+
+    def test_a_peer_that_came_back_empty_does_not_count_for_what_it_had(self) -> None:
+        core = core_of()
+        lead(core)
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
+        acked(core, "b", 1)
+        request_id = core._peers["b"].in_flight
+        assert request_id is not None
+        error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
+        response = msg.UpdateConsensusResponse("b", 1, msg.OpId(0, 0), error=error)
+
+        effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
+
+        assert core._peers["b"].match_index == 0
+        assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(0, 0)
+
+    def test_batches_are_bounded_but_never_empty(self) -> None:
+        core = core_of()
+        core.options.batch_bytes_max = 10
+        lead(core)
+        for payload in (b"x" * 50, b"y" * 50):
+            core.step(ev.Propose(msg.EntryKind.WRITE, payload, "t"), 0)
+
+        sent = only(acked(core, "b", 1), ev.SendUpdate)
+
+        assert len(sent.request.entries) == 1
+
+    def test_a_handover_asks_the_successor_to_run(self) -> None:
+        core = core_of()
+        lead(core)
+
+        effects = core.step(ev.StepDown("c"), 0)
+
+        assert only(effects, ev.SendRunElection).peer_uuid == "c"
+        assert core.role is Role.FOLLOWER
+
+    def test_followers_refuse_proposals(self) -> None:
+        effects = core_of().step(ev.Propose(msg.EntryKind.WRITE, b"", "t"), 0)
+
+        assert only(effects, ev.ProposalRejected).token == "t"
+
+
+class TestReads:
+    def ready(self, make: type[RaftCore] = RaftCore) -> RaftCore:
+        core = core_of(make=make)
+        lead(core)
+        acked(core, "b", 1)
+        acked(core, "c", 1)
+        assert core.commit_index == 1
+        return core
+
+    @pytest.mark.parametrize("make", [RaftCore, mutants.ReadsUnconfirmed])
+    def test_a_read_waits_for_a_round_that_began_after_it(self, make: type[RaftCore]) -> None:
+        core = self.ready(make)
+        core.step(ev.HeartbeatDue(), 0)  # leaves before the read arrives
+
+        early = core.step(ev.ReadRequested("r"), 0)
+        early += acked(core, "b", 1)
+        assert (all_of(early, ev.ReadReady) == []) == (make is RaftCore)
+
+        if make is RaftCore:
+            assert only(acked(core, "b", 1), ev.ReadReady).index == 1
+
+    def test_a_read_waits_for_an_entry_of_the_own_term(self) -> None:
+        core = core_of()
+        lead(core)
+        core.step(ev.ReadRequested("r"), 0)
+
+        effects = acked(core, "b", 0)
+        assert all_of(effects, ev.ReadReady) == []
+
+        assert only(acked(core, "b", 1), ev.ReadReady).index == 1
+
+    def test_a_lost_leadership_fails_the_reads(self) -> None:
+        core = self.ready()
+        core.step(ev.ReadRequested("r"), 0)
+
+        effects = core.step(update("b", 2, msg.OpId(1, 1)), 0)
+
+        assert only(effects, ev.ReadRejected).token == "r"
+
+    def test_a_follower_refuses_reads(self) -> None:
+        assert only(core_of().step(ev.ReadRequested("r"), 0), ev.ReadRejected).token == "r"
+
+
+class TestConfig:
+    def change(self, core: RaftCore, *voters: str) -> list[ev.Effect]:
+        payload = msgspec.msgpack.encode(config_of(*voters))
+        return core.step(ev.Propose(msg.EntryKind.CONFIG, payload, "c"), 0)
+
+    def test_no_change_before_an_entry_of_the_own_term_has_committed(self) -> None:
+        core = core_of()
+        lead(core)
+
+        rejected = only(self.change(core, "a", "b"), ev.ProposalRejected)
+
+        assert "KUDU-872" in rejected.reason
+
+    def test_one_voter_at_a_time_and_one_change_at_a_time(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+
+        assert all_of(self.change(core, "a"), ev.ProposalRejected) != []
+        assert all_of(self.change(core, "a", "b"), ev.ProposalAccepted) != []
+        assert all_of(self.change(core, "a", "b", "c"), ev.ProposalRejected) != []
+
+    def test_a_configuration_is_active_from_its_append_and_durable_at_its_commit(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+
+        effects = self.change(core, "a", "b")
+        assert [peer.uuid for peer in core.config.peers] == ["a", "b"]
+        assert all_of(effects, ev.SaveMeta) == []
+
+        effects = core.step(ev.Synced(2), 0) + acked(core, "b", 1) + acked(core, "b", 2)
+        assert only(effects, ev.SaveMeta).committed_config.opid_index == 2
+
+    @pytest.mark.parametrize("make", [RaftCore, mutants.KeepsAbortedConfig])
+    def test_an_aborted_configuration_is_taken_back(self, make: type[RaftCore]) -> None:
+        core = core_of(make=make)
+        payload = msgspec.msgpack.encode(config_of("a", "b"))
+        pending = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
+        core.step(update("b", 1, msg.OpId(0, 0), pending), 0)
+
+        core.step(update("c", 2, msg.OpId(0, 0), entry(2, 1)), 0)
+
+        assert core.configs.pending == (make is not RaftCore)
+
+
+class TestSnapshots:
+    def install(self, core: RaftCore, index: int, term: int = 1) -> list[ev.Effect]:
+        config = config_of("a", "b", "c")
+        opid = msg.OpId(term, index)
+        return core.step(ev.SnapshotReceived("b", 2, opid, config, b"", b"s", "reply"), 0)
+
+    def test_it_replaces_a_log_that_does_not_continue_it(self) -> None:
+        core = core_of(term=1, entries=(entry(1, 1),))
+
+        effects = self.install(core, 7)
+
+        assert not only(effects, ev.InstallSnapshot).keep_log
+        assert (core.log.base, core.log.last_index, core.commit_index) == (msg.OpId(1, 7), 7, 7)
+        kinds = [type(effect) for effect in effects]
+        assert kinds.index(ev.InstallSnapshot) < kinds.index(ev.Reply)
+
+    def test_it_keeps_a_log_that_does(self) -> None:
+        core = core_of(term=1, entries=tuple(entry(1, index) for index in range(1, 6)))
+
+        effects = self.install(core, 3)
+
+        assert only(effects, ev.InstallSnapshot).keep_log
+        assert (core.log.base.index, core.log.last_index, core.durable_index) == (3, 5, 5)
+
+    def test_an_old_one_changes_nothing(self) -> None:
+        core = core_of(term=1, base=msg.OpId(1, 9))
+
+        effects = self.install(core, 7)
+
+        assert all_of(effects, ev.InstallSnapshot) == []
+        assert answer_of(effects).installed
