@@ -227,15 +227,21 @@ def serve(descriptor: int) -> None:
             _undo(key, undo)
     for key, undo in book.remaining():
         _undo(key, undo)
-    _sweep(os.environ.get(RUN_VARIABLE, ""))
+    _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
 
 
-def _sweep(run_id: str) -> None:
-    """Kill what nobody guarded: children of foreign programs, a node started at the last moment."""
+def _sweep(run_id: str | None, controller: str | None) -> None:
+    """Kill what nobody guarded: children of foreign programs, a node started at the last moment.
+
+    Both must match: a run id is a name that two drivers may use at the same time.
+    """
+    if not run_id or not controller:
+        return
     for process in procfs.all_processes():
         environment = procfs.environment_of(process.pid)
         role = environment.get(ROLE_VARIABLE, "warden")
-        if run_id and environment.get(RUN_VARIABLE) == run_id and role != "warden":
+        owner = (environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE))
+        if owner == (run_id, controller) and role != "warden":
             _undo(role, Kill(*process))
 
 

@@ -158,12 +158,16 @@ def test_processes_that_nobody_guarded_are_swept(warden):
     run_id = f"warden-{os.getpid()}"
     mine = sleeper(**run_environment(run_id, "node:x"))
     others = sleeper(**run_environment(run_id + "0", "node:x"))
+    # Another driver, alive, that uses the same run id.
+    twin_owner = str(procfs.identify(others.pid))
+    twin = sleeper(**run_environment(run_id, "node:x") | {"HARNESS_CONTROLLER": twin_owner})
     try:
         warden.close()
         assert mine.wait(5) == -signal.SIGKILL
         assert others.poll() is None
+        assert twin.poll() is None
     finally:
-        for process in (mine, others):
+        for process in (mine, others, twin):
             process.kill()
             process.wait(5)
 
