@@ -1,0 +1,89 @@
+"""A node that serves a few methods, for tests of the RPC layer in the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.env import Env
+from harness.environments.sim import SimEnvironment
+from harness.plugins import DeploymentPlan, Session
+from targets.kudu.rpc import RpcHandlerError, RpcServer
+
+PORT = 7000
+T = TypeVar("T")
+
+
+class Ping(msgspec.Struct, array_like=True, frozen=True):
+    number: int
+    wait_s: float = 0.0
+
+
+class Pong(msgspec.Struct, array_like=True, frozen=True):
+    number: int
+    text: str = ""
+
+
+async def server(env: Env, config: dict[str, Any]) -> None:
+    calls: dict[int, int] = {}
+
+    def echo(request: Ping, peer: str) -> Pong:
+        calls[request.number] = calls.get(request.number, 0) + 1
+        return Pong(request.number, f"{env.name} to {peer}")
+
+    async def slow(request: Ping, peer: str) -> Pong:
+        await asyncio.sleep(request.wait_s)
+        return Pong(request.number)
+
+    async def refuse(request: Ping, peer: str) -> Pong:
+        raise RpcHandlerError("no, thank you")
+
+    async def break_down(request: Ping, peer: str) -> Pong:
+        raise KeyError("a bug")
+
+    def count(request: Ping, peer: str) -> Pong:
+        return Pong(calls.get(request.number, 0))
+
+    rpc = RpcServer(env, PORT, calls_in_flight_max=config.get("calls_in_flight_max", 256))
+    rpc.register("Test.Echo", echo, Ping)
+    rpc.register("Test.Slow", slow, Ping)
+    rpc.register("Other.Slow", slow, Ping)
+    rpc.register("Test.Refuse", refuse, Ping)
+    rpc.register("Test.BreakDown", break_down, Ping)
+    rpc.register("Test.Count", count, Ping)
+    await rpc.start()
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        rpc.close()
+
+
+async def stranger(env: Env, config: dict[str, Any]) -> None:
+    """Listens, but speaks something else."""
+    await env.net.listen(PORT, lambda conn: conn.send(b"\xc1 not msgpack"))
+    await asyncio.get_running_loop().create_future()
+
+
+def spec(name: str, entry: str = "server", **config: Any) -> NodeSpec:
+    entry = f"tests.rpc.nodes:{entry}"
+    return NodeSpec(name=name, role="node", ports=(PORT,), entry=entry, config=config)
+
+
+def simulate(
+    main: Callable[[Session], Coroutine[Any, Any, T]],
+    *nodes: NodeSpec,
+    seed: int = 1,
+    **knobs: Any,
+) -> T:
+    plan = DeploymentPlan(
+        run_id="rpc",
+        nodes=nodes or (spec("n1"),),
+        seed=seed,
+        knobs=knobs,
+        folder=None,
+    )
+    return SimEnvironment().execute(plan, main)
