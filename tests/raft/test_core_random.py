@@ -57,4 +57,3 @@ def breaks(make: type[RaftCore], seed: int) -> bool:
 )
 def test_a_core_that_forgets_a_rule_is_noticed(make: type[RaftCore]) -> None:
     assert any(breaks(make, seed) for seed in range(300))
-

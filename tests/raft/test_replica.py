@@ -1,0 +1,406 @@
+"""Replicas in the simulation: a group under faults of links, processes and disks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from harness.cluster import ClusterEvent, Link
+from harness.environments.sim import SimEnvironment
+from harness.plugins import DeploymentPlan, Session
+from targets.kudu.raft import messages as msg
+from targets.kudu.rpc import RpcClient, RpcError
+from tests.raft.group import GROUP, PORT, Ask, Told, specs
+
+T = TypeVar("T")
+
+
+class Group:
+    """The driver's view of the group."""
+
+    def __init__(self, session: Session, names: list[str]) -> None:
+        self.session = session
+        self.names = names
+        self.client = RpcClient(session.env)
+        self.leaders: dict[int, str] = {}  # term -> node
+        self.kinds: dict[str, int] = {}
+        self.exits: list[ClusterEvent] = []
+        self.acknowledged: dict[str, int] = {}
+        self.failed: list[str] = []
+        session.cluster.subscribe(self.note)
+
+    def note(self, event: ClusterEvent) -> None:
+        self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
+        if event.kind == "leader":
+            known = self.leaders.setdefault(event.data["term"], event.node)
+            assert known == event.node, f"two leaders in term {event.data['term']}"
+        if event.kind == "node-exited" and not event.data["expected"]:
+            self.exits.append(event)
+
+    async def ask(self, node: str, method: str, text: str = "") -> dict[str, Any]:
+        answer = await self.client.call(
+            f"{node}:{PORT}", f"Test.{method}", Ask(text), Told, timeout_s=8.0
+        )
+        return answer.data
+
+    async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
+        """A node that leads and can prove it."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                for name in among or self.names:
+                    try:
+                        answer = await self.ask(name, "Read")
+                    except RpcError:
+                        continue
+                    if "index" in answer:
+                        return name
+                await asyncio.sleep(0.1)
+
+    async def write(self, node: str, text: str) -> str:
+        """ok, fail or info."""
+        try:
+            answer = await self.ask(node, "Write", text)
+        except RpcError as error:
+            return "info" if error.sent else "fail"
+        if "index" in answer:
+            self.acknowledged[text] = answer["index"]
+            return "ok"
+        if "fail" in answer:
+            self.failed.append(text)
+            return "fail"
+        return "info"
+
+    async def write_all(self, count: int, prefix: str = "w") -> None:
+        leader = await self.leader()
+        for number in range(count):
+            assert await self.write(leader, f"{prefix}{number}") == "ok"
+
+    def links(self, node: str) -> list[Link]:
+        others = [name for name in self.names if name != node]
+        return [link for other in others for link in (Link(node, other), Link(other, node))]
+
+    async def converged(self, *, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+        """All dumps, once every node has applied the same entries."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                dumps = [await self.ask(name, "Dump") for name in self.names]
+                if len({(dump["applied_index"], dump["digest"]) for dump in dumps}) == 1:
+                    return dumps
+                await asyncio.sleep(0.25)
+
+    async def check(self) -> list[dict[str, Any]]:
+        """After healing: everybody agrees, nothing acknowledged is lost, nothing failed is there,
+        nothing is there twice, and nobody crashed.
+        """
+        await self.leader()
+        dumps = await self.converged()
+        for dump in dumps:
+            items = dump["items"]
+            assert items == dumps[0]["items"]
+            assert len(items) == len(set(items))
+            assert set(self.acknowledged) <= set(items)
+            assert not set(self.failed) & set(items)
+        digests: dict[int, str] = {}
+        for dump in dumps:
+            for index, digest in dump["digests"]:
+                assert digests.setdefault(index, digest) == digest
+        assert self.exits == []
+        return dumps
+
+
+def simulate(
+    main: Callable[[Group], Coroutine[Any, Any, T]],
+    *,
+    nodes: int = 3,
+    seed: int = 1,
+    knobs: dict[str, Any] | None = None,
+    **config: Any,
+) -> T:
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    plan = DeploymentPlan(
+        run_id="raft", nodes=specs(names, **config), seed=seed, knobs=knobs or {}, folder=None
+    )
+
+    async def run(session: Session) -> T:
+        return await main(Group(session, names))
+
+    return SimEnvironment().execute(plan, run)
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 5])
+def test_a_group_elects_a_leader_and_replicates(nodes: int) -> None:
+    async def main(group: Group) -> int:
+        await group.write_all(20)
+        dumps = await group.check()
+        return len(dumps[0]["items"])
+
+    assert simulate(main, nodes=nodes) == 20
+
+
+def test_a_single_node_leads_at_once() -> None:
+    async def main(group: Group) -> float:
+        await group.leader()
+        return asyncio.get_running_loop().time()
+
+    assert simulate(main, nodes=1) < 0.5
+
+
+def test_followers_say_who_leads() -> None:
+    async def main(group: Group) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        leader = await group.leader()
+        follower = next(name for name in group.names if name != leader)
+        return leader, await group.ask(follower, "Write", "x"), await group.ask(follower, "Read")
+
+    leader, write, read = simulate(main)
+    assert write["fail"] == read["fail"] == f"not the leader; that is uuid-{leader}"
+
+
+def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down() -> None:
+    async def main(group: Group) -> tuple[str, dict[str, Any], str]:
+        old = await group.leader()
+        await group.session.cluster.cut(group.links(old), lease_s=20)
+        write = asyncio.create_task(group.write(old, "lost?"))
+        read = await group.ask(old, "Read")
+        rest = [name for name in group.names if name != old]
+        new = await group.leader(among=rest)
+        await group.write(new, "kept")
+        outcome = await write
+        dump = await group.ask(old, "Dump")
+        assert new != old
+        await group.session.cluster.heal_all()
+        await group.check()
+        return outcome, read, dump["role"]
+
+    outcome, read, role = simulate(main)
+    assert outcome == "info"
+    assert "fail" in read
+    assert role == "FOLLOWER"
+
+
+def test_a_returning_node_does_not_depose_the_leader() -> None:
+    """Pre-elections and withheld votes (KUDU-562, KUDU-1365): terms do not grow."""
+
+    async def main(group: Group) -> tuple[int, int]:
+        leader = await group.leader()
+        before = (await group.ask(leader, "Dump"))["term"]
+        lonely = next(name for name in group.names if name != leader)
+        for _ in range(5):
+            fault = await group.session.cluster.cut(group.links(lonely), lease_s=60)
+            await asyncio.sleep(10)
+            await group.session.cluster.heal(fault)
+            await asyncio.sleep(10)
+        return before, (await group.ask(leader, "Dump"))["term"]
+
+    before, after = simulate(main)
+    assert before == after
+
+
+def test_an_idle_group_keeps_its_leader() -> None:
+    async def main(group: Group) -> int:
+        await group.leader()
+        await asyncio.sleep(600)
+        return len(group.leaders)
+
+    assert simulate(main) == 1
+
+
+def test_leadership_can_be_handed_over() -> None:
+    async def main(group: Group) -> tuple[str, str, float]:
+        leader = await group.leader()
+        heir = next(name for name in group.names if name != leader)
+        await group.write_all(3)
+        await asyncio.sleep(1)
+        request = msg.LeaderStepDownRequest(f"uuid-{leader}", GROUP, f"uuid-{heir}")
+        start_s = asyncio.get_running_loop().time()
+        answer = await group.client.call(
+            f"{leader}:{PORT}",
+            "ConsensusService.LeaderStepDown",
+            request,
+            msg.LeaderStepDownResponse,
+            timeout_s=5.0,
+        )
+        assert answer.error is None
+        found = await group.leader(among=[heir])
+        return heir, found, asyncio.get_running_loop().time() - start_s
+
+    heir, found, took_s = simulate(main)
+    assert heir == found
+    assert took_s < 0.5
+
+
+@pytest.mark.parametrize(
+    ("dest_uuid", "tablet_id", "code"),
+    [
+        ("uuid-n2", GROUP, msg.ConsensusErrorCode.WRONG_SERVER_UUID),
+        ("uuid-n1", "x", msg.ConsensusErrorCode.TABLET_NOT_FOUND),
+    ],
+)
+def test_strangers_calls_are_refused(dest_uuid: str, tablet_id: str, code: int) -> None:
+    async def main(group: Group) -> msg.ConsensusError | None:
+        answer = await group.client.call(
+            f"n1:{PORT}",
+            "ConsensusService.GetConsensusState",
+            msg.GetConsensusStateRequest(dest_uuid, tablet_id),
+            msg.GetConsensusStateResponse,
+            timeout_s=5.0,
+        )
+        return answer.error
+
+    error = simulate(main)
+    assert error is not None
+    assert error.code == code
+
+
+def test_memory_and_disk_stay_bounded() -> None:
+    async def main(group: Group) -> list[dict[str, Any]]:
+        await group.write_all(400)
+        return await group.check()
+
+    dumps = simulate(main, snapshot_every=50, flags={"log_segment_size_kb": 1})
+    for dump in dumps:
+        assert len(dump["log"]) < 150
+        assert len(dump["files"]) < 20
+
+
+def test_a_node_that_fell_behind_is_sent_a_snapshot() -> None:
+    async def main(group: Group) -> dict[str, Any]:
+        leader = await group.leader()
+        late = next(name for name in group.names if name != leader)
+        await group.session.cluster.kill(late)
+        await group.write_all(300)
+        await group.session.cluster.start(late)
+        await group.check()
+        return await group.ask(late, "Dump")
+
+    flags = {"log_segment_size_kb": 1, "consensus_max_batch_size_bytes": 700}
+    dump = simulate(main, snapshot_every=50, flags=flags)  # the snapshot takes several chunks
+    assert len(dump["items"]) == 300
+    assert dump["first_index"] > 100
+
+
+def test_a_wiped_node_is_filled_again() -> None:
+    async def main(group: Group) -> dict[str, Any]:
+        leader = await group.leader()
+        wiped = next(name for name in group.names if name != leader)
+        await group.write_all(120)
+        await group.session.cluster.kill(wiped)
+        await group.session.cluster.wipe(wiped)
+        await group.session.cluster.start(wiped)
+        await group.write_all(10, "after")
+        await group.check()
+        return await group.ask(wiped, "Dump")
+
+    assert len(simulate(main, snapshot_every=50)["items"]) == 130
+
+
+def test_everything_survives_a_power_cut_of_all() -> None:
+    async def main(group: Group) -> int:
+        for round_number in range(4):
+            await group.write_all(30, f"r{round_number}-")
+            for name in group.names:
+                await group.session.cluster.kill(name, lose_unsynced=True, torn=True)
+            for name in group.names:
+                await group.session.cluster.start(name)
+        return len((await group.check())[0]["items"])
+
+    assert simulate(main, snapshot_every=40) >= 120
+
+
+def test_a_graceful_stop_is_an_orderly_end() -> None:
+    async def main(group: Group) -> None:
+        await group.write_all(5)
+        for name in group.names:
+            await group.session.cluster.stop(name)
+        for name in group.names:
+            await group.session.cluster.start(name)
+        await group.check()
+
+    simulate(main)
+
+
+def test_traced_steps_use_the_known_words() -> None:
+    async def main(group: Group) -> dict[str, int]:
+        await group.write_all(3)
+        return group.kinds
+
+    kinds = simulate(main, trace_steps=True)
+    known = "voted candidate leader appended synced acked committed applied"
+    assert all(kinds.get(word, 0) > 0 for word in known.split())
+    assert "appended" not in simulate(main)
+
+
+async def storm(group: Group, *, rounds: int) -> None:
+    """Writers on every node and confirmed reads, while faults come and go."""
+    rng = group.session.env.random
+    cluster = group.session.cluster
+    running = True
+
+    async def writer(name: str, writer_number: int) -> None:
+        count = 0
+        while running:
+            count += 1
+            await group.write(name, f"{writer_number}-{count}")
+            await asyncio.sleep(0.05 + 0.2 * rng.random())
+
+    async def reader(name: str) -> None:
+        while running:
+            before = set(group.acknowledged)
+            try:
+                answer = await group.ask(name, "Read")
+            except RpcError:
+                answer = {}
+            if "items" in answer:
+                missing = before - set(answer["items"])
+                assert not missing, f"a confirmed read lacks {sorted(missing)}"
+            await asyncio.sleep(0.05 + 0.2 * rng.random())
+
+    tasks = [asyncio.create_task(writer(n, k)) for k, n in enumerate(group.names)]
+    tasks += [asyncio.create_task(reader(name)) for name in group.names]
+    await group.leader()
+    for _ in range(rounds):
+        name = list(group.leaders.values())[-1] if rng.random() < 0.6 else rng.choice(group.names)
+        what = rng.randrange(6)
+        if what == 0:
+            await cluster.cut(group.links(name), lease_s=3 + 4 * rng.random())
+        elif what == 1:
+            links = [link for link in group.links(name) if link.source == name]
+            await cluster.cut(links, lease_s=3 + 4 * rng.random())
+        elif what == 2:
+            await cluster.pause(name, lease_s=2 + 4 * rng.random())
+        elif what == 3:
+            await cluster.kill(name, lose_unsynced=True, torn=True)
+            await cluster.start(name)
+        elif what == 4:
+            await cluster.kill(name)
+            await cluster.start(name)
+        else:
+            for other in group.names:
+                await cluster.kill(other, lose_unsynced=True)
+            for other in group.names:
+                await cluster.start(other)
+        await asyncio.sleep(6 * rng.random())
+    running = False
+    await cluster.heal_all()
+    await asyncio.gather(*tasks)
+    assert len(group.acknowledged) > 10
+    await group.check()
+
+
+KNOBS: list[dict[str, Any]] = [
+    {},
+    {"latency": "tail"},
+    {"disk_ms_min": 5.0, "disk_ms_max": 400.0},
+    {"retransmit": 0.0, "latency": "uniform", "latency_ms_max": 80.0},
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_storm_of_faults_breaks_no_promise(seed: int) -> None:
+    async def main(group: Group) -> None:
+        await storm(group, rounds=12)
+
+    nodes = 5 if seed % 4 == 3 else 3
+    simulate(main, nodes=nodes, seed=seed, knobs=KNOBS[seed % 4], snapshot_every=40)
