@@ -444,6 +444,7 @@ def test_bad_faults_are_usage_errors():
         for work, message in [
             (cluster.cut([Link("a", "zz")], lease_s=1), "no node is named 'zz'; there are a, b"),
             (cluster.cut([], lease_s=1), "at least one link"),
+            (cluster.cut([Link("a", "a")], lease_s=1), "both ends at one node"),
             (cluster.cut(BOTH, lease_s=0), "lease_s is 0"),
             (cluster.shape(BOTH, LinkQuality(drop=1.5), lease_s=1), "drop is 1.5"),
             (cluster.shape(BOTH, LinkQuality(delay_ms=-1.0), lease_s=1), "delay_ms is -1"),

@@ -173,9 +173,13 @@ def test_a_pause_lease_thaws_its_own_pause_only():
         assert s.cluster.state("a") is NodeState.PAUSED
         await asyncio.sleep(6)
         assert s.cluster.state("a") is NodeState.RUNNING
-        await s.cluster.kill("a")
-        with pytest.raises(InfrastructureError, match="it is down"):
-            await s.cluster.pause("a", lease_s=1)
+        await s.cluster.pause("a", lease_s=4)
+        assert not await s.cluster.pause("a", lease_s=2)  # cannot shorten the lease
+        assert not await s.cluster.pause("a", lease_s=8)
+        await asyncio.sleep(7)
+        assert s.cluster.state("a") is NodeState.PAUSED
+        await asyncio.sleep(2)
+        assert s.cluster.state("a") is NodeState.RUNNING
 
     run(main, specs("a"))
 

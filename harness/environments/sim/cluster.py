@@ -26,7 +26,7 @@ from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.world import World
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 
 __all__ = ["CAPABILITIES", "SimCluster"]
 
@@ -127,24 +127,25 @@ class SimCluster:
         return True
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node; thawed when the lease ends."""
+        """Freeze a node; thawed when the lease ends. A second pause may only prolong the lease."""
         machine = self._machine(node)
-        lease_ns = _lease_ns(lease_s)
-        if machine.incarnation is None:
-            raise InfrastructureError(f"cannot pause {node!r}: it is down")
-        if machine.state is NodeState.PAUSED:
+        ends_ns = self._world.now_ns + _lease_ns(lease_s)
+        incarnation = machine.incarnation
+        if incarnation is None:
+            return False
+        already = incarnation.loop.paused
+        if not already or ends_ns > machine.pause_ends_ns:
+            machine.pause_ends_ns = ends_ns
+
+            def thaw(_: None) -> None:
+                if machine.incarnation is incarnation and ends_ns == machine.pause_ends_ns:
+                    self._resume(machine)
+
+            self._world.schedule(ends_ns, thaw)
+        if already:
             return False
         self._note("pause", node)
-        incarnation = machine.incarnation
         incarnation.loop.pause()
-        machine.pauses += 1
-        pause = machine.pauses
-
-        def thaw(_: None) -> None:
-            if machine.incarnation is incarnation and machine.pauses == pause:
-                self._resume(machine)
-
-        self._world.schedule(self._world.now_ns + lease_ns, thaw)
         return True
 
     async def resume(self, node: str) -> bool:
@@ -270,6 +271,8 @@ class SimCluster:
         for link in links:
             self._check_end(link.source)
             self._check_end(link.destination)
+            if link.source == link.destination:
+                raise UsageError(f"{link} has both ends at one node; a link joins two")
 
     def _check_end(self, name: str) -> None:
         if name != CLIENT:

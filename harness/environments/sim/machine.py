@@ -57,7 +57,7 @@ class Machine:
         self.ports = () if spec is None else spec.ports
         self.boots = 0
         self.incarnation: Incarnation | None = None
-        self.pauses = 0  # so that an old lease does not thaw a newer pause
+        self.pause_ends_ns = 0  # the lease's end; an older lease does not thaw a newer pause
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes], None]
         self._seed = seed
