@@ -1,0 +1,249 @@
+"""From a recorded history in the vocabulary "ddl" to operations on the catalog model.
+
+Real time is the order of indices: the harness records an invocation before it sends anything and a
+completion after everything has arrived.
+
+* `fail` with a result ("exists", "not-found") is an observation and must be explained; `fail`
+  without one, or for reasons the model does not know ("invalid"), did nothing and is left out.
+* `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
+* The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
+  with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
+* A lost create whose table somebody saw did take effect, and did so before that answer returned: it
+  gets that return. (An upper bound only; it may have happened any time since its call.)
+* Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.linearizability.models.catalog_types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+)
+from harness.errors import HistoryError
+from harness.ops import History, Op, OpType, Pair
+
+__all__ = ["CatalogHistory", "Conflict", "catalog_history", "shown_tables"]
+
+MUTATIONS = frozenset({"create", "alter", "rename", "delete"})
+LOOKS = frozenset({"locate", "is-create-done", "is-alter-done"})
+READS = frozenset({"get", "list"}) | LOOKS
+REFUSALS = frozenset({"exists", "not-found"})
+
+CatalogOperation = Operation[CatalogInput, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two answers that cannot both be true: `first` and `second` are indices of invocations."""
+
+    text: str
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogHistory:
+    """Operations (their ids are the indices of the invocations) and what their answers tie."""
+
+    operations: tuple[CatalogOperation, ...]
+    bindings: Mapping[str, str]
+    conflicts: tuple[Conflict, ...]
+    pairs: Mapping[int, Pair]
+    seen_creates: Mapping[int, int]  # lost creates that took effect -> the invocation that saw it
+
+
+def _value(op: Op) -> dict[str, Any]:
+    if not isinstance(op.value, dict):
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has the value {op.value!r}; "
+            "in the vocabulary 'ddl' every value is an object"
+        )
+    return op.value
+
+
+def _field(op: Op, name: str) -> Any:
+    value = _value(op)
+    if name not in value:
+        raise HistoryError(f"op {op.index} ({op.f}) has no {name!r} in its value {value!r}")
+    return value[name]
+
+
+def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
+    """(table id, nonce or `None`) of every table that a successful answer shows to exist."""
+    done = pair.completion
+    if done is None or done.type is not OpType.OK:
+        return
+    value = _value(done)
+    if value.get("result", "ok") != "ok":
+        return
+    if done.f == "list":
+        for entry in _field(done, "tables"):
+            if entry[1]:
+                yield entry[1], None
+    elif value.get("table_id"):
+        nonce = None
+        if done.f == "create":
+            nonce = _value(pair.invoke).get("nonce")
+        elif done.f == "get":
+            nonce = value.get("comment") or None
+        yield value["table_id"], nonce
+
+
+def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+    ids: dict[str, tuple[str, int]] = {}
+    nonces: dict[str, tuple[str, int]] = {}
+    conflicts: dict[tuple[str, str], Conflict] = {}
+    for pair in history.pairs:
+        for ident, nonce in shown_tables(pair):
+            if nonce is None:
+                continue
+            at = pair.invoke.index
+            other_nonce, first = ids.setdefault(ident, (nonce, at))
+            if other_nonce != nonce:
+                text = (
+                    f"table {ident} was made by two creates, with nonces {other_nonce} and {nonce}"
+                )
+                conflicts.setdefault((ident, nonce), Conflict(text, first, at))
+            other_id, first = nonces.setdefault(nonce, (ident, at))
+            if other_id != ident:
+                text = f"the create with nonce {nonce} made two tables, {other_id} and {ident}"
+                conflicts.setdefault((nonce, ident), Conflict(text, first, at))
+    return {ident: nonce for ident, (nonce, _) in ids.items()}, tuple(conflicts.values())
+
+
+def _input(op: Op, key: str) -> CatalogInput:
+    f = op.f
+    if f == "list":
+        return ListTables()
+    name = _field(op, "name")
+    match f:
+        case "create":
+            return Create(name, key, tuple(_value(op).get("columns", ())))
+        case "alter":
+            return Alter(name, tuple(tuple(step) for step in _field(op, "steps")))
+        case "rename":
+            return Rename(name, _field(op, "new_name"))
+        case "delete":
+            return Delete(name)
+        case "get":
+            return Get(name)
+        case _:
+            return Look(name)
+
+
+def _answer(op: Op) -> Answer:
+    value = _value(op)
+    result = value.get("result", "ok")
+    if result not in {"ok", *REFUSALS}:
+        raise HistoryError(
+            f"op {op.index} ({op.f}) is {op.type.value} with result {result!r}; "
+            "it must be 'ok', 'exists' or 'not-found'"
+        )
+    if result != "ok":
+        return Answer(result)
+    if op.f == "list":
+        listing = tuple((e[0], e[1] or None, e[2]) for e in _field(op, "tables"))
+        if len({name for name, _, _ in listing}) != len(listing):
+            # No state has two tables with one name, and so no step allows this answer.
+            listing = (*listing, *listing)
+        return Answer("ok", listing=listing)
+    columns = value.get("columns") if op.f == "get" else None
+    return Answer(
+        "ok",
+        table_id=value.get("table_id"),
+        version=value.get("schema_version"),
+        key=(value.get("comment") or None) if op.f == "get" else None,
+        applied=value.get("applied_schema_version") if op.f == "get" else None,
+        columns=None if columns is None else tuple(columns),
+    )
+
+
+def _first_sights(history: History) -> dict[str, tuple[int, int]]:
+    """Table id -> (index of the earliest completion that shows it, that op's invocation)."""
+    first: dict[str, tuple[int, int]] = {}
+    for pair in history.pairs:
+        for ident, _ in shown_tables(pair):
+            assert pair.completion is not None
+            sight = (pair.completion.index, pair.invoke.index)
+            first[ident] = min(first.get(ident, sight), sight)
+    return first
+
+
+def catalog_history(history: History) -> CatalogHistory:
+    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl"."""
+    bindings, conflicts = _bind(history)
+    ids = {nonce: ident for ident, nonce in bindings.items()}
+    sights = _first_sights(history)
+    operations: list[CatalogOperation] = []
+    seen: dict[int, int] = {}
+    nonces: dict[str, int] = {}
+    for pair in history.pairs:
+        call = pair.invoke
+        if call.f not in MUTATIONS | READS:
+            raise HistoryError(
+                f"op {call.index} invokes {call.f!r}, which is not in the vocabulary 'ddl': "
+                f"{', '.join(sorted(MUTATIONS | READS))}"
+            )
+        key = _nonce(call, nonces) if call.f == "create" else ""
+        answer: Answer | Unknown = UNKNOWN
+        returned: int | None = None
+        if pair.type is OpType.INFO:
+            if call.f in READS:
+                continue
+            if call.f == "create" and key in ids:
+                sight, by = sights[ids[key]]
+                if sight > call.index:  # else it was seen before it was asked for: search refutes
+                    returned, seen[call.index] = sight, by
+                    answer = Answer("ok", table_id=ids[key])
+            elif call.f == "create":
+                columns = ", ".join(_value(call).get("columns", ()))
+                key = f"an unseen create of {call.value['name']!r} ({columns})"
+        else:
+            assert pair.completion is not None
+            if pair.type is OpType.FAIL and not _is_observation(pair.completion):
+                continue
+            answer, returned = _answer(pair.completion), pair.completion.index
+        operations.append(
+            Operation(
+                call.process if isinstance(call.process, int) else -1,
+                _input(call, key),
+                call.index,
+                answer,
+                returned,
+                call.index,
+            )
+        )
+    return CatalogHistory(
+        tuple(operations),
+        bindings,
+        conflicts,
+        {pair.invoke.index: pair for pair in history.pairs},
+        seen,
+    )
+
+
+def _is_observation(done: Op) -> bool:
+    return isinstance(done.value, dict) and done.value.get("result") in REFUSALS
+
+
+def _nonce(call: Op, nonces: dict[str, int]) -> str:
+    nonce = str(_value(call).get("nonce") or f"op {call.index}")
+    if nonce in nonces:
+        raise HistoryError(
+            f"ops {nonces[nonce]} and {call.index} are both creates with nonce {nonce!r}; "
+            "every mutation needs a nonce of its own"
+        )
+    nonces[nonce] = call.index
+    return nonce

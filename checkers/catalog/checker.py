@@ -1,0 +1,72 @@
+"""The plug-in: invariants of the catalog on the snapshot and along the history."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from checkers.catalog.along import check_acknowledged, check_history
+from checkers.catalog.findings import Findings
+from checkers.catalog.snapshot import check_snapshot, read_snapshot
+from harness.ops import CheckResult, History, Verdict
+
+__all__ = ["CatalogInvariantsChecker"]
+
+VIOLATIONS_MAX: Final = 20
+GAPS_MAX: Final = 10
+
+
+class CatalogInvariantsChecker:
+    """Unique names, ids never reused, legal states, full coverage, settled replicas, equal logs."""
+
+    api_version = 1
+    name = "catalog-invariants"
+    doc = "the final state of all nodes is sound, and nothing acknowledged was lost or went back"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; a missing or incomplete snapshot is `unknown`, unless something else is invalid.
+
+        Linear in the history and the snapshot, so `time_limit_s` is not needed.
+        """
+        del case, time_limit_s
+        findings = Findings()
+        check_history(history, findings)
+        snapshots = list(history.facts("snapshot"))
+        if snapshots:
+            snapshot = read_snapshot(snapshots[-1].value, findings)
+            if snapshot is not None:
+                settled = [fact.value.get("ok") for fact in history.facts("converged")]
+                check_snapshot(snapshot, findings, settled=bool(settled and settled[-1]))
+                check_acknowledged(history, snapshot, findings)
+                if not settled:
+                    findings.gaps.append("the run ended before it was known to have settled")
+        else:
+            findings.gaps.append("the run ended before its final snapshot")
+        return self._result(findings)
+
+    def _result(self, findings: Findings) -> CheckResult:
+        found = findings.violations
+        details: dict[str, Any] = {
+            "looked": dict(sorted(findings.looked.items())),
+            "gaps": findings.gaps[:GAPS_MAX],
+            "violations": len(found),
+            "by_invariant": {
+                name: sum(v.invariant == name for v in found)
+                for name in sorted({v.invariant for v in found})
+            },
+        }
+        if found:
+            text = [f"[{v.invariant}] {v.sentence}" for v in found[:VIOLATIONS_MAX]]
+            if len(found) > VIOLATIONS_MAX:
+                text.append(f"{len(found) - VIOLATIONS_MAX} more violations are not shown.")
+            indices = dict.fromkeys(i for v in found[:VIOLATIONS_MAX] for i in v.operations)
+            reason = f"{len(found)} violations, first: {found[0].sentence}"
+            return CheckResult(
+                self.name, Verdict.INVALID, reason, tuple(text), tuple(indices), details
+            )
+        if findings.gaps:
+            more = f" (and {len(findings.gaps) - 1} more gaps)" if len(findings.gaps) > 1 else ""
+            reason = f"{findings.gaps[0]}{more}"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+        total = sum(findings.looked.values())
+        reason = f"{total} checks of {len(findings.looked)} invariants hold"
+        return CheckResult(self.name, Verdict.VALID, reason, details=details)

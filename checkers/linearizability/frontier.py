@@ -1,0 +1,156 @@
+"""Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
+
+The frontier before a return is the set of all configurations that can stand there. Only those that
+have not yet linearized the returning operation are expanded; the others pass it as they are. Per
+(mask, state) only the antichain of minimal sets of unknown operations used is kept: from a smaller
+set everything can be reached that a larger one can reach, as unused unknown operations may stay
+unused. This decides invalid histories with many lost answers where a depth-first search does not.
+
+Every configuration carries its branching choices as a linked list that shares its prefix with its
+relatives, so a witness or a surviving configuration can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from checkers.linearizability.problem import ILLEGAL_STEP, Problem
+from checkers.linearizability.search import Status, dominated
+
+__all__ = ["Configuration", "Frontier"]
+
+
+class _Path(NamedTuple):
+    previous: _Path | None
+    choice: int
+
+
+class Configuration(NamedTuple):
+    """One way in which the history up to some return can have happened."""
+
+    mask: int
+    state: int
+    used: int
+    path: _Path | None
+
+    def choices(self) -> list[int]:
+        """The branching choices from the start."""
+        found: list[int] = []
+        path = self.path
+        while path is not None:
+            found.append(path.choice)
+            path = path.previous
+        found.reverse()
+        return found
+
+
+class Frontier:
+    """A resumable breadth-first search; `best` is the return it stands before."""
+
+    def __init__(self, problem: Problem, *, configurations_max: int) -> None:
+        """Start at the beginning of the history."""
+        self._problem = problem
+        self._configurations_max = configurations_max
+        self._layers: dict[int, list[Configuration]] = {}
+        self._chains: dict[int, dict[tuple[int, int], list[int]]] = {}
+        self._pending: deque[Configuration] = deque()
+        self.surviving: list[Configuration] = []
+        self.configurations = 0
+        self.steps = 0
+        self.best = 0
+        self.status = Status.RUNNING
+        self.winner: Configuration | None = None
+        self._arrive(0, Configuration(0, problem.stepper.initial, 0, None))
+        self._next_layer()
+
+    def _arrive(self, position: int, config: Configuration) -> None:
+        """Put a configuration where it stands after passing returns and absorbing reads."""
+        position, mask = self._problem.advance(position, config.mask, config.state)
+        if position == len(self._problem.returns):
+            self.winner = config
+            self.status = Status.FOUND
+            return
+        chains = self._chains.setdefault(position, {})
+        if dominated(chains.setdefault((mask, config.state), []), config.used):
+            return
+        config = config._replace(mask=mask)
+        self.configurations += 1
+        if position == self.best and self._current:
+            self._pending.append(config)
+            self.surviving.append(config)
+        else:
+            self._layers.setdefault(position, []).append(config)
+        full = self.configurations >= self._configurations_max
+        if full and self.status is Status.RUNNING:
+            self.status = Status.FULL
+
+    _current = False  # whether a layer is being expanded
+
+    def _next_layer(self) -> None:
+        """Move to the earliest layer with configurations; none left means exhausted."""
+        if self.status is not Status.RUNNING:
+            return
+        if not self._layers:
+            self.status = Status.EXHAUSTED
+            return
+        if self._current:
+            self._chains.pop(self.best, None)
+            self.configurations -= len(self.surviving)
+        self._current = True
+        self.best = min(self._layers)
+        layer = self._layers.pop(self.best)
+        chains = self._chains[self.best]
+        # A later arrival may have dominated an earlier one.
+        self.surviving = [c for c in layer if c.used in chains[c.mask, c.state]]
+        self.configurations -= len(layer) - len(self.surviving)
+        self._pending.extend(self.surviving)
+
+    def run(self, budget: int) -> Status:
+        """Search for about `budget` more steps."""
+        limit = self.steps + budget
+        while self.status is Status.RUNNING and self.steps < limit:
+            if not self._pending:
+                self._next_layer()
+                continue
+            config = self._pending.popleft()
+            if config.used in self._chains[self.best][config.mask, config.state]:
+                self._expand(config)
+        return self.status
+
+    def _expand(self, config: Configuration) -> None:
+        problem = self._problem
+        memos, step = problem.stepper.memo, problem.stepper.step
+        position, state = self.best, config.state
+        footprints = problem.footprints
+        reach = problem.relevant(position, config.mask)
+        for bit, op in problem.open_writes[position]:
+            if config.mask & bit or not footprints[op] & reach:
+                continue
+            self.steps += 1
+            after = memos[op].get(state)
+            if after is None:
+                after = step(state, op)
+            if after != ILLEGAL_STEP:
+                path = _Path(config.path, op)
+                self._arrive(position, Configuration(config.mask | bit, after, config.used, path))
+        for index in range(problem.unknown_called[position]):
+            op = problem.unknown[index]
+            if not footprints[op] & reach:
+                continue
+            bit = 1 << index
+            twin = problem.unknown_twin[index]
+            if config.used & bit or (twin >= 0 and not config.used & (1 << twin)):
+                continue
+            self.steps += 1
+            after = memos[op].get(state)
+            if after is None:
+                after = step(state, op)
+            if after not in {ILLEGAL_STEP, state}:
+                path = _Path(config.path, op)
+                self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
+
+    def remaining(self) -> list[Configuration]:
+        """The configurations that stood before the last return reached, minimal ones only."""
+        chains = self._chains.get(self.best, {})
+        return [c for c in self.surviving if c.used in chains.get((c.mask, c.state), ())]

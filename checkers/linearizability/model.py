@@ -1,0 +1,197 @@
+"""What is checked: operations, and the sequential specification they are checked against.
+
+The vocabulary is Porcupine's (an `Operation` has a client, input, call, output and return; a
+`Model` has `init`, `step`, `partition` and two `describe_...`), with three things added:
+
+* an operation **without a return** is *unknown*: it may take effect at any moment after its call,
+  or never. Its output is `UNKNOWN`, and `step` then says what it does if it does take effect.
+* `read_only` names operations whose *response* says that nothing changed (reads, but also a failed
+  compare-and-set, "already exists", "not found"). The search linearizes them as soon as they are
+  legal, without branching; this is what makes catalog histories cheap.
+* `projections` names smaller problems, each of which must be linearizable if the whole is. They
+  can only refute, and do so much sooner than a search over the whole state.
+
+A model is a plain class: pure functions over hashable states. Equal states must hash equally.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from harness.errors import HarnessError
+
+__all__ = [
+    "UNKNOWN",
+    "Event",
+    "Limits",
+    "Model",
+    "ModelError",
+    "Operation",
+    "Projection",
+    "Result",
+    "Unknown",
+]
+
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
+O = TypeVar("O")  # noqa: E741
+
+
+class Unknown(enum.Enum):
+    """The type of `UNKNOWN`."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""The output of an operation that nobody saw return."""
+
+
+class Result(enum.Enum):
+    """What a check says, in Porcupine's words."""
+
+    OK = "Ok"
+    ILLEGAL = "Illegal"
+    UNKNOWN = "Unknown"
+
+
+class ModelError(HarnessError):
+    """A model broke its contract, for instance called an operation read-only that is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[I, O]):
+    """One operation. `call` and `return_time` are on one clock of any unit.
+
+    Intervals are closed: at equal times a call comes before a return. `return_time=None` makes the
+    operation unknown, whatever `output` holds. `id` is the caller's label and is what results name;
+    left at -1 it becomes the operation's position.
+    """
+
+    client_id: int
+    input: I
+    call: float
+    output: O | Unknown
+    return_time: float | None
+    id: int = -1
+    metadata: object = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody saw it return."""
+        return self.return_time is None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a history whose order is its position alone; `id` links a call to its return."""
+
+    client_id: int
+    is_call: bool
+    value: Any
+    id: int
+    metadata: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection(Generic[S, I, O]):
+    """A smaller problem that is linearizable whenever the whole is; operations keep their ids."""
+
+    name: str
+    model: Model[S, I, O]
+    operations: tuple[Operation[I, O], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a search gives up. Steps decide first, so that a verdict does not depend on the clock.
+
+    `steps` counts attempted model steps, memoised or not, over all strategies; `configurations` is
+    what one search may remember at once (some 150 bytes each); `time_s` is wall time, `None` for no
+    limit; `shrink_steps` bounds the work on making a counterexample smaller.
+    """
+
+    steps: int = 20_000_000
+    configurations: int = 2_000_000
+    time_s: float | None = None
+    shrink_steps: int = 400_000
+    rounds: tuple[int, ...] = field(default=(10_000, 100_000, 1_000_000, 10_000_000))
+
+    def __post_init__(self) -> None:
+        """Check the ranges; raises `ValueError`."""
+        if min(self.steps, self.configurations) < 1 or self.shrink_steps < 0:
+            raise ValueError(f"{self}: steps and configurations must be at least 1")
+        if not self.rounds or min(self.rounds) < 1:
+            raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
+
+
+class Model(Generic[S, I, O]):
+    """A sequential specification. Subclass it and override `init` and `step` at least."""
+
+    def init(self) -> S:
+        """The first state."""
+        raise NotImplementedError
+
+    def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
+        """Whether the operation is legal in `state` with this output, and the state after it.
+
+        With `UNKNOWN` as the output the operation takes effect with whatever outcome `state`
+        dictates: the answer is legal, or the same state where it would have failed.
+        """
+        raise NotImplementedError
+
+    def read_only(self, input_: I, output: O | Unknown, /) -> bool:
+        """Whether `step` returns the very state it was given in *every* state where it is legal.
+
+        Unknown operations for which it holds are dropped. When in doubt say `False`: it is slower
+        but never wrong. The search checks the claim at every step it takes.
+        """
+        del input_, output
+        return False
+
+    def footprint(self, input_: I, /) -> frozenset[str] | None:
+        """The parts of the state that the operation reads or writes; `None` for all of it.
+
+        Two operations with disjoint footprints must commute: where both are legal one after
+        the other, they are so in the other order, with the same state at the end. The search
+        leaves aside what cannot matter to the operation that it has to place next.
+        """
+        del input_
+        return None
+
+    def partition(
+        self, operations: Sequence[Operation[I, O]], /
+    ) -> Sequence[Sequence[Operation[I, O]]]:
+        """Independent parts: only where the specification is a product over them.
+
+        An unknown operation must be kept in every part that it may touch.
+        """
+        return [operations]
+
+    def projections(
+        self, operations: Sequence[Operation[I, O]], /
+    ) -> Sequence[Projection[Any, Any, Any]]:
+        """Necessary conditions; see `Projection`."""
+        del operations
+        return []
+
+    def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
+        """The same specification, prepared for other operations.
+
+        A model that looked into all operations beforehand, to rule out steps that lead nowhere,
+        must forget here what only others said: a counterexample is made smaller by weakening
+        operations, and what it then still proves must not rest on the ones that are gone.
+        """
+        del operations
+        return self
+
+    def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
+        """One operation, for people."""
+        return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
+
+    def describe_state(self, state: S, /) -> str:
+        """One state, for people."""
+        return repr(state)

@@ -1,0 +1,1 @@
+"""Sequential specifications, ready to use."""

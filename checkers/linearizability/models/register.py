@@ -1,0 +1,118 @@
+"""Registers: one value that is read, written, and compared and set."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from checkers.linearizability.model import UNKNOWN, Model, Unknown
+
+__all__ = ["Cas", "MultiRegister", "Read", "Register", "RegisterInput", "Txn", "Write"]
+
+Scalar = int | float | str | bool | None
+
+
+class Read(NamedTuple):
+    """Output: the value."""
+
+    f: str = "read"
+
+
+class Write(NamedTuple):
+    """Output: `None`."""
+
+    value: Scalar
+    f: str = "write"
+
+
+class Cas(NamedTuple):
+    """Compare and set. Output: whether the register held `old`, so that it now holds `new`."""
+
+    old: Scalar
+    new: Scalar
+    f: str = "cas"
+
+
+RegisterInput = Read | Write | Cas
+
+
+class Register(Model[Scalar, RegisterInput, Scalar]):
+    """One register, initially `initial`."""
+
+    def __init__(self, initial: Scalar = None) -> None:
+        """A register that starts with `initial`."""
+        self._initial = initial
+
+    def init(self) -> Scalar:
+        """The initial value."""
+        return self._initial
+
+    def step(
+        self, state: Scalar, input_: RegisterInput, output: Scalar | Unknown, /
+    ) -> tuple[bool, Scalar]:
+        """See the inputs for what they return."""
+        if isinstance(input_, Write):
+            return True, input_.value
+        if isinstance(input_, Read):
+            return output is UNKNOWN or state == output, state
+        held = state == input_.old
+        if output is UNKNOWN:
+            return True, input_.new if held else state
+        return held is output, input_.new if held else state
+
+    def read_only(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
+        """Reads, and compare-and-sets that found another value."""
+        return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
+
+    def describe_operation(self, input_: RegisterInput, output: Scalar | Unknown, /) -> str:
+        """For people."""
+        if isinstance(input_, Read):
+            return "read" + ("" if output is UNKNOWN else f" {output!r}")
+        if isinstance(input_, Write):
+            return f"write {input_.value!r}" + (" (unknown)" if output is UNKNOWN else "")
+        outcome = {True: "", False: " (held another value)"}.get(output is True, "")
+        return f"cas {input_.old!r} -> {input_.new!r}" + (
+            " (unknown)" if output is UNKNOWN else outcome
+        )
+
+    def describe_state(self, state: Scalar, /) -> str:
+        """For people."""
+        return f"the register holds {state!r}"
+
+
+class Txn(NamedTuple):
+    """Micro-operations ("read" | "write", key, value), applied in order, atomically.
+
+    Output: the same with the values read; a read of `None` matches any value.
+    """
+
+    micro: tuple[tuple[str, str, Scalar], ...]
+
+
+class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
+    """Several registers that are read and written in transactions."""
+
+    def __init__(self, initial: dict[str, Scalar]) -> None:
+        """Registers that start with the values of `initial`."""
+        self._initial = tuple(sorted(initial.items()))
+
+    def init(self) -> tuple[tuple[str, Scalar], ...]:
+        """The initial values, sorted by key."""
+        return self._initial
+
+    def step(
+        self, state: tuple[tuple[str, Scalar], ...], input_: Txn, output: Txn | Unknown, /
+    ) -> tuple[bool, tuple[tuple[str, Scalar], ...]]:
+        """Apply the micro-operations in order."""
+        txn = input_ if output is UNKNOWN else output
+        values = dict(state)
+        for f, key, value in txn.micro:
+            if f == "write":
+                values[key] = value
+            elif output is not UNKNOWN and value is not None and values.get(key) != value:
+                return False, state
+        return True, tuple(sorted(values.items()))
+
+    def read_only(self, input_: Txn, output: Txn | Unknown, /) -> bool:
+        """Transactions that only read."""
+        del output
+        return all(f == "read" for f, _, _ in input_.micro)

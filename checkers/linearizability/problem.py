@@ -1,0 +1,271 @@
+"""A history, prepared for searching: return events, slots, and memoised model steps.
+
+The preparation follows the window idea: a search never looks at more than the operations that are
+open around one return event. Events are sorted (at equal times calls before returns). Each open
+operation has a *slot*, a bit that is used again after its return, so a configuration is three small
+numbers: the next return not yet passed, the mask of open slots already linearized, and the state.
+Unknown operations never return; they have bits of their own in a second mask, in call order.
+
+`Stepper` gives states and operation classes (equal input and output) numbers and remembers every
+step once taken, so a model written in plain Python is called on misses only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
+
+__all__ = ["ILLEGAL_STEP", "Problem", "Stepper"]
+
+ILLEGAL_STEP: Final = -1
+EVERYTHING: Final = -1  # a footprint: all bits
+
+Slot = tuple[int, int]  # the bit, the operation's number
+
+
+class Stepper:
+    """The model with numbered states; `memo[op]` maps a state's number to the next one's."""
+
+    def __init__(
+        self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
+    ) -> None:
+        """Number the classes of `operations`."""
+        self._model = model
+        self._operations = operations
+        self.states: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self.model_calls = 0
+        classes: dict[Hashable, dict[int, int]] = {}
+        self.memo: list[dict[int, int]] = []
+        self.read_only: list[bool] = []
+        for operation in operations:
+            output = UNKNOWN if operation.is_unknown else operation.output
+            self.memo.append(classes.setdefault(_class_key(operation, output), {}))
+            self.read_only.append(model.read_only(operation.input, output))
+        self.initial = self._number(model.init())
+
+    def _number(self, state: Any) -> int:
+        number = self._numbers.get(state)
+        if number is None:
+            number = self._numbers[state] = len(self.states)
+            self.states.append(state)
+        return number
+
+    def step(self, state: int, op: int) -> int:
+        """The number of the state after operation `op`, or `ILLEGAL_STEP`.
+
+        Raises `ModelError` when a step contradicts `read_only`.
+        """
+        memo = self.memo[op]
+        known = memo.get(state)
+        if known is not None:
+            return known
+        operation = self._operations[op]
+        output = UNKNOWN if operation.is_unknown else operation.output
+        self.model_calls += 1
+        legal, after = self._model.step(self.states[state], operation.input, output)
+        number = self._number(after) if legal else ILLEGAL_STEP
+        if legal and number != state and self.read_only[op]:
+            raise ModelError(
+                f"{type(self._model).__name__}.read_only says that "
+                f"{self._model.describe_operation(operation.input, output)} never changes the "
+                f"state, but step changes {self._model.describe_state(self.states[state])}; "
+                "derive read_only from step"
+            )
+        memo[state] = number
+        return number
+
+
+def _class_key(operation: Operation[Any, Any], output: object) -> Hashable:
+    """Operations with equal keys step equally; one that cannot be hashed is its own class.
+
+    The type of the output is part of the key: 1 == True, but a model may tell them apart.
+    """
+    key = (operation.input, output, type(operation.input), type(output))
+    try:
+        hash(key)
+    except TypeError:
+        return ("unhashable", id(operation))
+    return key
+
+
+class Problem:
+    """One history to search, with its stepper. Nothing here changes while searches run."""
+
+    def __init__(
+        self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
+    ) -> None:
+        """Sort the events and assign slots; unknown read-only operations are left out.
+
+        Raises `ValueError` for an operation that returns before its call.
+        """
+        self.model = model
+        self.operations = tuple(operations)
+        self.stepper = Stepper(model, self.operations)
+        self.returns: list[int] = []  # operation numbers in the order of their returns
+        self.return_bits: list[int] = []
+        self.open_writes: list[tuple[Slot, ...]] = []  # just before each return, latest call first
+        self.open_reads: list[tuple[Slot, ...]] = []
+        self.unknown: list[int] = []  # operation numbers in call order
+        self.unknown_called: list[int] = []  # how many of them were called before each return
+        self.unknown_twin: list[int] = []  # the previous interchangeable one, or -1
+        self.footprints = self._footprints()
+        self.unknown_footprints: list[tuple[int, ...]] = []  # distinct ones, before each return
+        self._sweep(self._events())
+
+    def _footprints(self) -> list[int]:
+        """Footprints as bit masks, -1 for everything."""
+        bits: dict[str, int] = {}
+        found: list[int] = []
+        for operation in self.operations:
+            parts = self.model.footprint(operation.input)
+            if parts is None:
+                found.append(EVERYTHING)
+                continue
+            mask = 0
+            for part in sorted(parts):
+                mask |= bits.setdefault(part, 1 << len(bits))
+            found.append(mask)
+        self._separable = any(mask != EVERYTHING for mask in found)
+        return found
+
+    def relevant(self, position: int, mask: int) -> int:
+        """The footprint of all that can matter to the operation that must return at `position`.
+
+        Take any order that places it, and go back from it: an operation that shares nothing with
+        it, nor with an operation between them that had to be kept, commutes with all of those and
+        can be placed right after it (it is still open, or unknown). So only operations connected to it
+        through footprints need to be tried before it; open reads connect, too.
+        """
+        footprints = self.footprints
+        reach = footprints[self.returns[position]]
+        if not self._separable or reach == EVERYTHING:
+            return EVERYTHING
+        apart = [
+            footprints[op]
+            for slots in (self.open_writes[position], self.open_reads[position])
+            for bit, op in slots
+            if not mask & bit
+        ]
+        apart.extend(self.unknown_footprints[position])
+        grown = True
+        while grown:
+            grown = False
+            rest = []
+            for footprint in apart:
+                if footprint & reach:
+                    reach |= footprint
+                    grown = True
+                else:
+                    rest.append(footprint)
+            apart = rest
+        return reach
+
+    def _events(self) -> list[tuple[float, int, int]]:
+        events: list[tuple[float, int, int]] = []
+        for number, operation in enumerate(self.operations):
+            if operation.return_time is None:
+                if not self.stepper.read_only[number]:
+                    events.append((operation.call, 0, number))
+                continue
+            if operation.return_time < operation.call:
+                raise ValueError(
+                    f"operation {number} returns at {operation.return_time}, before its call at "
+                    f"{operation.call}; times must be on one clock"
+                )
+            events.append((operation.call, 0, number))
+            events.append((operation.return_time, 1, number))
+        events.sort()
+        return events
+
+    def _sweep(self, events: list[tuple[float, int, int]]) -> None:
+        read_only = self.stepper.read_only
+        free: list[int] = []
+        slots_used = 0
+        bits: dict[int, int] = {}
+        writes: list[Slot] = []
+        reads: list[Slot] = []
+        twins: dict[int, int] = {}
+        unknown_footprints: tuple[int, ...] = ()
+        for _, kind, number in events:
+            if kind == 1:
+                self.returns.append(number)
+                self.return_bits.append(bits[number])
+                self.open_writes.append(tuple(reversed(writes)))
+                self.open_reads.append(tuple(reads))
+                self.unknown_called.append(len(self.unknown))
+                self.unknown_footprints.append(unknown_footprints)
+                side = reads if read_only[number] else writes
+                side.remove((bits[number], number))
+                free.append(bits.pop(number))
+                continue
+            if self.operations[number].return_time is None:
+                # Equal unknown operations are interchangeable: the memo table is their class.
+                cls = id(self.stepper.memo[number])
+                self.unknown_twin.append(twins.get(cls, -1))
+                twins[cls] = len(self.unknown)
+                self.unknown.append(number)
+                if self.footprints[number] not in unknown_footprints:
+                    unknown_footprints = (*unknown_footprints, self.footprints[number])
+                continue
+            if free:
+                bit = free.pop()
+            else:
+                bit = 1 << slots_used
+                slots_used += 1
+            bits[number] = bit
+            (reads if read_only[number] else writes).append((bit, number))
+
+    def advance(self, position: int, mask: int, state: int) -> tuple[int, int]:
+        """Pass returns whose operation is linearized and absorb reads that are legal now.
+
+        Sound and complete (reads commute to here): any completion can be rewritten with those reads
+        moved to this point, since they change nothing. Returns the new position and mask.
+        """
+        bits = self.return_bits
+        end = len(bits)
+        memo = self.stepper.memo
+        step = self.stepper.step
+        while position < end:
+            for bit, op in self.open_reads[position]:
+                if not mask & bit:
+                    after = memo[op].get(state)
+                    if after is None:
+                        after = step(state, op)
+                    if after == state:
+                        mask |= bit
+            bit = bits[position]
+            if not mask & bit:
+                break
+            mask ^= bit
+            position += 1
+        return position, mask
+
+    def replay(self, choices: Sequence[int]) -> list[int]:
+        """The whole order (absorbed reads included) behind the branching choices of a search."""
+        order: list[int] = []
+        state = self.stepper.initial
+        done = [False] * len(self.operations)
+        position = 0
+        for choice in (None, *choices):
+            if choice is not None:
+                after = self.stepper.step(state, choice)
+                assert after != ILLEGAL_STEP, "a search took an illegal step"
+                state = after
+                done[choice] = True
+                order.append(choice)
+            position = self._replay_reads(position, state, done, order)
+        return order
+
+    def _replay_reads(self, position: int, state: int, done: list[bool], order: list[int]) -> int:
+        while position < len(self.returns):
+            for _, op in self.open_reads[position]:
+                if not done[op] and self.stepper.step(state, op) == state:
+                    done[op] = True
+                    order.append(op)
+            if not done[self.returns[position]]:
+                break
+            position += 1
+        return position

@@ -1,0 +1,270 @@
+"""Depth-first search over window-compressed configurations.
+
+A configuration is (next return not yet passed, mask of open slots linearized, unknown operations
+used, state). It has won when every return is passed. From Wing and Gong (1993) with Lowe's cache
+(2017), with these differences:
+
+* the cache key does not grow with the history (see `problem`);
+* reads are absorbed, never branched on;
+* configurations that differ only in the unknown operations used are compared by inclusion: whoever
+  used fewer can do all that the other can, so the other is dropped (dominance);
+* interchangeable unknown operations are used in call order;
+* order: the operation that must return next, then those that make it legal, then the open ones,
+  latest call first, and unknown ones last.
+
+The *lean* variant uses an unknown operation only right before one that it makes legal. Most
+valid histories with many lost answers have such a linearization, and it finds it where the complete
+search would drown in the ways to apply what nobody needed. It can prove a history valid but never
+invalid: it then ends as `EXHAUSTED_LEAN`.
+
+A search is an object that runs for a budget and can be continued; nothing depends on the clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterator
+
+from checkers.linearizability.problem import ILLEGAL_STEP, Problem
+
+__all__ = ["DepthFirst", "Status", "dominated"]
+
+CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for unknown operations that work together
+CHAIN_LENGTH_MAX = 3
+
+
+class Status(enum.Enum):
+    """How a search stands after some budget."""
+
+    RUNNING = "running"
+    FOUND = "found"
+    EXHAUSTED = "exhausted"
+    EXHAUSTED_LEAN = "exhausted-lean"
+    FULL = "full"  # it may not remember any more configurations
+
+
+def dominated(chain: list[int], used: int) -> bool:
+    """Whether a set in the antichain is within `used`; if not, `used` joins it.
+
+    Sets that `used` makes superfluous leave the antichain.
+    """
+    for other in chain:
+        if other & ~used == 0:
+            return True
+    chain[:] = [other for other in chain if used & ~other]
+    chain.append(used)
+    return False
+
+
+Move = tuple[tuple[int, ...], int, int, int]  # choices, mask, used and state after them
+
+
+class _Frame:
+    """One configuration on the stack, the moves still to try, and the choices that led here."""
+
+    __slots__ = ("choices", "mask", "moves", "position", "reach", "state", "used")
+
+    def __init__(
+        self, position: int, mask: int, used: int, state: int, choices: tuple[int, ...]
+    ) -> None:
+        self.position = position
+        self.mask = mask
+        self.used = used
+        self.state = state
+        self.choices = choices
+        self.moves: Iterator[Move] | None = None
+        self.reach = 0  # the footprint of what can matter here, once moves are asked for
+
+
+class DepthFirst:
+    """A resumable depth-first search. `best` is the furthest return that any path stood before."""
+
+    def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
+        """Start at the beginning of the history."""
+        self._problem = problem
+        self._lean = lean
+        self._configurations_max = configurations_max
+        self._visited: dict[tuple[int, int, int], list[int]] = {}
+        self._visited_plain: set[tuple[int, int, int]] = set()
+        self._has_unknown = bool(problem.unknown)
+        self._stack: list[_Frame] = []
+        self.configurations = 0
+        self.steps = 0
+        self.best = 0
+        self.status = Status.RUNNING
+        self._push(0, 0, 0, problem.stepper.initial, ())
+
+    def choices(self) -> list[int]:
+        """The branching choices of the current path, from the start."""
+        return [choice for frame in self._stack for choice in frame.choices]
+
+    def run(self, budget: int) -> Status:
+        """Search for about `budget` more steps."""
+        limit = self.steps + budget
+        stack = self._stack
+        problem = self._problem
+        memos, step = problem.stepper.memo, problem.stepper.step
+        while self.status is Status.RUNNING and self.steps < limit:
+            if not stack:
+                self.status = Status.EXHAUSTED_LEAN if self._lean else Status.EXHAUSTED
+                break
+            frame = stack[-1]
+            if frame.moves is None:
+                # The operation that must return next is tried before anything else is computed:
+                # on a smooth stretch of history nothing else ever is.
+                frame.moves = self._lean_moves(frame) if self._lean else self._moves(frame)
+                must = problem.returns[frame.position]
+                self.steps += 1
+                after = memos[must].get(frame.state)
+                if after is None:
+                    after = step(frame.state, must)
+                if after != ILLEGAL_STEP:
+                    bit = problem.return_bits[frame.position]
+                    self._push(frame.position, frame.mask | bit, frame.used, after, (must,))
+                continue
+            move = next(frame.moves, None)
+            if move is None:
+                stack.pop()
+                continue
+            choices, mask, used, after = move
+            self._push(frame.position, mask, used, after, choices)
+        return self.status
+
+    def _push(
+        self, position: int, mask: int, used: int, state: int, choices: tuple[int, ...]
+    ) -> None:
+        position, mask = self._problem.advance(position, mask, state)
+        self.best = max(self.best, position)
+        key = (position, mask, state)
+        if self._has_unknown:
+            chain = self._visited.get(key)
+            if chain is None:
+                self._visited[key] = [used]
+            elif dominated(chain, used):
+                return
+        else:
+            if key in self._visited_plain:
+                return
+            self._visited_plain.add(key)
+        self.configurations += 1
+        self._stack.append(_Frame(position, mask, used, state, choices))
+        if position == len(self._problem.returns):
+            self.status = Status.FOUND
+        elif self.configurations >= self._configurations_max:
+            self.status = Status.FULL
+            self._visited.clear()
+            self._visited_plain.clear()
+
+    def _unknown_steps(
+        self, frame: _Frame, used: int, state: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """(operation, used, state) of every unused unknown operation that changes the state."""
+        problem = self._problem
+        memos, step = problem.stepper.memo, problem.stepper.step
+        reach, footprints = frame.reach, problem.footprints
+        for index in range(problem.unknown_called[frame.position] - 1, -1, -1):
+            if not footprints[problem.unknown[index]] & reach:
+                continue
+            bit = 1 << index
+            twin = problem.unknown_twin[index]
+            if used & bit or (twin >= 0 and not used & (1 << twin)):
+                continue
+            op = problem.unknown[index]
+            self.steps += 1
+            after = memos[op].get(state)
+            if after is None:
+                after = step(state, op)
+            if after not in {ILLEGAL_STEP, state}:
+                yield op, used | bit, after
+
+    def _known_steps(self, frame: _Frame) -> Iterator[tuple[int, int, int]]:
+        """(operation, mask, state) of every open write that is legal, but for the must-return."""
+        problem = self._problem
+        must = problem.returns[frame.position]
+        for bit, op in problem.open_writes[frame.position]:
+            if frame.mask & bit or op == must or not problem.footprints[op] & frame.reach:
+                continue
+            self.steps += 1
+            after = problem.stepper.step(frame.state, op)
+            if after != ILLEGAL_STEP:
+                yield op, frame.mask | bit, after
+
+    def _enables(self, state: int, op: int) -> bool:
+        self.steps += 1
+        return self._problem.stepper.step(state, op) != ILLEGAL_STEP
+
+    def _moves(self, frame: _Frame) -> Iterator[Move]:
+        """All single moves but the must-return; those that make it legal come first."""
+        must = self._problem.returns[frame.position]
+        frame.reach = self._problem.relevant(frame.position, frame.mask)
+        blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
+        known: list[Move] = [
+            ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
+        ]
+        unknown: list[Move] = []
+        if blocked:
+            helpful = [move for move in known if self._enables(move[3], must)]
+            yield from helpful
+            known = [move for move in known if move not in helpful]
+            for op, used, after in self._unknown_steps(frame, frame.used, frame.state):
+                move = ((op,), frame.mask, used, after)
+                if self._enables(after, must):
+                    yield move
+                else:
+                    unknown.append(move)
+        yield from known
+        if blocked:
+            yield from unknown
+        else:
+            for op, used, after in self._unknown_steps(frame, frame.used, frame.state):
+                yield (op,), frame.mask, used, after
+
+    def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
+        """Open writes, and unknown operations only together with one that they make legal."""
+        problem = self._problem
+        must = problem.returns[frame.position]
+        frame.reach = problem.relevant(frame.position, frame.mask)
+        known: list[Move] = [
+            ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
+        ]
+        if problem.stepper.step(frame.state, must) == ILLEGAL_STEP:
+            helpful = [move for move in known if self._enables(move[3], must)]
+            yield from helpful
+            known = [move for move in known if move not in helpful]
+            bit = problem.return_bits[frame.position]
+            yield from self._chains(frame, must, bit)
+        yield from known
+        others = itertools.chain(
+            problem.open_writes[frame.position], problem.open_reads[frame.position]
+        )
+        for bit, op in others:
+            if frame.mask & bit or op == must or not problem.footprints[op] & frame.reach:
+                continue
+            if self._enables(frame.state, op):
+                continue
+            for unknown, used, between in self._unknown_steps(frame, frame.used, frame.state):
+                if self._enables(between, op):
+                    after = problem.stepper.step(between, op)
+                    yield (unknown, op), frame.mask | bit, used, after
+
+    def _chains(self, frame: _Frame, must: int, bit: int) -> Iterator[Move]:
+        """Shortest chains of unknown operations after which the must-return is legal."""
+        stepper = self._problem.stepper
+        stop = self.steps + CHAIN_EVALUATIONS_MAX
+        level: list[tuple[tuple[int, ...], int, int]] = [((), frame.used, frame.state)]
+        seen: dict[int, list[int]] = {frame.state: [frame.used]}
+        for _ in range(CHAIN_LENGTH_MAX):
+            following: list[tuple[tuple[int, ...], int, int]] = []
+            for chain, used, state in level:
+                for op, used_after, after in self._unknown_steps(frame, used, state):
+                    if dominated(seen.setdefault(after, []), used_after):
+                        continue
+                    if self._enables(after, must):
+                        final = stepper.step(after, must)
+                        yield (*chain, op, must), frame.mask | bit, used_after, final
+                    else:
+                        following.append(((*chain, op), used_after, after))
+                    if self.steps >= stop:
+                        return
+            level = following

@@ -1,0 +1,244 @@
+"""The linearizability checkers as plug-ins: over the whole catalog, and over one register.
+
+A run's history becomes operations (`_catalog_history`), the search judges, and an invalid verdict
+is told in sentences that name the operations (`_sentences`). The steps of a search are bounded
+before its time is, so that re-checking a history on a slower machine gives the same verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers._catalog_history import CatalogHistory, catalog_history
+from checkers._sentences import explain_failure, sentence, where
+from checkers.linearizability import (
+    UNKNOWN,
+    CheckOutcome,
+    Failure,
+    Limits,
+    Operation,
+    Result,
+    check_operations,
+)
+from checkers.linearizability.models.catalog import Catalog
+from checkers.linearizability.models.register import Cas, Read, Register, RegisterInput, Write
+from harness.errors import HistoryError
+from harness.ops import CheckResult, History, OpType, Pair, Verdict
+
+__all__ = ["CatalogLinearizable", "RegisterLinearizable"]
+
+VERDICTS = {
+    Result.OK: Verdict.VALID,
+    Result.ILLEGAL: Verdict.INVALID,
+    Result.UNKNOWN: Verdict.UNKNOWN,
+}
+OPERATIONS_MAX = 64
+CONFLICTS_MAX = 10
+
+
+def _details(outcome: CheckOutcome, operations: int, unknown: int) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "operations": operations,
+        "unknown": unknown,
+        "steps": outcome.steps,
+        "configurations": outcome.configurations,
+        "decided_by": outcome.decided_by,
+        "returns_passed": outcome.progress,
+        "returns": outcome.returns,
+    }
+    failure = outcome.failure
+    if failure is not None:
+        details["failure"] = {
+            "operation": failure.operation,
+            "previous": failure.previous,
+            "core": list(failure.core[:OPERATIONS_MAX]),
+            "core_minimal": failure.core_minimal,
+            "weakened": len(failure.weakened),
+            "projection": failure.projection,
+            "survivors_total": failure.survivors_total,
+            "survivors": [
+                {
+                    "state": survivor.state_text[:2000],
+                    "last": list(survivor.order[-10:]),
+                    "pending": list(survivor.pending[:OPERATIONS_MAX]),
+                    "unknown_used": list(survivor.unknown_used[:OPERATIONS_MAX]),
+                }
+                for survivor in failure.survivors
+            ],
+        }
+    return details
+
+
+def _offenders(failure: Failure) -> tuple[int, ...]:
+    """The failing operation first, then the rest of the core if it is small enough to help."""
+    core = [index for index in failure.core if index != failure.operation]
+    if len(core) >= OPERATIONS_MAX:
+        core = [] if failure.previous is None else [failure.previous]
+    return (failure.operation, *core)
+
+
+class CatalogLinearizable:
+    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+
+    api_version = 1
+    name = "linearizable-catalog"
+    doc = "DDL is linearizable over the whole catalog, lists and renames included"
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` bounds the search; its time comes from `check`."""
+        self._limits = limits or Limits()
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
+        del case
+        converted = catalog_history(history)
+        if converted.conflicts:
+            return self._conflicting(converted)
+        model = Catalog(converted.operations, converted.bindings)
+        outcome = check_operations(
+            model, converted.operations, timeout_s=time_limit_s, limits=self._limits
+        )
+        unknown = sum(operation.is_unknown for operation in converted.operations)
+        details = _details(outcome, len(converted.operations), unknown)
+        if outcome.failure is None:
+            return CheckResult(
+                self.name, VERDICTS[outcome.result], self._reason(outcome, details), details=details
+            )
+        failure = outcome.failure
+        projected = None
+        if failure.projection:
+            projected = next(n for n in model.names if failure.projection == f"name {n!r}")
+        text = explain_failure(
+            failure, converted.pairs, None if projected is not None else model, projected=projected
+        )
+        seen = [index for index in failure.core if index in converted.seen_creates]
+        text += [
+            f"Op {index}, whose answer was lost, did take effect: op "
+            f"{converted.seen_creates[index]} saw its table."
+            for index in seen
+        ]
+        return CheckResult(
+            self.name,
+            Verdict.INVALID,
+            f"not linearizable: {sentence(converted.pairs[failure.operation])}",
+            tuple(text),
+            _offenders(failure),
+            details,
+        )
+
+    def _reason(self, outcome: CheckOutcome, details: dict[str, Any]) -> str:
+        if outcome.result is Result.OK:
+            return (
+                f"{details['operations']} operations ({details['unknown']} of unknown outcome) "
+                "are linearizable"
+            )
+        return outcome.reason
+
+    def _conflicting(self, converted: CatalogHistory) -> CheckResult:
+        text: list[str] = []
+        for conflict in converted.conflicts[:CONFLICTS_MAX]:
+            first, second = converted.pairs[conflict.first], converted.pairs[conflict.second]
+            text.append(f"{sentence(first)}.")
+            text.append(f"{sentence(second)}.")
+            text.append(f"So {conflict.text}; a create takes effect once and ids are never reused.")
+        first_conflict = converted.conflicts[0]
+        return CheckResult(
+            self.name,
+            Verdict.INVALID,
+            f"not linearizable: {first_conflict.text}",
+            tuple(text),
+            tuple(
+                index
+                for conflict in converted.conflicts[:CONFLICTS_MAX]
+                for index in (conflict.first, conflict.second)
+            ),
+            {"conflicts": len(converted.conflicts)},
+        )
+
+
+def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
+    call, done = pair.invoke, pair.completion
+    value = call.value if isinstance(call.value, dict) else {}
+    given: RegisterInput
+    match call.f:
+        case "read":
+            given = Read()
+        case "write" if "value" in value:
+            given = Write(value["value"])
+        case "cas" if "old" in value and "new" in value:
+            given = Cas(value["old"], value["new"])
+        case _:
+            raise HistoryError(
+                f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
+                "'register' has read {}, write {value} and cas {old, new}"
+            )
+    process = call.process if isinstance(call.process, int) else -1
+    if done is None or done.type is OpType.INFO:
+        return Operation(process, given, call.index, UNKNOWN, None, call.index)
+    answer = done.value if isinstance(done.value, dict) else {}
+    if done.type is OpType.FAIL:
+        if not (isinstance(given, Cas) and answer.get("result") == "mismatch"):
+            return None
+        return Operation(process, given, call.index, False, done.index, call.index)
+    output: Any = None
+    if isinstance(given, Read):
+        if "value" not in answer:
+            raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
+        output = answer["value"]
+    elif isinstance(given, Cas):
+        output = True
+    return Operation(process, given, call.index, output, done.index, call.index)
+
+
+class RegisterLinearizable:
+    """One register with reads, writes and compare-and-set, initially null."""
+
+    api_version = 1
+    name = "linearizable-register"
+    doc = "reads, writes and compare-and-sets of one register are linearizable"
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` bounds the search; its time comes from `check`."""
+        self._limits = limits or Limits()
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
+        del case
+        pairs = {pair.invoke.index: pair for pair in history.pairs}
+        found = [_register_operation(pair) for pair in history.pairs]
+        operations = [operation for operation in found if operation is not None]
+        model = Register(None)
+        outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
+        unknown = sum(operation.is_unknown for operation in operations)
+        details = _details(outcome, len(operations), unknown)
+        failure = outcome.failure
+        if failure is None:
+            reason = outcome.reason
+            if outcome.result is Result.OK:
+                reason = (
+                    f"{len(operations)} operations ({unknown} of unknown outcome) are linearizable"
+                )
+            return CheckResult(self.name, VERDICTS[outcome.result], reason, details=details)
+        said = {
+            operation.id: (
+                f"process {operation.client_id} did "
+                f"{model.describe_operation(operation.input, operation.output)} "
+                f"{where(pairs[operation.id])}"
+            )
+            for operation in operations
+        }
+        states = sorted({survivor.state_text for survivor in failure.survivors})
+        refusal = "but no order of the operations that respects real time allows it"
+        text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
+        offenders = _offenders(failure)
+        if len(offenders) > 1:
+            text.append("Together with these it is a contradiction whatever the others did:")
+            text.extend(f"P{said[index][1:]}." for index in offenders[1:13])
+        return CheckResult(
+            self.name,
+            Verdict.INVALID,
+            f"not linearizable: {said[failure.operation]}",
+            tuple(text),
+            offenders,
+            details,
+        )
