@@ -264,8 +264,12 @@ def test_a_blank_last_segment_is_removed() -> None:
         disk = await written([entry(1, 1)])
         disk.files["g/wal-0000000002"] = bytearray()
 
-        assert await recovered(disk) == [entry(1, 1)]
+        log = Log(disk)
+        assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
         assert sorted(disk.files) == ["g/wal-0000000001"]
+        await log.write(OpId(1, 1), entry(1, 2))
+        await log.stop()
+        assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
     run(main)
 

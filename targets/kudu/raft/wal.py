@@ -116,10 +116,11 @@ class Wal:
                 raise WalCorruptionError(
                     f"{path} follows segment {self._number_next - 1}: a segment is missing"
                 )
-            self._number_next = segment.number + 1
+            self._number_next = segment.number
             is_last = position == len(paths) - 1
             if await self._read_segment(segment, log, is_last=is_last):
                 self._segments.append(segment)
+                self._number_next += 1
         if self._segments:
             # What a killed process wrote but did not sync was read all the same, and will be
             # acknowledged as durable from here on: make that true.
