@@ -269,8 +269,6 @@ class RpcServer:
 class _Unstarted:
     """Owns a handler's coroutine, and closes it if the node dies before its task first runs."""
 
-    __slots__ = ("_coroutine",)
-
     def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
         self._coroutine = coroutine
 

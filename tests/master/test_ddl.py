@@ -425,6 +425,27 @@ def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to() -> None:
     run(scenario())
 
 
+def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+        old = await master.create("a")
+        await asyncio.sleep(0.1)  # placed: nobody holds its lock
+        master.replica.hold()
+        away = asyncio.ensure_future(master.alter("a", to="c"))
+        await asyncio.sleep(0.1)
+        waiting = asyncio.ensure_future(master.delete("a"))
+        await asyncio.sleep(0.1)
+        master.replica.commit()
+        new = await master.create("a")
+        assert new.error is None, new.error
+        assert (await away).table_id == old.table_id
+        deleted = await waiting
+        assert (new.table_id, None) == (deleted.table_id, deleted.error)
+        assert await master.names() == ["c"]
+
+    run(scenario())
+
+
 def test_deleting_and_altering_at_once_is_one_after_the_other() -> None:
     async def scenario() -> None:
         master = await FakeMaster().lead()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
+from targets.kudu.raft.replica import IndeterminateError, OverloadedError
 from tests.master.fakes import FakeMaster, add, run, settle
 
 NOT_LEADER = m.MasterErrorCode.NOT_THE_LEADER
@@ -252,6 +254,61 @@ def test_a_write_that_lands_in_another_term_is_void() -> None:
         assert before == master.rows.snapshot()
         await write
         assert before != master.rows.snapshot()
+
+    run(scenario())
+
+
+def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+        replicate = master.replica.replicate
+
+        async def overtaken(payload: bytes, *, timeout_s: float | None = None) -> Any:
+            master.replica.term += 2  # deposed and elected again, before the write is appended
+            return await replicate(payload)
+
+        master.replica.replicate = overtaken  # type: ignore[method-assign]
+        answer = await master.create("t")
+        assert answer.error is not None
+        assert (answer.error.code, answer.error.indeterminate) == (NOT_LEADER, False)
+        assert master.rows.tables == {}
+
+    run(scenario())
+
+
+def test_a_leader_that_does_not_know_what_it_wrote_steps_down() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+
+        async def unknown(payload: bytes, *, timeout_s: float | None = None) -> Any:
+            raise IndeterminateError("the time ran out")
+
+        master.replica.replicate = unknown  # type: ignore[method-assign]
+        answer = await master.create("t")
+        assert answer.error is not None
+        assert answer.error.indeterminate
+        assert master.replica.role == "FOLLOWER"
+
+    run(scenario())
+
+
+def test_an_overloaded_system_tablet_refuses_and_nothing_happened() -> None:
+    async def scenario() -> None:
+        master = await FakeMaster().lead()
+
+        async def full(payload: bytes, *, timeout_s: float | None = None) -> Any:
+            raise OverloadedError("too many")
+
+        replicate = master.replica.replicate
+        master.replica.replicate = full  # type: ignore[method-assign]
+        answer = await master.create("t")
+        assert answer.error is not None
+        assert (
+            answer.error.status,
+            answer.error.indeterminate,
+        ) == (m.AppStatus.SERVICE_UNAVAILABLE, False)
+        master.replica.replicate = replicate  # type: ignore[method-assign]
+        assert (await master.create("t")).error is None
 
     run(scenario())
 

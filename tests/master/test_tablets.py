@@ -341,6 +341,8 @@ def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> None:
             replica = reported(tablet.id, tablet.consensus.config, "ts0")
             await master.heartbeat("ts1", m.TabletReport(True, 3, (replica,)))
         assert len(epoch.tasks) == 3
+        await asyncio.sleep(0.005)
+        assert len(master.client.of("DeleteTablet")) == 3
         await asyncio.sleep(60)
         master.client.answers["DeleteTablet"] = m.TabletError(
             m.TabletErrorCode.TABLET_NOT_FOUND, "gone"

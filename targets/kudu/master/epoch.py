@@ -195,6 +195,7 @@ class Epoch:
         `RefusedError` says whether the batch may still commit.
         """
         self.check()
+        self._assert_locked(tables, tablets)
         batch = Batch(
             self.term,
             self._env.clock.wall_ns(),
@@ -225,6 +226,16 @@ class Epoch:
         if applied.void:
             raise RefusedError(not_the_leader())
         return applied
+
+    def _assert_locked(
+        self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
+    ) -> None:
+        """Only a new table, which nobody can see, is written without its lock."""
+        for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
+            if table_id in self.catalog.tables:
+                lock = self._locks.get(table_id)
+                assert lock is not None, f"table {table_id} is written without its lock"
+                assert lock.locked(), f"table {table_id} is written without its lock"
 
     def _abandon(self) -> None:
         """After a write of unknown fate nothing here may be built upon: the next leadership, ours

@@ -113,6 +113,8 @@ class Leadership:
             try:
                 await epoch.write(cluster_id=f"{self._env.random.getrandbits(128):032x}")
             except RefusedError:
+                if epoch.is_current():
+                    replica.step_down()  # else this term would stay without a ready leader
                 return
         if not epoch.is_current():
             return

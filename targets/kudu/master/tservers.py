@@ -12,7 +12,10 @@ from typing import Final
 
 from targets.kudu.messages import TSHeartbeatRequest
 
-__all__ = ["TServer", "TServerMap"]
+__all__ = ["TSERVERS_MAX", "TServer", "TServerMap"]
+
+TSERVERS_MAX: Final = 4096
+"""Tablet servers one master keeps; those beyond are asked to register again and again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 
@@ -67,7 +70,8 @@ class TServerMap:
         """
         server = self._by_uuid.get(request.ts_uuid)
         if server is None or server.seqno < request.ts_seqno:
-            if request.registration is None:
+            full = server is None and len(self._by_uuid) >= TSERVERS_MAX
+            if full or request.registration is None:
                 return None
             server = TServer(
                 request.ts_uuid, request.ts_seqno, request.registration.address, now_ns
