@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step, reserve
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
@@ -35,8 +35,9 @@ KINDS: Final = (
     "is-create-done",
     "is-alter-done",
 )
+READS: Final = ("get", "list", "locate", "is-create-done", "is-alter-done")
 DEFAULT_MIX: Final = (
-    "create=26,alter=18,rename=8,delete=12,get=16,list=8,locate=6,is-create-done=3,is-alter-done=3"
+    "create=24,alter=26,rename=10,delete=16,get=10,list=6,locate=4,is-create-done=2,is-alter-done=2"
 )
 NAMES_MAX: Final = 10_000
 
@@ -138,6 +139,7 @@ class DdlWorkload:
         Option("partitions", 2, "tables get 1 to this many tablets"),
         Option("replicas", 3, "replicas of each tablet"),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
+        Option("readers", 25, "this share of the clients only reads, in percent"),
     )
     checkers: ClassVar[tuple[str, ...]] = (
         "linearizable-catalog",
@@ -155,14 +157,25 @@ class DdlWorkload:
             raise UsageError(f"--names is {names}; it must be in 1 .. {NAMES_MAX}")
         if not 1 <= partitions <= 60:
             raise UsageError(f"--partitions is {partitions}; it must be in 1 .. 60")
+        percent = int(options["readers"])
+        if not 0 <= percent <= 100:
+            raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
         mix = parse_mix(str(options["mix"]))
-        return _DdlOps(
+        all_ops = _DdlOps(
             names=names,
             partitions=partitions,
             replicas=int(options["replicas"]),
             mix=mix,
             total=sum(weight for _, weight in mix),
         )
+        reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
+        readers = case.concurrency * percent // 100
+        if not readers or not reads:
+            return all_ops
+        only_reads = dataclasses.replace(
+            all_ops, mix=reads, total=sum(weight for _, weight in reads)
+        )
+        return reserve(readers, only_reads, all_ops)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """The life of one table that nobody else touches."""

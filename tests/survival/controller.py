@@ -1,0 +1,29 @@
+"""A harness to be killed: runs a case and tells its parent each op after it was recorded."""
+
+import sys
+from pathlib import Path
+
+from harness.case import Case
+from harness.planning import plan_case
+from harness.plugins import load_plugin
+from harness.run import conduct
+from harness.store import RunFolder
+
+environment = load_plugin("environments", sys.argv[1])
+case = Case(
+    seed=int(sys.argv[2]),
+    nemeses=("partition-leader", "kill-leader", "pause-leader"),
+    interval_s=4.0,
+    duration_s=2.0,
+    time_limit_s=120.0,
+)
+plan = plan_case(case, environment)
+folder = RunFolder(Path(sys.argv[3]), "survival", sys.argv[4])
+folder.write_case(plan.case)
+conduct(
+    plan,
+    environment,
+    run_id=sys.argv[4],
+    folder=folder,
+    listener=lambda op: print(op.index, flush=True),
+)

@@ -1,0 +1,109 @@
+"""The harness dies by SIGKILL at random moments: nothing stays behind, nothing recorded is lost.
+
+CI kills it a few times in each environment; `HARNESS_KILLS=20 pytest tests/survival` does it more
+often.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.environments.procfs import all_processes, environment_of
+from harness.environments.warden import RUN_VARIABLE
+from harness.plugins import load_plugin
+from harness.store import load_run
+
+KILLS = int(os.environ.get("HARNESS_KILLS", "2"))
+GONE_S = 60.0
+
+
+def processes_of(run_id):
+    """Processes, wardens included, that carry the run's mark."""
+    return [p for p in all_processes() if environment_of(p.pid).get(RUN_VARIABLE) == run_id]
+
+
+def docker_of(run_id):
+    """Containers and networks that carry the run's label."""
+    from harness.environments.docker.engine import Engine
+    from harness.environments.docker.labels import RUN_LABEL
+
+    engine = Engine()
+    try:
+        label = f"{RUN_LABEL}={run_id}"
+        return [*engine.containers(label), *engine.networks(label)]
+    finally:
+        engine.close()
+
+
+def kill_at(moment_s, environment, seed, store, run_id):
+    """Start a harness, kill it `moment_s` after its start, return the ops it said it recorded."""
+    program = str(Path(__file__).with_name("controller.py"))
+    controller = subprocess.Popen(
+        [sys.executable, program, environment, str(seed), str(store), run_id],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    timer = threading.Timer(moment_s, lambda: os.kill(controller.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        # A line cut by the kill is not a promise: only whole lines count.
+        lines = [line for line in controller.stdout if line.endswith(b"\n")]
+    finally:
+        timer.join()
+        controller.stdout.close()
+    assert controller.wait() == -signal.SIGKILL
+    return [int(line) for line in lines]
+
+
+def wait_until_gone(run_id, look):
+    """Wait for the warden to undo everything; what is still there then is returned."""
+    deadline_s = time.monotonic() + GONE_S
+    while look(run_id) and time.monotonic() < deadline_s:
+        threading.Event().wait(0.2)
+    return look(run_id)
+
+
+def survive(environment, number, tmp_path, looks):
+    """One kill, at a moment drawn from the run's number, and all that must hold after it."""
+    run_id = f"survival-{environment}-{os.getpid()}-{number}"
+    moment_s = 1.0 + 14.0 * random.Random(number).random()
+    told = kill_at(moment_s, environment, number, tmp_path, run_id)
+    for look in looks:
+        assert wait_until_gone(run_id, look) == []
+    folder = tmp_path / "survival" / run_id
+    if told:
+        stored = load_run(folder)
+        assert [op.index for op in stored.history][: len(told)] == told
+    assert [
+        line for line in load_plugin("environments", environment).clean() if run_id in line
+    ] == []
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.xdist_group("process")
+@pytest.mark.parametrize("number", range(KILLS))
+def test_killed_among_processes(number, tmp_path):
+    survive("process", number, tmp_path, [processes_of])
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
+def test_killed_among_containers(number, tmp_path):
+    environment = load_plugin("environments", "docker")
+    reason = environment.unavailable()
+    if reason is not None:
+        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+            pytest.fail(f"docker is required here: {reason}")
+        pytest.skip(reason)
+    survive("docker", number, tmp_path, [docker_of, processes_of])
