@@ -149,3 +149,32 @@ def test_a_partitioned_leader_does_not_answer_reads():
         await cluster.until_converged()
 
     deploy(body)
+
+
+def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader():
+    """The control of the test above: the same steps, and the deposed leader answers."""
+
+    async def body(cluster: Deployed) -> None:
+        client, late = cluster.new_client(), cluster.new_client()
+        await cluster.ok(client, "create", name="t")
+        await cluster.ok(late, "get", name="t")
+        leader = await cluster.leader()
+        world = cluster.session.cluster
+        others = [n for n in world.nodes if n != leader]
+        await world.cut(Link.between([leader], others), lease_s=60)
+        await cluster.until_led_by_another(leader)
+        await cluster.ok(cluster.new_client(), "delete", name="t")
+        stale = await cluster.ok(late, "get", name="t")
+        assert stale["result"] == "ok"
+
+    deploy(body, bugs=("NO-LEASE",))
+
+
+def test_one_seed_is_one_run():
+    async def body(cluster: Deployed) -> str:
+        await every_operation(cluster)
+        return cluster.session.trace_digest()
+
+    first, again, other = (deploy(body, seed=seed) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
