@@ -39,16 +39,11 @@ class SkipsLogMatching(RaftCore):
 class CommitsBeyondMatch(RaftCore):
     """A follower that commits up to the leader's index, matched or not (KUDU-639)."""
 
-    def _commit_to(self, index: int) -> None:
-        super()._commit_to(index)
-
     def _on_update_requested(self, event: ev.UpdateRequested) -> None:
         super()._on_update_requested(event)
         request = event.request
         if request.caller_term == self.term:
             self._commit_to(min(request.committed_index, self.log.last_index))
-
-    _HANDLERS = RaftCore._HANDLERS | {ev.UpdateRequested: _on_update_requested}
 
 
 class ReadsUnconfirmed(RaftCore):
