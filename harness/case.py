@@ -63,7 +63,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     time_limit_s: float = 60.0
     rate: float = 30.0
     concurrency: int = 8
-    op_timeout_s: float = 5.0
+    op_timeout_s: float = 2.0
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None

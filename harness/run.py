@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import NS_PER_S, stream
-from harness.cluster import ClusterEvent, NodeState
+from harness.cluster import Capability, ClusterEvent, Link, NodeState
 from harness.errors import TargetError
-from harness.faults import FaultConductor
+from harness.faults import LEASE_GRACE_S, FaultConductor
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.interpreter import interpret
 from harness.ops import History, Op, OpType
@@ -126,6 +126,7 @@ class _Run:
         self._candidates: tuple[str, ...] = ()
         self._term_seen = -1
         self._next_process: int | None = None
+        self._core_cut: str | None = None
         self._driver: tuple[int, Client] | None = None
         session.cluster.subscribe(self._on_event)
 
@@ -217,10 +218,20 @@ class _Run:
     # --- healing -----------------------------------------------------------------------------
 
     async def _heal_core(self) -> None:
-        """Make a quorum whole, leave the rest broken, and demand that it serves."""
+        """Make a quorum whole, cut the rest off from it, and demand that it serves.
+
+        The rest stays as broken as it is. It is cut off because a node that may or may not reach
+        the core is no promise of anybody's: a leader among the rest could keep the core's followers
+        without reaching what it needs to serve.
+        """
         core = list(
             self.plan.target.quorum_core(self.plan.settings, stream(self.case.seed, "core"))
         )
+        rest = [name for name in self.cluster.nodes if name not in core]
+        if rest and Capability.PARTITION in self.cluster.capabilities:
+            self._core_cut = await self.cluster.cut(
+                Link.between(core, rest), lease_s=LIVE_BOUND_S + LEASE_GRACE_S
+            )
         for name in core:
             await self.cluster.resume(name)
         await self.cluster.heal_among(core)
@@ -311,6 +322,8 @@ class _Run:
         return self._driver
 
     async def _heal_all(self) -> None:
+        if self._core_cut is not None:
+            await self.cluster.heal(self._core_cut)
         await self.conductor.heal_active()
         await self.cluster.heal_all()
         for name in self.cluster.nodes:
