@@ -15,6 +15,7 @@ from tests.raft import mutants
 
 Item = TypeVar("Item")
 S = 1_000_000_000
+EMPTY = msg.OpId(0, 0)
 
 
 def config_of(*uuids: str, learners: tuple[str, ...] = ()) -> RaftConfig:
@@ -30,7 +31,7 @@ def core_of(
     term: int = 0,
     voted_for: str | None = None,
     entries: tuple[msg.Entry, ...] = (),
-    base: msg.OpId = msg.OpId(0, 0),
+    base: msg.OpId = EMPTY,
 ) -> RaftCore:
     return make(
         uuid,
@@ -58,7 +59,7 @@ def all_of(effects: list[ev.Effect], kind: type[Item]) -> list[Item]:
 
 
 def vote_request(
-    candidate: str, term: int, last: msg.OpId = msg.OpId(0, 0), **more: bool
+    candidate: str, term: int, last: msg.OpId = EMPTY, **more: bool
 ) -> ev.VoteRequested:
     request = msg.RequestConsensusVoteRequest("a", "g", candidate, term, last, **more)
     return ev.VoteRequested(request, "reply")

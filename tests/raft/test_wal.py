@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.env import File
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import cmeta
 from targets.kudu.raft.messages import Entry, EntryKind, OpId
@@ -20,6 +21,9 @@ from targets.kudu.raft.wal import Wal, WalCorruptionError
 class MemoryFile:
     def __init__(self, disk: MemoryDisk, path: str) -> None:
         self.disk, self.path = disk, path
+
+    async def read(self, offset: int, size: int) -> bytes:
+        return bytes(self.disk.files[self.path][offset : offset + size])
 
     async def append(self, data: bytes) -> int:
         await asyncio.sleep(0)
@@ -47,7 +51,7 @@ class MemoryDisk:
         self.files: dict[str, bytearray] = {}
         self.durable: dict[str, int] = {}
 
-    async def open(self, path: str) -> MemoryFile:
+    async def open(self, path: str) -> File:
         self.files.setdefault(path, bytearray())
         return MemoryFile(self, path)
 
@@ -71,6 +75,9 @@ class DiskEnv:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
+
+
+EMPTY = OpId(0, 0)
 
 
 def entry(term: int, index: int, size: int = 3) -> Entry:
@@ -108,8 +115,11 @@ class Log:
     async def flush(self) -> None:
         if self.task is None:
             self.task = asyncio.create_task(self.wal.run())
-        while self.durable < self.sequence:
+        for _ in range(1000):
+            if self.durable >= self.sequence:
+                return
             await asyncio.sleep(0)
+        raise AssertionError("not durable")
 
     async def stop(self) -> None:
         if self.task is not None:
@@ -122,7 +132,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main())
 
 
-async def recovered(disk: MemoryDisk, base: OpId = OpId(0, 0)) -> list[Entry]:
+async def recovered(disk: MemoryDisk, base: OpId = EMPTY) -> list[Entry]:
     return await Log(disk).wal.recover(base)
 
 
@@ -223,8 +233,7 @@ def test_damage_is_noticed_or_at_the_very_end(data: st.DataObject) -> None:
         disk.files[path][position] ^= data.draw(st.integers(1, 255))
         try:
             found = await recovered(disk)
-        except WalCorruptionError as error:
-            assert path in str(error)
+        except WalCorruptionError:
             return
         # Only rot in the very last record passes for a torn write, and costs just that record.
         assert path == max(disk.files, default=path)

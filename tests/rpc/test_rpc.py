@@ -73,9 +73,7 @@ def test_a_refusal_by_the_server_is_a_remote_error(method: str, message: str) ->
 def test_an_unreadable_request_is_a_remote_error() -> None:
     async def main(session: Session) -> str:
         with pytest.raises(RpcRemoteError) as caught:
-            await RpcClient(session.env).call(
-                WHERE, "Test.Echo", Pong(1, "x"), Pong, timeout_s=2.0
-            )
+            await RpcClient(session.env).call(WHERE, "Test.Echo", Pong(1, "x"), Pong, timeout_s=2.0)
         return caught.value.message
 
     assert "bad request of Test.Echo" in simulate(main)
@@ -84,9 +82,7 @@ def test_an_unreadable_request_is_a_remote_error() -> None:
 def test_a_bug_in_a_handler_is_the_end_of_the_node() -> None:
     async def main(session: Session) -> tuple[bool, str]:
         with pytest.raises(RpcConnectionError) as caught:
-            await RpcClient(session.env).call(
-                WHERE, "Test.BreakDown", Ping(1), Pong, timeout_s=2.0
-            )
+            await RpcClient(session.env).call(WHERE, "Test.BreakDown", Ping(1), Pong, timeout_s=2.0)
         log = await session.cluster.logs("n1")
         return caught.value.sent, "\n".join(log)
 

@@ -15,10 +15,9 @@ behind it are sent the snapshot.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +27,7 @@ from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import cmeta
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
+from targets.kudu.raft.calls import ConsensusCalls
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
 from targets.kudu.raft.errors import (
     IndeterminateError,
@@ -37,10 +37,14 @@ from targets.kudu.raft.errors import (
     RaftError,
 )
 from targets.kudu.raft.journal import Journal
-from targets.kudu.raft.senders import SNAPSHOT_BYTES_MAX, PeerSender, ask_to_run, ask_vote
+from targets.kudu.raft.machine import StateMachine, Waiter
+from targets.kudu.raft.recovery import recover, vote_state_path
+from targets.kudu.raft.senders import PeerSender, ask_to_run, ask_vote
 from targets.kudu.raft.service import ConsensusService
+from targets.kudu.raft.snapshots import Snapshots
+from targets.kudu.raft.timer import ElectionTimeouts, LazyTimer
 from targets.kudu.raft.wal import Wal
-from targets.kudu.rpc import RpcClient, RpcHandlerError
+from targets.kudu.rpc import RpcClient
 
 __all__ = [
     "SYS_CATALOG_ID",
@@ -61,83 +65,7 @@ _PROPOSALS_MAX: Final = 1024
 _WAITERS_MAX: Final = 4096
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 _NS: Final = 1_000_000_000
-_TIMER_SLACK_NS: Final = 1000
 _NEVER_NS: Final = 1 << 62
-_BACKOFF_EXPONENT_MAX: Final = 20
-
-
-class StateMachine(Protocol):
-    """What a group replicates. All three are synchronous and deterministic."""
-
-    def apply(self, index: int, term: int, payload: bytes) -> Any:
-        """Apply one committed write; the result goes to the proposer that waits for it."""
-        ...
-
-    def snapshot(self) -> bytes:
-        """The whole state as of the last applied index."""
-        ...
-
-    def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by a `snapshot` taken at `index`."""
-        ...
-
-
-class _Waiter:
-    """Somebody who waits. Errors travel as results, so that none is ever left unretrieved."""
-
-    __slots__ = ("future", "term")
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.term = 0
-
-    def finish(self, outcome: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(outcome)
-
-    async def wait(self, timeout_s: float | None) -> Any:
-        """The outcome. Raises `TimeoutError`, or the outcome itself if it is a `RaftError`."""
-        if timeout_s is None:
-            outcome = await self.future
-        else:
-            async with asyncio.timeout(timeout_s):
-                outcome = await self.future
-        if isinstance(outcome, RaftError):
-            raise outcome
-        return outcome
-
-
-class _Reply:
-    """The answer to a consensus call: there at once, or waited for."""
-
-    __slots__ = ("_future", "response")
-
-    def __init__(self) -> None:
-        self.response: Any = None
-        self._future: asyncio.Future[None] | None = None
-
-    def set(self, response: Any) -> None:
-        self.response = response
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self) -> Any:
-        if self.response is None:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        if isinstance(self.response, RpcHandlerError):
-            raise self.response
-        return self.response
-
-
-class _Incoming:
-    """A snapshot that is being received."""
-
-    __slots__ = ("data", "key")
-
-    def __init__(self, key: tuple[Any, ...]) -> None:
-        self.key = key
-        self.data = bytearray()
 
 
 class Replica:
@@ -175,19 +103,17 @@ class Replica:
         self.local_uuid = local_uuid
         self.flags = flags
         self.state_text = "NOT_INITIALIZED"
+        self.calls = ConsensusCalls(self)
         self._consensus = consensus
         self._folder = folder
         self._initial_config = initial_config
         self._machine = machine
         self._on_role_change = on_role_change
-        self._snapshot_every = snapshot_every
         self._trace_steps = trace_steps
         self._needs_majority = needs_majority
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
-        self._election_min_ns = int(
-            self._heartbeat_ns * flags.leader_failure_max_missed_heartbeat_periods
-        )
+        self._election = ElectionTimeouts(flags)
         self._core: RaftCore | None = None
         self._wal = Wal(
             env,
@@ -205,18 +131,25 @@ class Replica:
         self._senders: dict[str, PeerSender] = {}
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
-        self._proposals: dict[int, _Waiter] = {}
-        self._applied_waiters: list[tuple[int, _Waiter]] = []
-        self._replies: dict[int, _Reply] = {}
-        self._reply_count = 0
-        self._incoming: _Incoming | None = None
-        self._snapshot_index = 0
-        self._snapshot_running = False
-        self._snapshot_lock = asyncio.Lock()
-        self._deadline_ns = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._proposals: dict[int, Waiter] = {}
+        self._applied_waiters: list[tuple[int, Waiter]] = []
+        self._snapshots = Snapshots(
+            env.disk,
+            folder,
+            self._wal,
+            machine,
+            every=snapshot_every,
+            log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+        )
+        self._timer = LazyTimer(env, self._timer_fired, self._panic)
 
     # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def core(self) -> RaftCore:
+        """The core, once started; to be read, never stepped from outside."""
+        assert self._core is not None, "not started"
+        return self._core
 
     @property
     def rpc_client(self) -> RpcClient:
@@ -290,40 +223,23 @@ class Replica:
             self.step(ev.ElectionTimeout())  # nobody else to wait for
 
     async def _recover(self) -> RaftCore:
-        disk = self.env.disk
-        vote_state = await cmeta.load(disk, self._vote_state_path, cmeta.VoteState)
-        snapshot = await cmeta.load(disk, self._snapshot_path, cmeta.Snapshot)
-        base = msg.OpId(0, 0) if snapshot is None else snapshot.last_included
-        entries = await self._wal.recover(base)
-        if vote_state is None:
-            if snapshot is not None or entries:
-                raise cmeta.ReplicaDataError(
-                    f"{self._folder}: there is a log but no vote state: votes may be forgotten"
-                )
-            if self._initial_config is None:
-                raise cmeta.ReplicaDataError(
-                    f"{self._folder}: empty, and no configuration was given to start with"
-                )
-            vote_state = cmeta.VoteState(0, None, self._initial_config)
-            await cmeta.save(disk, self._vote_state_path, vote_state)
-        config = vote_state.committed_config
+        found = await recover(self.env.disk, self._folder, self._wal, self._initial_config)
+        snapshot = found.snapshot
         if snapshot is not None:
-            self._machine.restore(snapshot.data, base.index)
-            self._journal = Journal(base, snapshot.digest)
-            self._snapshot_index = base.index
-            if snapshot.config.opid_index > config.opid_index:
-                config = snapshot.config
+            self._machine.restore(snapshot.data, found.base.index)
+            self._journal = Journal(found.base, snapshot.digest)
+            self._snapshots.index = found.base.index
         return RaftCore(
             self.local_uuid,
             self.group_id,
-            term=vote_state.current_term,
-            voted_for=vote_state.voted_for,
-            config=config,
-            base=base,
-            entries=entries,
+            term=found.vote_state.current_term,
+            voted_for=found.vote_state.voted_for,
+            config=found.config,
+            base=found.base,
+            entries=found.entries,
             options=CoreOptions(
-                leader_alive_ns=self._election_min_ns,
-                step_down_ns=self._election_max_ns(0) if self._needs_majority else _NEVER_NS,
+                leader_alive_ns=self._election.min_ns,
+                step_down_ns=self._election.max_ns(0) if self._needs_majority else _NEVER_NS,
                 batch_bytes_max=self.flags.consensus_max_batch_size_bytes,
                 pre_election=self.flags.raft_enable_pre_election,
             ),
@@ -335,8 +251,7 @@ class Replica:
             return
         self.state_text = "STOPPED"
         self._consensus.remove(self.group_id)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.stop()
         self._drop_senders()
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -353,8 +268,7 @@ class Replica:
         for _, waiter in self._applied_waiters:
             waiter.finish(stopped)
         self._applied_waiters.clear()
-        for reply in self._replies.values():
-            reply.set(RpcHandlerError("the replica was stopped"))
+        self.calls.stop()
 
     async def delete_data(self) -> None:
         """Remove everything below the folder; only when stopped or never started.
@@ -363,16 +277,8 @@ class Replica:
         """
         assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
         paths = await self.env.disk.list(f"{self._folder}/")
-        for path in sorted(paths, key=lambda path: (path == self._vote_state_path, path)):
+        for path in sorted(paths, key=lambda path: (path == vote_state_path(self._folder), path)):
             await self.env.disk.remove(path)
-
-    @property
-    def _vote_state_path(self) -> str:
-        return f"{self._folder}/cmeta"
-
-    @property
-    def _snapshot_path(self) -> str:
-        return f"{self._folder}/snapshot"
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a task of this replica: it ends with `stop`, its failure panics the node."""
@@ -396,8 +302,7 @@ class Replica:
 
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
-        core = self._core
-        assert core is not None, "stepped before the start"
+        core = self.core
         effects, events = self._effects, self._events
         while self.state_text == "RUNNING":
             if effects:
@@ -415,9 +320,10 @@ class Replica:
     async def _pass_barrier(self, effect: ev.SaveMeta | ev.InstallSnapshot) -> None:
         if isinstance(effect, ev.SaveMeta):
             state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
-            await cmeta.save(self.env.disk, self._vote_state_path, state)
+            await cmeta.save(self.env.disk, vote_state_path(self._folder), state)
         else:
-            await self._install_snapshot(effect)
+            self._journal = await self._snapshots.install(effect)
+            self._wake_applied_waiters()
         self._carry_on()
 
     def _on_durable(self, sequence: int) -> None:
@@ -435,7 +341,7 @@ class Replica:
         self._wal.append(effect.sequence, effect.preceding, effect.entries)
 
     def _send_vote(self, effect: ev.SendVote) -> None:
-        timeout_s = self._election_min_ns / _NS
+        timeout_s = self._election.min_ns / _NS
         self._spawn(ask_vote(self, effect, timeout_s), "vote")
 
     def _send_to_peer(self, effect: ev.SendUpdate | ev.SendSnapshot) -> None:
@@ -445,7 +351,7 @@ class Replica:
         sender.put(effect)
 
     def _send_run_election(self, effect: ev.SendRunElection) -> None:
-        self._spawn(ask_to_run(self, effect, self._election_min_ns / _NS), "hand over")
+        self._spawn(ask_to_run(self, effect, self._election.min_ns / _NS), "hand over")
 
     def _reply(self, effect: ev.Reply) -> None:
         if self._trace_steps:
@@ -455,8 +361,7 @@ class Replica:
 
     def _committed(self, effect: ev.Committed) -> None:
         """Apply what is committed; the proposers that wait get their results."""
-        core = self._core
-        assert core is not None, "stepped before the start"
+        core = self.core
         journal = self._journal
         self._trace("committed", index=effect.index)
         for entry in core.log.between(journal.index + 1, effect.index):
@@ -474,10 +379,11 @@ class Replica:
         self._trace("applied", index=effect.index)
         if self._applied_waiters:
             self._wake_applied_waiters()
-        self._consider_snapshot(core)
+        if self._snapshots.begin(core, journal):
+            self._spawn(self._take_snapshot(), "snapshot")
 
     def _wake_applied_waiters(self) -> None:
-        waiting: list[tuple[int, _Waiter]] = []
+        waiting: list[tuple[int, Waiter]] = []
         for index, waiter in self._applied_waiters:
             if index <= self._journal.index:
                 waiter.finish(index)
@@ -502,10 +408,9 @@ class Replica:
 
     def _state_changed(self, effect: ev.StateChanged) -> None:
         del effect
-        core = self._core
-        assert core is not None, "stepped before the start"
+        core = self.core
         if core.role is Role.LEADER:
-            self._set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+            self._timer.set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
         else:
             self._drop_senders()
             self._fail_proposals("leadership was lost")
@@ -515,8 +420,7 @@ class Replica:
 
     def _announce(self) -> None:
         """Tell the world about a new role or term."""
-        core = self._core
-        assert core is not None, "announced before the start"
+        core = self.core
         now = (core.role, core.term)
         if now == self._announced:
             return
@@ -539,56 +443,22 @@ class Replica:
 
     # --- timers -----------------------------------------------------------------------------
 
-    def _election_max_ns(self, failed_elections: int) -> int:
-        """The longest election timeout after so many failures in a row (Kudu's back-off)."""
-        exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
-        limit_ns = self.flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
-        backed_off_ns = min(int(self._election_min_ns * 1.5**exponent), limit_ns)
-        return max(backed_off_ns, self._election_min_ns)
-
     def _reset_election_timer(self, effect: ev.ResetElectionTimer | None = None) -> None:
         del effect
-        core = self._core
-        assert core is not None, "timer before the start"
+        core = self.core
         if core.role is Role.LEADER:
             return
-        low_ns = self._election_min_ns
-        range_ns = self._election_max_ns(core.failed_elections) - low_ns
-        delay_ns = low_ns + int(range_ns * self.env.random.random())
-        self._set_deadline(self.env.clock.monotonic_ns() + delay_ns)
+        delay_ns = self._election.draw_ns(core.failed_elections, self.env.random.random())
+        self._timer.set_deadline(self.env.clock.monotonic_ns() + delay_ns)
 
-    def _set_deadline(self, deadline_ns: int) -> None:
-        """Move the deadline; the timer is touched only if it would fire too late."""
-        earlier = deadline_ns < self._deadline_ns
-        self._deadline_ns = deadline_ns
-        if self._timer is None:
-            self._arm()
-        elif earlier:
-            self._timer.cancel()
-            self._arm()
-
-    def _arm(self) -> None:
-        delay_s = max(0, self._deadline_ns - self.env.clock.monotonic_ns()) / _NS
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self.state_text != "RUNNING":
-            return
-        if self._deadline_ns > self.env.clock.monotonic_ns() + _TIMER_SLACK_NS:
-            self._arm()  # the deadline moved on since
-            return
-        try:
-            self._timer_fired()
-        except Exception as error:  # noqa: BLE001  a callback cannot panic the node, a task can
-            self._spawn(_raise(error), "timer")
+    def _panic(self, error: Exception) -> None:
+        self._spawn(_raise(error), "timer")
 
     def _timer_fired(self) -> None:
-        core = self._core
-        assert core is not None, "timer before the start"
+        core = self.core
         event: ev.Event
         if core.role is Role.LEADER:
-            self._set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+            self._timer.set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
             event = ev.HeartbeatDue()
         else:
             self._reset_election_timer()
@@ -599,157 +469,15 @@ class Replica:
 
     # --- snapshots --------------------------------------------------------------------------
 
-    def _consider_snapshot(self, core: RaftCore) -> None:
-        due = (
-            self._journal.index - self._snapshot_index >= self._snapshot_every
-            or core.log.payload_bytes > self.flags.log_cache_size_limit_kb * 1024
-        )
-        if due and not self._snapshot_running and self._journal.index > self._snapshot_index:
-            self._snapshot_running = True
-            self._spawn(self._take_snapshot(), "snapshot")
-
     async def _take_snapshot(self) -> None:
-        """Save the state machine, then forget the log behind it, but for a tail that lets slow
-        followers catch up without a whole snapshot.
-        """
-        core = self._core
-        assert core is not None, "snapshot before the start"
-        async with self._snapshot_lock:
-            journal = self._journal
-            if journal.index > self._snapshot_index:  # none was installed meanwhile
-                last_included = msg.OpId(journal.term, journal.index)
-                config = core.configs.committed
-                data = self._machine.snapshot()
-                snapshot = cmeta.Snapshot(last_included, config, journal.digest, data)
-                await cmeta.save(self.env.disk, self._snapshot_path, snapshot)
-                self._snapshot_index = last_included.index
-                await self._wal.collect(last_included.index)
-                self._compact(core, last_included.index)
-        self._snapshot_running = False
-
-    def _compact(self, core: RaftCore, index: int) -> None:
-        kept = self._snapshot_every // 2
-        if core.log.payload_bytes > self.flags.log_cache_size_limit_kb * 1024:
-            kept = 0
-        if index - kept > core.log.base.index:
-            self.step(ev.Compact(index - kept))
+        core = self.core
+        index = await self._snapshots.take(core, lambda: self._journal)
+        if index > core.log.base.index:
+            self.step(ev.Compact(index))
 
     async def load_snapshot(self) -> cmeta.Snapshot | None:
         """The snapshot on disk."""
-        return await cmeta.load(self.env.disk, self._snapshot_path, cmeta.Snapshot)
-
-    async def _install_snapshot(self, effect: ev.InstallSnapshot) -> None:
-        """Replace state machine and log by a leader's snapshot; the caller holds the barrier."""
-        async with self._snapshot_lock:
-            index = effect.last_included.index
-            snapshot = cmeta.Snapshot(
-                effect.last_included, effect.config, effect.digest, effect.data
-            )
-            await cmeta.save(self.env.disk, self._snapshot_path, snapshot)
-            if effect.keep_log:
-                await self._wal.collect(index)
-            else:
-                await self._wal.reset()
-            self._machine.restore(effect.data, index)
-            self._journal = Journal(effect.last_included, effect.digest)
-            self._snapshot_index = index
-        self._wake_applied_waiters()
-
-    # --- consensus calls --------------------------------------------------------------------
-
-    def handle_vote(
-        self, request: msg.RequestConsensusVoteRequest
-    ) -> msg.RequestConsensusVoteResponse | Awaitable[msg.RequestConsensusVoteResponse]:
-        """A candidate asks for a vote."""
-        reply = _Reply()
-        self.step(ev.VoteRequested(request, reply))
-        return self._wait_reply(reply) if reply.response is None else reply.response
-
-    def handle_update(
-        self, request: msg.UpdateConsensusRequest
-    ) -> msg.UpdateConsensusResponse | Awaitable[msg.UpdateConsensusResponse]:
-        """A leader's heartbeat or entries; answered at once unless something must be durable."""
-        reply = _Reply()
-        self.step(ev.UpdateRequested(request, reply))
-        return self._wait_reply(reply) if reply.response is None else reply.response
-
-    async def _wait_reply(self, reply: _Reply) -> Any:
-        self._reply_count += 1
-        key = self._reply_count
-        self._replies[key] = reply
-        try:
-            return await reply.wait()
-        finally:
-            del self._replies[key]
-
-    def handle_snapshot(
-        self, request: msg.InstallSnapshotRequest
-    ) -> msg.InstallSnapshotResponse | Awaitable[msg.InstallSnapshotResponse]:
-        """One chunk of a snapshot; the last one installs it."""
-        if request.caller_term < self.term or request.total_size > SNAPSHOT_BYTES_MAX:
-            code = msg.ConsensusErrorCode.INVALID_TERM
-            message = f"term {request.caller_term} is over"
-            if request.caller_term >= self.term:
-                code = msg.ConsensusErrorCode.CANNOT_PREPARE
-                message = f"{request.total_size} bytes; the limit is {SNAPSHOT_BYTES_MAX}"
-            error = msg.ConsensusError(code, message)
-            return msg.InstallSnapshotResponse(self.local_uuid, self.term, error=error)
-        self.step(ev.LeaderContact(request.caller_uuid, request.caller_term))
-        data = self._collect(request)
-        if data is None:
-            size = 0 if self._incoming is None else len(self._incoming.data)
-            term = max(self.term, request.caller_term)
-            return msg.InstallSnapshotResponse(self.local_uuid, term, next_offset=size)
-        reply = _Reply()
-        self.step(
-            ev.SnapshotReceived(
-                caller_uuid=request.caller_uuid,
-                caller_term=request.caller_term,
-                last_included=request.last_included,
-                config=request.config,
-                digest=request.digest,
-                data=data,
-                reply=reply,
-            )
-        )
-        return self._wait_reply(reply) if reply.response is None else reply.response
-
-    def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
-        """Add a chunk; the whole snapshot once it is complete and its checksum is right."""
-        key = (
-            request.caller_uuid,
-            request.caller_term,
-            request.last_included,
-            request.total_size,
-            request.crc,
-        )
-        if self._incoming is None or self._incoming.key != key:
-            self._incoming = _Incoming(key)
-        incoming = self._incoming
-        if request.offset == len(incoming.data):
-            incoming.data += request.data
-        if len(incoming.data) < request.total_size:
-            return None
-        data = bytes(incoming.data)
-        self._incoming = None
-        if len(data) != request.total_size or zlib.crc32(data) != request.crc:
-            return None  # the sender is asked to begin again
-        return data
-
-    def consensus_state(self) -> msg.GetConsensusStateResponse:
-        """How this replica sees its group."""
-        core = self._core
-        assert core is not None, "asked before the start"
-        return msg.GetConsensusStateResponse(
-            responder_uuid=self.local_uuid,
-            current_term=core.term,
-            role=core.role.value,
-            leader_uuid=core.leader_uuid,
-            config=core.config,
-            committed_config_index=core.configs.committed.opid_index,
-            last_logged=core.log.last,
-            committed_index=core.commit_index,
-        )
+        return await self._snapshots.load()
 
     # --- for the owner ----------------------------------------------------------------------
 
@@ -777,7 +505,7 @@ class Replica:
         self._check_running()
         if len(self._proposals) + len(self._events) >= _PROPOSALS_MAX:
             raise OverloadedError(f"{len(self._proposals)} writes wait for their commit already")
-        waiter = _Waiter()
+        waiter = Waiter()
         self.step(ev.Propose(kind, payload, waiter))
         try:
             outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
@@ -794,7 +522,7 @@ class Replica:
         index. Raises `NotLeaderError`, `TimeoutError`.
         """
         self._check_running()
-        waiter = _Waiter()
+        waiter = Waiter()
         self.step(ev.ReadRequested(waiter))
         index: int = await waiter.wait(timeout_s)
         return index
@@ -808,7 +536,7 @@ class Replica:
             return
         if len(self._applied_waiters) >= _WAITERS_MAX:
             raise OverloadedError(f"{len(self._applied_waiters)} wait for an index already")
-        waiter = _Waiter()
+        waiter = Waiter()
         self._applied_waiters.append((index, waiter))
         await waiter.wait(timeout_s)
 

@@ -79,7 +79,7 @@ class ConsensusService:
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
             return msg.RequestConsensusVoteResponse(self.local_uuid, 0, False, replica)
-        return replica.handle_vote(request)
+        return replica.calls.vote(request)
 
     def _update_consensus(
         self, request: msg.UpdateConsensusRequest, peer: str
@@ -88,7 +88,7 @@ class ConsensusService:
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
             return msg.UpdateConsensusResponse(self.local_uuid, 0, error=replica)
-        return replica.handle_update(request)
+        return replica.calls.update(request)
 
     def _install_snapshot(
         self, request: msg.InstallSnapshotRequest, peer: str
@@ -97,7 +97,7 @@ class ConsensusService:
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
             return msg.InstallSnapshotResponse(self.local_uuid, 0, error=replica)
-        return replica.handle_snapshot(request)
+        return replica.calls.snapshot(request)
 
     def _get_consensus_state(
         self, request: msg.GetConsensusStateRequest, peer: str
@@ -106,7 +106,7 @@ class ConsensusService:
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
             return msg.GetConsensusStateResponse(self.local_uuid, error=replica)
-        return replica.consensus_state()
+        return replica.calls.state()
 
     def _leader_step_down(
         self, request: msg.LeaderStepDownRequest, peer: str

@@ -1,0 +1,91 @@
+"""Election timeouts, and the one timer of a replica.
+
+Every heartbeat moves a follower's deadline; making and cancelling a timer of the event loop each
+time would cost more than the heartbeat itself. So the deadline is a number, and the timer, when it
+fires early, arms itself for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from harness.env import Env
+from targets.kudu.flags import Flags
+
+__all__ = ["ElectionTimeouts", "LazyTimer"]
+
+_BACKOFF_EXPONENT_MAX: Final = 20
+_NS: Final = 1_000_000_000
+_SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many times at one instant
+
+
+class ElectionTimeouts:
+    """How long a replica waits for a leader: uniform between `min_ns` and a maximum that grows by
+    half with every election it lost in a row, up to `leader_failure_exp_backoff_max_delta_ms`.
+    """
+
+    def __init__(self, flags: Flags) -> None:
+        periods = flags.leader_failure_max_missed_heartbeat_periods
+        self.min_ns = int(flags.raft_heartbeat_interval_ms * 1_000_000 * periods)
+        self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
+
+    def max_ns(self, failed_elections: int) -> int:
+        """The longest timeout after so many failures."""
+        exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
+        return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
+
+    def draw_ns(self, failed_elections: int, share: float) -> int:
+        """A timeout; `share` is a random number from 0 to 1."""
+        return self.min_ns + int((self.max_ns(failed_elections) - self.min_ns) * share)
+
+
+class LazyTimer:
+    """Calls `fired` at the deadline. `failed` is given what `fired` raises, since an error in a
+    callback does not end the node everywhere.
+    """
+
+    def __init__(
+        self, env: Env, fired: Callable[[], None], failed: Callable[[Exception], None]
+    ) -> None:
+        self._clock = env.clock
+        self._fired = fired
+        self._failed = failed
+        self._deadline_ns = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def set_deadline(self, deadline_ns: int) -> None:
+        """Move the deadline; the loop is touched only if it would wake too late."""
+        earlier = deadline_ns < self._deadline_ns
+        self._deadline_ns = deadline_ns
+        if self._handle is None:
+            self._arm()
+        elif earlier:
+            self._handle.cancel()
+            self._arm()
+
+    def stop(self) -> None:
+        """Never fire again."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _arm(self) -> None:
+        if self._stopped:
+            return
+        delay_s = max(0, self._deadline_ns - self._clock.monotonic_ns()) / _NS
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._handle = None
+        if self._stopped:
+            return
+        if self._deadline_ns > self._clock.monotonic_ns() + _SLACK_NS:
+            self._arm()  # the deadline moved on since
+            return
+        try:
+            self._fired()
+        except Exception as error:  # noqa: BLE001  handed on, see above
+            self._failed(error)
