@@ -42,7 +42,7 @@ def where(pair: Pair) -> str:
         to = f", sent to {', '.join(sent)}" if sent else ""
         return f"(op {begin.index}, {begin.f}, from {seconds(begin.time)} s, answer lost{to})"
     by = f", answered by {done.node}" if done.node else ""
-    span = f"{seconds(begin.time)}–{seconds(done.time)} s"  # noqa: RUF001 - a dash between times
+    span = f"{seconds(begin.time)}-{seconds(done.time)} s"
     return f"(op {begin.index}, {begin.f}, {span}{by})"
 
 
@@ -151,7 +151,8 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: obje
         here = None
         if table is not None:
             columns = ", ".join(model.columns(table)) or "none"
-            here = f"table {model.table_id(table)} at version {model.version(table)}"
+            ident = model.table_id(table) or "of unknown id"
+            here = f"table {ident} at version {model.version(table)}"
             here += f", newest columns {columns}"
     elif state is None:
         here = None
@@ -217,7 +218,8 @@ def explain_failure(
             f"{ops(failure.core).capitalize()} contradict each other by themselves ({small}), "
             f"whatever became of the {len(failure.weakened)} other changes."
         )
-        text.extend(f"{sentence(pairs[index])}." for index in rest[:CORE_MAX])
+        # The last ones before the contradiction tell most.
+        text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])
         if len(rest) > CORE_MAX:
-            text.append(f"{len(rest) - CORE_MAX} more are not shown.")
+            text.append(f"{len(rest) - CORE_MAX} earlier ones are not shown.")
     return text

@@ -11,7 +11,7 @@ from harness.ops import CheckResult, History, Verdict
 
 __all__ = ["CatalogInvariantsChecker"]
 
-VIOLATIONS_MAX: Final = 20
+PER_INVARIANT_MAX: Final = 4
 GAPS_MAX: Final = 10
 
 
@@ -55,10 +55,15 @@ class CatalogInvariantsChecker:
             },
         }
         if found:
-            text = [f"[{v.invariant}] {v.sentence}" for v in found[:VIOLATIONS_MAX]]
-            if len(found) > VIOLATIONS_MAX:
-                text.append(f"{len(found) - VIOLATIONS_MAX} more violations are not shown.")
-            indices = dict.fromkeys(i for v in found[:VIOLATIONS_MAX] for i in v.operations)
+            shown = [
+                violation
+                for name in details["by_invariant"]
+                for violation in [v for v in found if v.invariant == name][:PER_INVARIANT_MAX]
+            ]
+            text = [f"[{v.invariant}] {v.sentence}" for v in shown]
+            if len(found) > len(shown):
+                text.append(f"{len(found) - len(shown)} more violations are not shown.")
+            indices = dict.fromkeys(i for v in shown for i in v.operations)
             reason = f"{len(found)} violations, first: {found[0].sentence}"
             return CheckResult(
                 self.name, Verdict.INVALID, reason, tuple(text), tuple(indices), details

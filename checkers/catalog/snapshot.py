@@ -2,8 +2,9 @@
 
 The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`, with `None` as the dump of a
 node that did not answer. The rows of the ready leader are the catalog; the others are compared
-with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. That a follower
-has not yet applied the newest entries is no violation: logs are compared where they overlap.
+with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. That a
+follower has not yet applied the newest entries is no violation: logs are compared where they
+overlap.
 
 From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
 ids, I6 coverage, I7 everything settled after healing.

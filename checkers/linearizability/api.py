@@ -86,6 +86,18 @@ class _Part:
         return max(self.lean.best, self.depth.best, self.breadth.best)
 
     @property
+    def finished(self) -> DepthFirst | Frontier:
+        """The search that proved it illegal, and so has surely reached the furthest return."""
+        return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
+
+    @property
+    def failing_return(self) -> float:
+        """When the first operation returned that cannot be linearized."""
+        time_of = self.operations[self.problem.returns[self.finished.best]].return_time
+        assert time_of is not None
+        return time_of
+
+    @property
     def stuck(self) -> bool:
         """Whether no search can go on."""
         return self.depth.status is Status.FULL and self.breadth.status is Status.FULL
@@ -167,23 +179,45 @@ def check_operations(
             result = part.run(min(budget, room), clock)
             spent += part.steps - before
             if result is Result.ILLEGAL:
-                return _illegal(part, [*parts, *(projections or [])], limits, clock)
+                if projections is None:
+                    projections = _projected(model, labelled, limits)
+                told = _sharpest(part, projections, limits, clock)
+                return _illegal(told, [*parts, *projections], limits, clock)
         if all(part.result is Result.OK for part in parts):
             return _valid(parts, spent)
         if projections is None:
-            projections = [
-                _Part(p.name, p.model, p.operations, limits, only_refutes=True)
-                for p in model.projections(labelled)
-            ]
+            projections = _projected(model, labelled, limits)
             for part in projections:
                 before = part.steps
                 result = part.run(budget, clock)
                 spent += part.steps - before
                 if result is Result.ILLEGAL:
-                    return _illegal(part, [*parts, *projections], limits, clock)
+                    told = _sharpest(part, projections, limits, clock)
+                    return _illegal(told, [*parts, *projections], limits, clock)
         if spent >= limits.steps or clock.is_over() or spent == at_start:
             break
     return _undecided(parts, spent, limits, clock)
+
+
+def _projected(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], limits: Limits
+) -> list[_Part]:
+    return [
+        _Part(p.name, p.model, p.operations, limits, only_refutes=True)
+        for p in model.projections(operations)
+    ]
+
+
+def _sharpest(part: _Part, projections: list[_Part], limits: Limits, clock: _Clock) -> _Part:
+    """The part to explain an invalid history with: the projection that fails first, if one does.
+
+    A projection tells a shorter story than the whole, and its counterexample can be made smaller.
+    """
+    for other in projections:
+        if other.result is None:
+            other.run(limits.rounds[0], clock)
+    refuting = [other for other in projections if other.result is Result.ILLEGAL]
+    return min(refuting, key=lambda other: other.failing_return, default=part)
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
@@ -222,11 +256,9 @@ def _valid(parts: Sequence[_Part], spent: int) -> CheckOutcome:
 
 
 def _illegal(part: _Part, parts: Sequence[_Part], limits: Limits, clock: _Clock) -> CheckOutcome:
-    # The searches agree on the furthest return, but only one that ended has surely reached it.
-    finished = part.breadth if part.breadth.status is Status.EXHAUSTED else part.depth
     failure = explain(
         part.problem,
-        finished.best,
+        part.finished.best,
         limits,
         name=part.name if part.only_refutes else "",
         is_over=clock.is_over,
@@ -238,7 +270,7 @@ def _illegal(part: _Part, parts: Sequence[_Part], limits: Limits, clock: _Clock)
         decided_by=f"{part.decided_by} on {part.name}",
         steps=sum(other.steps for other in parts),
         configurations=sum(other.configurations for other in parts),
-        progress=finished.best,
+        progress=part.finished.best,
         returns=len(part.problem.returns),
     )
 

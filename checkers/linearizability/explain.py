@@ -8,7 +8,7 @@ last steps and state.
 so what remains is a proof by itself:
 
 1. cutting off everything called after the failing return, and taking what had not returned by then
-   for unknown: a prefix of a linearizable history is linearizable;
+   for unknown: a prefix of a linearizable history is linearizable (where that is still invalid);
 2. leaving out operations whose response says that nothing changed: no other one depends on them;
 3. taking a mutation for unknown, "it may have happened at any time after its call, or never".
 
@@ -85,8 +85,20 @@ def explain(
     failing = problem.returns[best]
     prefix = _prefix(problem, best)
     survivors, total = _survivors(problem, best, limits)
+    # What is still open at the failing return may owe its part to an answer that came later; then
+    # the prefix, which forgets that answer, proves nothing, and the whole is taken instead.
+    budget = Limits(
+        configurations=limits.configurations, shrink_steps=limits.shrink_steps * 9 // 10
+    )
+    holds = _Weakener(problem.model, prefix, limits, is_over).refutes(
+        {operation.id for operation in prefix if not operation.is_unknown}
+    )
     core, weakened, minimal = weaken(
-        problem.model, prefix, operations[failing].id, limits, is_over=is_over
+        problem.model,
+        prefix if holds else operations,
+        operations[failing].id,
+        budget,
+        is_over=is_over,
     )
     return Failure(
         operation=operations[failing].id,

@@ -136,8 +136,8 @@ class Problem:
 
         Take any order that places it, and go back from it: an operation that shares nothing with
         it, nor with an operation between them that had to be kept, commutes with all of those and
-        can be placed right after it (it is still open, or unknown). So only operations connected to it
-        through footprints need to be tried before it; open reads connect, too.
+        can be placed right after it (it is still open, or unknown). So only operations connected
+        to it through footprints need to be tried before it; open reads connect, too.
         """
         footprints = self.footprints
         reach = footprints[self.returns[position]]
@@ -250,7 +250,7 @@ class Problem:
         done = [False] * len(self.operations)
         position = 0
         for choice in (None, *choices):
-            if choice is not None:
+            if choice is not None and not done[choice]:  # a read may be chosen, then absorbed
                 after = self.stepper.step(state, choice)
                 assert after != ILLEGAL_STEP, "a search took an illegal step"
                 state = after

@@ -1,0 +1,90 @@
+"""Writing histories by hand: `h.ok(0, "create", {...}, {...})`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from harness.ops import HARNESS, NEMESIS, History, Op, OpType, Process
+
+MS = 1_000_000
+
+
+class Writer:
+    """Appends ops; time goes on by one millisecond a line."""
+
+    def __init__(self) -> None:
+        self.lines: list[Op] = []
+
+    def add(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any,
+        node: str | None = None,
+        **more: Any,
+    ) -> int:
+        index = len(self.lines)
+        self.lines.append(Op(index, index * MS, process, kind, f, value, node=node, **more))
+        return index
+
+    def call(self, process: int, f: str, value: Any = None) -> int:
+        return self.add(process, OpType.INVOKE, f, value or {})
+
+    def ret(self, process: int, kind: OpType, value: Any = None, node: str = "m1") -> int:
+        f = next(op.f for op in reversed(self.lines) if op.process == process)
+        return self.add(process, kind, f, value, node)
+
+    def ok(self, process: int, f: str, value: Any = None, answer: Any = None) -> int:
+        index = self.call(process, f, value)
+        self.ret(process, OpType.OK, {"result": "ok", **(answer or {})})
+        return index
+
+    def fail(self, process: int, f: str, value: Any, result: str | None) -> int:
+        index = self.call(process, f, value)
+        self.ret(process, OpType.FAIL, None if result is None else {"result": result})
+        return index
+
+    def lost(self, process: int, f: str, value: Any) -> int:
+        index = self.call(process, f, value)
+        self.add(process, OpType.INFO, f, None, error="TIMED_OUT: no answer")
+        return index
+
+    def fact(self, f: str, value: Any) -> int:
+        return self.add(HARNESS, OpType.INFO, f, value)
+
+    def nemesis(self, f: str, value: Any) -> int:
+        return self.add(NEMESIS, OpType.INFO, f, value)
+
+    # --- the vocabulary "ddl" ----------------------------------------------------------------
+
+    def create(self, process: int, name: str, ident: str, **more: Any) -> int:
+        call = {"name": name, "nonce": f"n-{ident}", "columns": ["a"]}
+        return self.ok(process, "create", call, {"table_id": ident, "schema_version": 0, **more})
+
+    def delete(self, process: int, name: str, ident: str, version: int = 0, **more: Any) -> int:
+        call = {"name": name, "nonce": f"d-{ident}"}
+        return self.ok(
+            process, "delete", call, {"table_id": ident, "schema_version": version, **more}
+        )
+
+    def get(self, process: int, name: str, ident: str | None, version: int = 0, **more: Any) -> int:
+        if ident is None:
+            return self.ok(process, "get", {"name": name}, {"result": "not-found", **more})
+        answer = {
+            "table_id": ident,
+            "schema_version": version,
+            "applied_schema_version": version,
+            "columns": ["a"],
+            "comment": f"n-{ident}",
+        }
+        return self.ok(process, "get", {"name": name}, {**answer, **more})
+
+    @property
+    def history(self) -> History:
+        return History(self.lines)
+
+
+def case(*nemeses: str) -> Any:
+    return SimpleNamespace(nemeses=nemeses or ("none",))

@@ -1,0 +1,462 @@
+"""The search against plain oracles, itself, and its own promises."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.linearizability import (
+    UNKNOWN,
+    CheckOutcome,
+    Event,
+    Limits,
+    Model,
+    ModelError,
+    Operation,
+    Result,
+    Unknown,
+    check_events,
+    check_operations,
+)
+from checkers.linearizability.explain import weaken
+from checkers.linearizability.frontier import Frontier
+from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
+from checkers.linearizability.models.register import (
+    Cas,
+    MultiRegister,
+    Read,
+    Register,
+    Txn,
+    Write,
+)
+from checkers.linearizability.problem import Problem
+from checkers.linearizability.search import DepthFirst, Status
+
+FAST = Limits(shrink_steps=3_000)
+Ops = list[Operation[Any, Any]]
+
+
+def replayed(model: Model[Any, Any, Any], order: Sequence[Operation[Any, Any]]) -> bool:
+    """Whether the operations are legal one after another."""
+    state = model.init()
+    for operation in order:
+        output = UNKNOWN if operation.is_unknown else operation.output
+        legal, state = model.step(state, operation.input, output)
+        if not legal:
+            return False
+    return True
+
+
+def respects_real_time(order: Sequence[Operation[Any, Any]]) -> bool:
+    return not any(
+        later.return_time is not None and later.return_time < earlier.call
+        for earlier, later in itertools.combinations(order, 2)
+    )
+
+
+def oracle(model: Model[Any, Any, Any], operations: Ops) -> bool:
+    """All permutations of all choices of unknown operations: nothing could be plainer."""
+    known = [operation for operation in operations if not operation.is_unknown]
+    unknown = [operation for operation in operations if operation.is_unknown]
+    for count in range(len(unknown) + 1):
+        for chosen in itertools.combinations(unknown, count):
+            for order in itertools.permutations([*known, *chosen]):
+                if respects_real_time(order) and replayed(model, order):
+                    return True
+    return False
+
+
+times = st.integers(0, 9)
+values = st.integers(0, 2)
+register_calls = st.one_of(
+    st.tuples(st.just(Read()), values),
+    st.tuples(st.builds(Write, values), st.none()),
+    st.tuples(st.builds(Cas, values, values), st.booleans()),
+)
+kv_calls = st.one_of(
+    st.tuples(
+        st.builds(KeyValueInput, st.just("get"), st.sampled_from("xy")),
+        st.sampled_from(["", "a", "b", "ab"]),
+    ),
+    st.tuples(
+        st.builds(
+            KeyValueInput,
+            st.sampled_from(["put", "append"]),
+            st.sampled_from("xy"),
+            st.sampled_from("ab"),
+        ),
+        st.none(),
+    ),
+)
+
+
+def operations_of(calls: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Ops]:
+    """Overlapping intervals with ties; a quarter has no return."""
+
+    def build(drawn: list[tuple[Any, int, int, int]]) -> Ops:
+        return [
+            Operation(n, call[0], start, call[1], None if lost == 0 else start + length)
+            for n, (call, start, length, lost) in enumerate(drawn)
+        ]
+
+    one = st.tuples(calls, times, st.integers(0, 5), st.integers(0, 3))
+    return st.lists(one, max_size=most).map(build)
+
+
+def strategies(model: Model[Any, Any, Any], operations: Ops) -> list[Status]:
+    problem = Problem(model, operations)
+    return [
+        DepthFirst(problem, lean=False, configurations_max=10**6).run(10**6),
+        Frontier(problem, configurations_max=10**6).run(10**6),
+    ]
+
+
+def assert_agrees(model: Model[Any, Any, Any], operations: Ops) -> CheckOutcome:
+    """The check, both complete searches and the oracle say the same; a witness replays."""
+    expected = oracle(model, operations)
+    outcome = check_operations(model, operations, limits=FAST)
+    assert outcome.result is (Result.OK if expected else Result.ILLEGAL)
+    for status in strategies(model, operations):
+        assert status is (Status.FOUND if expected else Status.EXHAUSTED)
+    lean = DepthFirst(Problem(model, operations), lean=True, configurations_max=10**6).run(10**6)
+    assert expected or lean is not Status.FOUND
+    if outcome.witness is not None:
+        order = [operations[index] for part in outcome.witness for index in part]
+        known = [operation for operation in operations if not operation.is_unknown]
+        assert all(operation in order for operation in known)
+        if len(outcome.witness) == 1:
+            assert respects_real_time(order)
+            assert replayed(model, order)
+    if outcome.failure is not None:
+        assert not operations[outcome.failure.operation].is_unknown
+        assert set(outcome.failure.core) <= set(range(len(operations)))
+    return outcome
+
+
+@given(operations_of(register_calls, 6))
+@settings(max_examples=400, deadline=None)
+def test_register_agrees_with_all_permutations(operations: Ops) -> None:
+    assert_agrees(Register(0), operations)
+
+
+@given(operations_of(kv_calls, 6))
+@settings(max_examples=200, deadline=None)
+def test_key_value_agrees_with_all_permutations_with_and_without_partitions(
+    operations: Ops,
+) -> None:
+    assert_agrees(KeyValue(partitioned=False), operations)
+    whole = check_operations(KeyValue(partitioned=False), operations, limits=FAST)
+    parts = check_operations(KeyValue(), operations, limits=FAST)
+    assert whole.result is parts.result
+
+
+def random_register(seed: int) -> Ops:
+    rng = random.Random(seed)
+    found: Ops = []
+    for n in range(rng.randint(2, 7)):
+        start = rng.randint(0, 12)
+        kind = rng.random()
+        if kind < 0.45:
+            call: tuple[Any, Any] = (Read(), rng.randint(0, 2))
+        elif kind < 0.75:
+            call = (Write(rng.randint(0, 2)), None)
+        else:
+            call = (Cas(rng.randint(0, 2), rng.randint(0, 2)), rng.random() < 0.4)
+        lost = not isinstance(call[0], Read) and rng.random() < 0.25
+        end = None if lost else start + rng.randint(0, 10)
+        found.append(Operation(n, call[0], start, call[1], end))
+    return found
+
+
+def test_thousands_of_random_registers_agree_with_wing_and_gong() -> None:
+    invalid = 0
+    total = 2_000
+    for seed in range(total):
+        operations = random_register(seed)
+        expected = wing_and_gong(Register(0), operations)
+        outcome = check_operations(Register(0), operations, limits=Limits(shrink_steps=0))
+        assert outcome.result is (Result.OK if expected else Result.ILLEGAL), seed
+        invalid += not expected
+    assert 0.3 < invalid / total < 0.7
+
+
+def wing_and_gong(model: Model[Any, Any, Any], operations: Ops) -> bool:
+    """Recursion over minimal operations, with no cache at all."""
+
+    def search(todo: Ops, state: Any) -> bool:
+        if all(operation.is_unknown for operation in todo):
+            return True
+        first = min(o.return_time for o in todo if o.return_time is not None)
+        for position, operation in enumerate(todo):
+            if operation.call > first:
+                continue
+            output = UNKNOWN if operation.is_unknown else operation.output
+            legal, after = model.step(state, operation.input, output)
+            if legal and search(todo[:position] + todo[position + 1 :], after):
+                return True
+        return False
+
+    return search(operations, model.init())
+
+
+# --- metamorphic ------------------------------------------------------------------------------
+
+
+def stretched(operations: Ops, rng: random.Random) -> Ops:
+    return [
+        replace(
+            operation,
+            call=operation.call - rng.randint(0, 3),
+            return_time=None
+            if operation.return_time is None
+            else operation.return_time + rng.randint(0, 3),
+        )
+        for operation in operations
+    ]
+
+
+def without_a_read(operations: Ops, rng: random.Random) -> Ops:
+    reads = [
+        n
+        for n, o in enumerate(operations)
+        if Register(0).read_only(o.input, UNKNOWN if o.is_unknown else o.output)
+    ]
+    gone = rng.choice(reads) if reads else -1
+    return [operation for n, operation in enumerate(operations) if n != gone]
+
+
+def one_unknown(operations: Ops, rng: random.Random) -> Ops:
+    at = rng.randrange(len(operations))
+    return [
+        replace(operation, return_time=None) if n == at else operation
+        for n, operation in enumerate(operations)
+    ]
+
+
+@pytest.mark.parametrize("change", [stretched, without_a_read, one_unknown])
+def test_weaker_histories_of_valid_ones_are_valid(
+    change: Callable[[Ops, random.Random], Ops],
+) -> None:
+    rng = random.Random(7)
+    seen = 0
+    for seed in range(800):
+        operations = random_register(seed)
+        if check_operations(Register(0), operations, limits=FAST).result is not Result.OK:
+            continue
+        seen += 1
+        weaker = change(operations, rng)
+        assert check_operations(Register(0), weaker, limits=FAST).result is Result.OK
+    assert seen > 200
+
+
+def test_order_and_names_of_operations_do_not_matter() -> None:
+    rng = random.Random(3)
+    for seed in range(300):
+        operations = random_register(seed)
+        shuffled = rng.sample(operations, len(operations))
+        assert (
+            check_operations(Register(0), operations, limits=FAST).result
+            is check_operations(Register(0), shuffled, limits=FAST).result
+        )
+
+
+def test_a_core_contradicts_whatever_became_of_the_others() -> None:
+    checked = 0
+    for seed in range(400):
+        operations = [replace(o, id=n) for n, o in enumerate(random_register(seed))]
+        outcome = check_operations(Register(0), operations)
+        failure = outcome.failure
+        if failure is None:
+            continue
+        checked += 1
+        remaining = [
+            replace(operation, return_time=None) if operation.id in failure.weakened else operation
+            for operation in operations
+            if operation.id in failure.core or operation.id in failure.weakened
+        ]
+        assert not wing_and_gong(Register(0), remaining)
+        assert failure.operation in failure.core
+    assert checked > 100
+
+
+# --- explanations -----------------------------------------------------------------------------
+
+
+def test_failure_names_the_operation_the_one_before_and_what_survived() -> None:
+    operations: Ops = [
+        Operation(0, Write(1), 0, None, 1),
+        Operation(1, Read(), 2, 1, 3),
+        Operation(2, Read(), 4, 2, 5),
+        Operation(0, Write(2), 6, None, 7),
+    ]
+    failure = check_operations(Register(0), operations).failure
+    assert failure is not None
+    assert failure.operation == 2
+    assert failure.previous == 1
+    assert [survivor.order for survivor in failure.survivors] == [(0, 1)]
+    assert failure.survivors[0].state_text == "the register holds 1"
+    assert failure.core == (2,)  # nobody had asked for a 2 yet
+    assert failure.core_minimal
+
+
+def test_weaken_stops_at_its_budget_and_says_so() -> None:
+    operations = [Operation(0, Write(n), 2 * n, None, 2 * n + 1, n) for n in range(50)] + [
+        Operation(0, Read(), 200, 99, 201, 50)
+    ]
+    core, _, minimal = weaken(Register(0), operations, 50, Limits(shrink_steps=60))
+    assert not minimal
+    assert 50 in core
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def hard_invalid(writers: int) -> Ops:
+    lost: Ops = [Operation(n, Write(n), 0, None, None) for n in range(1, writers + 1)]
+    open_writes: Ops = [Operation(n, Write(100 + n), 0, None, 1000) for n in range(12)]
+    return [*lost, *open_writes, Operation(99, Read(), 500, -1, 600)]
+
+
+def test_too_many_steps_is_unknown_with_how_far_it_came() -> None:
+    outcome = check_operations(Register(0), hard_invalid(6), limits=Limits(steps=2_000))
+    assert outcome.result is Result.UNKNOWN
+    assert "limit of 2000 steps" in outcome.reason
+    assert "passed 0 of 13 returns" in outcome.reason
+
+
+def test_too_many_configurations_is_unknown() -> None:
+    limits = Limits(configurations=50, rounds=(1_000_000,))
+    outcome = check_operations(Register(0), hard_invalid(2), limits=limits)
+    assert outcome.result is Result.UNKNOWN
+    assert "more than 50 configurations" in outcome.reason
+
+
+def test_no_time_left_is_unknown() -> None:
+    outcome = check_operations(Register(0), hard_invalid(6), timeout_s=0.0)
+    assert outcome.result is Result.UNKNOWN
+    assert "time limit" in outcome.reason
+
+
+def test_many_lost_writes_are_decided_by_dominance() -> None:
+    lost: Ops = [Operation(n, Write(n), 0, None, None) for n in range(1, 25)]
+    chain: Ops = [Operation(50, Read(), 10 + n, n % 3 + 1, 10 + n) for n in range(3)]
+    outcome = check_operations(Register(0), [*lost, *chain, Operation(51, Read(), 20, -5, 21)])
+    assert outcome.result is Result.ILLEGAL
+
+
+def test_a_long_history_takes_steps_in_proportion() -> None:
+    operations: Ops = []
+    for n in range(20_000):
+        operations.append(Operation(0, Write(n), 2 * n, None, 2 * n + 1))
+        operations.append(Operation(1, Read(), 2 * n, n, 2 * n + 1.5))
+    outcome = check_operations(Register(0), operations)
+    assert outcome.result is Result.OK
+    assert outcome.steps < 100_000
+
+
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"configurations": 0}, {"rounds": ()}])
+def test_impossible_limits_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        Limits(**bad)
+
+
+# --- contracts --------------------------------------------------------------------------------
+
+
+class LyingRegister(Register):
+    def read_only(self, input_: Any, output: Any, /) -> bool:
+        return True
+
+
+def test_a_model_that_calls_a_write_read_only_is_found_out() -> None:
+    with pytest.raises(ModelError, match="read_only"):
+        check_operations(LyingRegister(0), [Operation(0, Write(1), 0, None, 1)])
+
+
+class ListRegister(Model[int, list[int], None]):
+    """Inputs that cannot be hashed."""
+
+    def init(self) -> int:
+        return 0
+
+    def step(self, state: int, input_: list[int], output: Unknown | None, /) -> tuple[bool, int]:
+        return input_[0] == state, input_[1]
+
+
+def test_inputs_need_not_be_hashable() -> None:
+    good: Ops = [Operation(0, [1, 2], 0, None, 5), Operation(1, [0, 1], 0, None, 5)]
+    assert check_operations(ListRegister(), good).result is Result.OK
+    assert check_operations(ListRegister(), [*good, *good[:1]]).result is Result.ILLEGAL
+
+
+def test_nothing_to_check_is_ok() -> None:
+    assert check_operations(Register(0), []).result is Result.OK
+    assert check_operations(KeyValue(), []).witness == ()
+
+
+def test_equal_times_count_as_overlap() -> None:
+    operations: Ops = [Operation(0, Write(1), 0, None, 5), Operation(1, Read(), 5, 0, 9)]
+    assert check_operations(Register(0), operations).result is Result.OK
+    later = [operations[0], replace(operations[1], call=5.1)]
+    assert check_operations(Register(0), later).result is Result.ILLEGAL
+
+
+def test_a_return_before_its_call_is_refused() -> None:
+    with pytest.raises(ValueError, match="before its call"):
+        check_operations(Register(0), [Operation(0, Read(), 5, 0, 1)])
+
+
+def test_two_operations_with_one_id_are_refused() -> None:
+    one = Operation(0, Read(), 0, 0, 1, 7)
+    with pytest.raises(ValueError, match="same id"):
+        check_operations(Register(0), [one, one])
+
+
+def test_events_are_ordered_by_position_and_an_open_call_is_unknown() -> None:
+    events = [
+        Event(0, True, Write(1), 40),
+        Event(1, True, Read(), 7),
+        Event(1, False, 1, 7),
+    ]
+    outcome = check_events(Register(0), events)
+    assert outcome.result is Result.OK
+    assert outcome.witness == ((0, 1),)
+    events.append(Event(0, False, None, 40))
+    events += [Event(2, True, Read(), 1), Event(2, False, 0, 1)]
+    assert check_events(Register(0), events).result is Result.ILLEGAL
+
+
+def test_events_that_do_not_pair_are_refused() -> None:
+    with pytest.raises(ValueError, match="no open call"):
+        check_events(Register(0), [Event(0, False, None, 3)])
+    with pytest.raises(ValueError, match="second time"):
+        check_events(Register(0), [Event(0, True, Read(), 3), Event(0, True, Read(), 3)])
+
+
+@given(st.integers(-1, 3), register_calls, st.booleans())
+def test_register_read_only_is_what_step_does(
+    state: int, call: tuple[Any, Any], unknown: bool
+) -> None:
+    output = UNKNOWN if unknown else call[1]
+    legal, after = Register(0).step(state, call[0], output)
+    if legal and Register(0).read_only(call[0], output):
+        assert after == state
+
+
+def test_multi_register_applies_transactions_in_order() -> None:
+    model = MultiRegister({"x": 0, "y": 0})
+    write = Txn((("write", "x", 1), ("read", "x", 1), ("write", "x", 2)))
+    good = [
+        Operation(0, write, 0, write, 1),
+        Operation(1, Txn((("read", "x", None),)), 2, Txn((("read", "x", 2),)), 3),
+    ]
+    assert check_operations(model, good).result is Result.OK
+    stale = [good[0], replace(good[1], output=Txn((("read", "x", 1),)))]
+    assert check_operations(model, stale).result is Result.ILLEGAL

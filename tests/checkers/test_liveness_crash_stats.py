@@ -1,0 +1,254 @@
+"""The small checkers: what the harness saw, and whether the run was worth anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.crash import CrashChecker
+from checkers.liveness import LivenessChecker
+from checkers.stats import StatsChecker
+from harness.ops import CheckResult, OpType, Verdict
+from tests.checkers.histories import Writer, case
+
+# --- liveness ---------------------------------------------------------------------------------
+
+
+def live(h: Writer, ok: bool = True) -> int:
+    missing = [] if ok else ["create", "alter"]
+    value = {"ok": ok, "took_s": 1.5, "bound_s": 60.0, "missing": missing, "core": ["m1", "m2"]}
+    return h.fact("live", value)
+
+
+def converged(h: Writer, ok: bool = True) -> int:
+    pending = [] if ok else ["tablet T is CREATING"]
+    return h.fact("converged", {"ok": ok, "took_s": 2.0, "bound_s": 90.0, "pending": pending})
+
+
+def liveness(h: Writer) -> CheckResult:
+    return LivenessChecker().check(h.history, None, time_limit_s=10)
+
+
+def test_live_and_settled_is_valid() -> None:
+    h = Writer()
+    live(h)
+    converged(h)
+    result = liveness(h)
+    assert result.verdict is Verdict.VALID
+    assert result.reason == "live after 1.5 s of 60 s and at rest after 2.0 s of 90 s"
+
+
+def test_what_did_not_come_back_is_named() -> None:
+    h = Writer()
+    at = live(h, ok=False)
+    converged(h)
+    result = liveness(h)
+    assert result.verdict is Verdict.INVALID
+    assert result.operations == (at,)
+    assert result.reason == (
+        "Within 60.0 s of healing (with m1, m2 healed) this did not succeed again: create, alter."
+    )
+
+
+def test_what_did_not_settle_is_named_even_if_live_is_unknown() -> None:
+    h = Writer()
+    at = converged(h, ok=False)
+    result = liveness(h)
+    assert result.verdict is Verdict.INVALID
+    assert result.operations == (at,)
+    assert "tablet T is CREATING" in result.reason
+
+
+@pytest.mark.parametrize("facts", [(), (live,), (converged,)])
+def test_an_interrupted_run_is_unknown(facts: Any) -> None:
+    h = Writer()
+    for fact in facts:
+        fact(h)
+    result = liveness(h)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "ended before" in result.reason
+
+
+# --- crash ------------------------------------------------------------------------------------
+
+
+def crash(h: Writer) -> CheckResult:
+    return CrashChecker().check(h.history, None, time_limit_s=10)
+
+
+def test_exits_by_the_nemesis_are_fine() -> None:
+    h = Writer()
+    h.fact("node-exit", {"node": "m1", "code": -9, "expected": True, "log": ["bye"]})
+    assert crash(h).verdict is Verdict.VALID
+    assert crash(Writer()).verdict is Verdict.VALID
+
+
+def test_a_crash_shows_the_end_of_the_log() -> None:
+    h = Writer()
+    log = [f"line {n}" for n in range(50)]
+    at = h.fact("node-exit", {"node": "m2", "code": 1, "expected": False, "log": log})
+    result = crash(h)
+    assert result.verdict is Verdict.INVALID
+    assert result.operations == (at,)
+    assert result.explanation[0] == "Node m2 ended by itself at 0.000 s with code 1."
+    assert result.explanation[-1] == "  m2: line 49"
+    assert len(result.explanation) == 11
+
+
+def test_an_exit_that_does_not_say_expected_counts_as_a_crash() -> None:
+    h = Writer()
+    h.fact("node-exit", {"node": "m2", "code": 1})
+    assert crash(h).verdict is Verdict.INVALID
+
+
+# --- stats ------------------------------------------------------------------------------------
+
+
+def busy() -> Writer:
+    h = Writer()
+    h.fact("phase", {"phase": "warm-up"})
+    h.fact("leader", {"node": "m1", "term": 1})
+    for n in range(4):
+        h.create(1, f"t{n}", f"T{n}")
+    h.fact("phase", {"phase": "chaos"})
+    for n in range(3):
+        h.delete(2, f"t{n}", f"T{n}")
+    h.get(3, "t3", "T3")
+    h.fail(3, "get", {"name": "t3"}, None)
+    h.lost(4, "create", {"name": "z", "nonce": "zz", "columns": []})
+    return h
+
+
+def inject(h: Writer, fault: str = "f1", targets: tuple[str, ...] = ("m1",)) -> None:
+    value = {"action": "inject", "fault": fault, "targets": list(targets), "note": ""}
+    h.nemesis("kill-leader", value)
+
+
+def heal(h: Writer, count: int | None, fault: str = "f1") -> None:
+    value = {
+        "action": "heal",
+        "fault": fault,
+        "targets": ["m1"],
+        "note": "",
+        "bite": {"count": count, "unit": "processes"},
+    }
+    h.nemesis("kill-leader", value)
+
+
+def stats(h: Writer, *nemeses: str) -> CheckResult:
+    return StatsChecker().check(h.history, case(*nemeses), time_limit_s=10)
+
+
+def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
+    result = stats(busy(), "none")
+    assert result.verdict is Verdict.VALID, result
+    details = result.details
+    assert details["by_f"]["create"] == {"info": 1, "ok": 4}
+    assert details["by_f"]["get"] == {"fail": 1, "ok": 1}
+    assert details["by_phase"]["warm-up"] == {"create ok": 4}
+    assert details["by_phase"]["chaos"]["delete ok"] == 3
+    assert details["errors"] == {"create info TIMED_OUT": 1}
+    assert details["latencies_ms"]["create"] == {
+        "p50_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "p100_ms": 1.0
+    }  # fmt: skip
+    certificate = details["certificate"]
+    assert certificate["operations"] == {"fail": 1, "info": 1, "ok": 8}
+    assert certificate["ok_by_kind"] == {"create": 4, "delete": 3, "get": 1}
+    assert certificate["acknowledged_changes"] == 7
+    assert certificate["changes_of_leader"] == 0
+
+
+def test_a_fault_that_bit_is_certified_with_what_was_in_flight() -> None:
+    h = busy()
+    h.call(7, "get", {"name": "a"})
+    inject(h)
+    h.ret(7, OpType.OK, {"result": "not-found"})
+    h.fact("leader", {"node": "m2", "term": 2})
+    heal(h, 1)
+    result = stats(h, "kill-leader")
+    assert result.verdict is Verdict.VALID, result
+    fault = result.details["faults"][0]
+    assert (fault["in_flight_begin"], fault["in_flight_end"]) == (1, 0)
+    assert fault["bite"] == {"count": 1, "unit": "processes"}
+    certificate = result.details["certificate"]
+    assert certificate["changes_of_leader"] == 1
+    assert certificate["faults_by_nemesis"] == {"kill-leader": "1 injected, 1 with a target, 1 bit"}
+    assert "1 processes; 1 operations in flight at its start" in certificate["faults"][0]
+
+
+def test_no_operation_at_all_is_unknown() -> None:
+    assert stats(Writer()).reason == "no operation was invoked at all"
+
+
+def test_a_kind_that_never_succeeded_is_unknown() -> None:
+    h = busy()
+    h.fail(5, "rename", {"name": "a", "new_name": "b", "nonce": "r"}, None)
+    result = stats(h)
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.reason == "no 'rename' ever succeeded (1 fail)"
+
+
+def test_too_few_changes_are_unknown_but_not_for_reads_alone() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    result = stats(h)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "only 1 changes were acknowledged" in result.reason
+    reads = Writer()
+    reads.get(1, "a", None)
+    assert stats(reads).verdict is Verdict.VALID
+
+
+def never(h: Writer) -> None:
+    pass
+
+
+def missed(h: Writer) -> None:
+    inject(h, targets=())
+
+
+def toothless(h: Writer) -> None:
+    inject(h)
+    heal(h, 0)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (never, "the nemesis kill-leader was never injected"),
+        (missed, "injected 1 times but hit nobody"),
+        (toothless, "hit 1 times but did nothing measurable"),
+    ],
+)
+def test_a_nemesis_without_effect_is_unknown(act: Any, words: str) -> None:
+    h = busy()
+    act(h)
+    result = stats(h, "kill-leader")
+    assert result.verdict is Verdict.UNKNOWN
+    assert words in result.reason
+
+
+def test_a_bite_that_nobody_can_measure_is_not_held_against_it() -> None:
+    h = busy()
+    inject(h)
+    heal(h, None)
+    assert stats(h, "kill-leader").verdict is Verdict.VALID
+
+
+def test_each_nemesis_of_several_is_demanded() -> None:
+    h = busy()
+    inject(h)
+    heal(h, 3)
+    result = stats(h, "kill-leader", "pause-leader")
+    assert result.reason == "the nemesis pause-leader was never injected"
+
+
+def test_details_are_bounded() -> None:
+    h = busy()
+    for n in range(300):
+        inject(h, f"f{n}")
+        heal(h, 1, f"f{n}")
+    details = stats(h, "kill-leader").details
+    assert len(details["faults"]) == 200
+    assert details["faults_not_shown"] == 100
