@@ -174,6 +174,20 @@ def test_appends_queued_together_share_one_record_and_one_sync() -> None:
     run(main)
 
 
+def test_what_a_recovery_returns_is_durable() -> None:
+    """A killed process leaves bytes that only the page cache has; they count from here on."""
+
+    async def main() -> None:
+        disk = await written([entry(1, 1), entry(1, 2)])
+        (path,) = disk.files
+        disk.durable[path] = 20
+
+        assert len(await recovered(disk)) == 2
+        assert disk.durable[path] == len(disk.files[path])
+
+    run(main)
+
+
 def test_an_overwritten_tail_is_gone() -> None:
     async def main() -> None:
         disk = MemoryDisk()
