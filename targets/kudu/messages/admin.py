@@ -1,0 +1,54 @@
+"""`TabletServerAdminService`: what masters order from tablet servers."""
+
+from __future__ import annotations
+
+from targets.kudu.messages.base import Message, TabletError
+from targets.kudu.messages.schema import Partition, RaftConfig, Schema
+
+__all__ = [
+    "AlterSchemaRequest",
+    "CreateTabletRequest",
+    "DeleteTabletRequest",
+    "TabletServerResponse",
+]
+
+
+class CreateTabletRequest(Message, frozen=True):
+    """Create a replica of a tablet."""
+
+    dest_uuid: str
+    table_id: str
+    table_name: str
+    tablet_id: str
+    partition: Partition
+    schema: Schema
+    schema_version: int
+    config: RaftConfig
+
+
+class DeleteTabletRequest(Message, frozen=True):
+    """`delete_type` is DELETED or TOMBSTONED; with `cas_config_opid_index` the call fails with
+    CAS_FAILED when the replica's committed configuration is newer (KUDU-1129).
+    """
+
+    dest_uuid: str
+    tablet_id: str
+    delete_type: str
+    reason: str
+    cas_config_opid_index: int | None = None
+
+
+class AlterSchemaRequest(Message, frozen=True):
+    """Sent to the tablet's leader, which replicates it to its group."""
+
+    dest_uuid: str
+    tablet_id: str
+    schema: Schema
+    schema_version: int
+    new_table_name: str | None = None
+
+
+class TabletServerResponse(Message, frozen=True):
+    """The answer to all administrative calls."""
+
+    error: TabletError | None = None

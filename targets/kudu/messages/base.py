@@ -1,0 +1,103 @@
+"""Codes, errors and what every answer carries."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+__all__ = [
+    "AppStatus",
+    "MasterError",
+    "MasterErrorCode",
+    "Message",
+    "Meta",
+    "RequestId",
+    "TabletError",
+    "TabletErrorCode",
+]
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """The base of all messages: an immutable msgpack array."""
+
+
+class AppStatus(enum.IntEnum):
+    """`AppStatusPB`: the kind of a failure, below its code."""
+
+    OK = 0
+    NOT_FOUND = 1
+    INVALID_ARGUMENT = 4
+    ALREADY_PRESENT = 6
+    RUNTIME_ERROR = 7
+    NETWORK_ERROR = 8
+    ILLEGAL_STATE = 9
+    ABORTED = 11
+    REMOTE_ERROR = 12
+    SERVICE_UNAVAILABLE = 13
+    TIMED_OUT = 14
+
+
+class MasterErrorCode(enum.IntEnum):
+    """`MasterErrorPB.Code`."""
+
+    UNKNOWN_ERROR = 1
+    INVALID_SCHEMA = 2
+    TABLE_NOT_FOUND = 3
+    TABLE_ALREADY_PRESENT = 4
+    TOO_MANY_TABLETS = 5
+    CATALOG_MANAGER_NOT_INITIALIZED = 6
+    NOT_THE_LEADER = 7
+    REPLICATION_FACTOR_TOO_HIGH = 8
+    TABLET_NOT_RUNNING = 9
+    EVEN_REPLICATION_FACTOR = 10
+    ILLEGAL_REPLICATION_FACTOR = 11
+
+
+class TabletErrorCode(enum.IntEnum):
+    """`TabletServerErrorPB.Code`, those in use."""
+
+    UNKNOWN_ERROR = 1
+    MISMATCHED_SCHEMA = 5
+    TABLET_NOT_FOUND = 6
+    TABLET_ALREADY_EXISTS = 10
+    TABLET_HAS_A_NEWER_SCHEMA = 11
+    TABLET_NOT_RUNNING = 12
+    NOT_THE_LEADER = 15
+    WRONG_SERVER_UUID = 16
+    CAS_FAILED = 17
+    ALREADY_INPROGRESS = 18
+
+
+class MasterError(Message, frozen=True):
+    """An application error of a master. A master that lost leadership *while* writing says so
+    with `indeterminate`: the write may still commit (Kudu's case 7(d), KUDU-591).
+    """
+
+    code: MasterErrorCode
+    status: AppStatus
+    message: str
+    indeterminate: bool = False
+
+
+class TabletError(Message, frozen=True):
+    """An application error of a tablet server."""
+
+    code: TabletErrorCode
+    message: str
+
+
+class Meta(Message, frozen=True):
+    """What every master answer carries. `revision` is -1 where the answer reflects no state."""
+
+    master_uuid: str
+    term: int = 0
+    revision: int = -1
+
+
+class RequestId(Message, frozen=True):
+    """Names one logical DDL operation; every resend carries the same one."""
+
+    client_id: str
+    seq_no: int
+    nonce: str

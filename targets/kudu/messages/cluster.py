@@ -1,0 +1,142 @@
+"""`MasterService`: masters, heartbeats, tablet reports and dumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from targets.kudu.messages.base import MasterError, Message, Meta
+from targets.kudu.messages.schema import RaftConfig
+
+__all__ = [
+    "ConnectToMasterRequest",
+    "ConnectToMasterResponse",
+    "DumpEntitiesRequest",
+    "DumpResponse",
+    "DumpTabletsRequest",
+    "GetMasterRegistrationRequest",
+    "GetMasterRegistrationResponse",
+    "ListTabletServersRequest",
+    "ListTabletServersResponse",
+    "ReportedTablet",
+    "TSHeartbeatRequest",
+    "TSHeartbeatResponse",
+    "TSRegistration",
+    "TabletReport",
+    "TabletServerEntry",
+]
+
+
+class ConnectToMasterRequest(Message, frozen=True):
+    """Ask a master for its role as the catalog manager sees it."""
+
+
+class ConnectToMasterResponse(Message, frozen=True):
+    """LEADER only when the catalog is loaded and ready in the current term."""
+
+    meta: Meta
+    error: MasterError | None = None
+    role: str = "FOLLOWER"
+    master_addresses: tuple[str, ...] = ()
+    cluster_id: str = ""
+
+
+class GetMasterRegistrationRequest(Message, frozen=True):
+    """Ask a master who it is."""
+
+
+class GetMasterRegistrationResponse(Message, frozen=True):
+    """`role` is the raw Raft role."""
+
+    meta: Meta
+    error: MasterError | None = None
+    address: str = ""
+    role: str = "FOLLOWER"
+    member_type: str = "VOTER"
+
+
+class ListTabletServersRequest(Message, frozen=True):
+    """Ask for this master's view of the tablet servers; leadership is not checked."""
+
+
+class TabletServerEntry(Message, frozen=True):
+    """A tablet server as one master knows it."""
+
+    uuid: str
+    address: str
+    millis_since_heartbeat: int
+    num_live_tablets: int
+
+
+class ListTabletServersResponse(Message, frozen=True):
+    """All tablet servers that ever registered with this master since it started."""
+
+    meta: Meta
+    error: MasterError | None = None
+    servers: tuple[TabletServerEntry, ...] = ()
+
+
+class TSRegistration(Message, frozen=True):
+    """How a tablet server is reached."""
+
+    address: str
+
+
+class ReportedTablet(Message, frozen=True):
+    """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them."""
+
+    tablet_id: str
+    state: str  # NOT_INITIALIZED, BOOTSTRAPPING, RUNNING, FAILED, STOPPED
+    data_state: str  # COPYING, READY, DELETED, TOMBSTONED
+    term: int
+    leader_uuid: str | None
+    committed_config: RaftConfig | None
+    schema_version: int
+    error: str | None = None
+
+
+class TabletReport(Message, frozen=True):
+    """Full or incremental; a dirty mark is cleared only when a report numbered at or after it
+    was acknowledged.
+    """
+
+    is_incremental: bool
+    sequence_number: int
+    updated_tablets: tuple[ReportedTablet, ...] = ()
+    removed_tablet_ids: tuple[str, ...] = ()
+
+
+class TSHeartbeatRequest(Message, frozen=True):
+    """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed."""
+
+    ts_uuid: str
+    ts_seqno: int
+    registration: TSRegistration | None = None
+    report: TabletReport | None = None
+    num_live_tablets: int = 0
+
+
+class TSHeartbeatResponse(Message, frozen=True):
+    """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
+    report, and is -1 when it was not handled.
+    """
+
+    meta: Meta
+    error: MasterError | None = None
+    leader_master: bool = False
+    needs_reregister: bool = False
+    needs_full_tablet_report: bool = False
+    processed_sequence: int = -1
+
+
+class DumpEntitiesRequest(Message, frozen=True):
+    """Ask a master for everything it holds, from its own state, whatever its role."""
+
+
+class DumpTabletsRequest(Message, frozen=True):
+    """Ask a tablet server for everything it holds."""
+
+
+class DumpResponse(Message, frozen=True):
+    """Plain JSON data, for snapshots and for people."""
+
+    data: dict[str, Any]

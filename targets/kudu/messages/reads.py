@@ -1,0 +1,139 @@
+"""`MasterService`: requests that read the catalog."""
+
+from __future__ import annotations
+
+from targets.kudu.messages.base import MasterError, Message, Meta
+from targets.kudu.messages.ddl import TableIdentifier
+from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
+
+__all__ = [
+    "GetTableLocationsRequest",
+    "GetTableLocationsResponse",
+    "GetTableSchemaRequest",
+    "GetTableSchemaResponse",
+    "IsAlterTableDoneRequest",
+    "IsAlterTableDoneResponse",
+    "IsCreateTableDoneRequest",
+    "IsCreateTableDoneResponse",
+    "ListTablesRequest",
+    "ListTablesResponse",
+    "ListedTable",
+    "ReplicaLocation",
+    "TabletLocations",
+]
+
+
+class IsCreateTableDoneRequest(Message, frozen=True):
+    """Ask whether every live tablet runs."""
+
+    table: TableIdentifier
+
+
+class IsCreateTableDoneResponse(Message, frozen=True):
+    """The answer."""
+
+    meta: Meta
+    error: MasterError | None = None
+    table_id: str = ""
+    done: bool = False
+
+
+class IsAlterTableDoneRequest(Message, frozen=True):
+    """Ask whether every tablet has the newest schema."""
+
+    table: TableIdentifier
+
+
+class IsAlterTableDoneResponse(Message, frozen=True):
+    """The answer; `schema_version` is the newest, whether done or not."""
+
+    meta: Meta
+    error: MasterError | None = None
+    table_id: str = ""
+    schema_version: int = 0
+    done: bool = False
+
+
+class GetTableSchemaRequest(Message, frozen=True):
+    """Ask for a table's schema."""
+
+    table: TableIdentifier
+
+
+class GetTableSchemaResponse(Message, frozen=True):
+    """`schema` is the fully applied one, as in Kudu, of version `applied_schema_version`;
+    `schema_version` is the version of the committed record and may be ahead while altering.
+    """
+
+    meta: Meta
+    error: MasterError | None = None
+    table_id: str = ""
+    name: str = ""
+    schema: Schema = Schema(())
+    schema_version: int = 0
+    applied_schema_version: int = 0
+    partition_schema: PartitionSchema = PartitionSchema()
+    num_replicas: int = 0
+    owner: str = ""
+    comment: str = ""
+    state: str = ""
+
+
+class ListTablesRequest(Message, frozen=True):
+    """`name_filter` is a substring; empty matches all."""
+
+    name_filter: str = ""
+
+
+class ListedTable(Message, frozen=True):
+    """A line of a table list."""
+
+    id: str
+    name: str
+    state: str
+    schema_version: int
+
+
+class ListTablesResponse(Message, frozen=True):
+    """In profile `strict` one consistent snapshot, sorted by name."""
+
+    meta: Meta
+    error: MasterError | None = None
+    tables: tuple[ListedTable, ...] = ()
+
+
+class GetTableLocationsRequest(Message, frozen=True):
+    """Ask where the tablets of a key range are."""
+
+    table: TableIdentifier
+    key_start: bytes = b""
+    key_end: bytes = b""
+    max_returned_locations: int = 10
+
+
+class ReplicaLocation(Message, frozen=True):
+    """A replica of a tablet."""
+
+    ts_uuid: str
+    address: str
+    role: str  # LEADER, FOLLOWER, LEARNER
+    member_type: str
+
+
+class TabletLocations(Message, frozen=True):
+    """A tablet and its replicas."""
+
+    tablet_id: str
+    partition: Partition
+    replicas: tuple[ReplicaLocation, ...]
+
+
+class GetTableLocationsResponse(Message, frozen=True):
+    """Tablets in key order; any tablet in range that does not run fails the whole answer (9)."""
+
+    meta: Meta
+    error: MasterError | None = None
+    table_id: str = ""
+    schema_version: int = 0
+    tablets: tuple[TabletLocations, ...] = ()
+    ttl_ms: int = 0

@@ -1,0 +1,55 @@
+"""Schemas, partitions and Raft configurations."""
+
+from __future__ import annotations
+
+from targets.kudu.messages.base import Message
+
+__all__ = ["Column", "Partition", "PartitionSchema", "PeerConfig", "RaftConfig", "Schema"]
+
+
+class Column(Message, frozen=True):
+    """A column. Ids are never used again in a table (KUDU-461)."""
+
+    id: int
+    name: str
+    type: str = "STRING"
+    is_key: bool = False
+    is_nullable: bool = True
+
+
+class Schema(Message, frozen=True):
+    """The columns of a table, keys first."""
+
+    columns: tuple[Column, ...]
+
+
+class PartitionSchema(Message, frozen=True):
+    """How rows map to tablets: hash buckets over `hash_columns`, then ranges of the key."""
+
+    num_hash_buckets: int = 1
+    hash_columns: tuple[str, ...] = ()
+    range_columns: tuple[str, ...] = ()
+
+
+class Partition(Message, frozen=True):
+    """One tablet's share: encoded partition keys `[start, end)`; empty means unbounded."""
+
+    start: bytes
+    end: bytes
+
+
+class PeerConfig(Message, frozen=True):
+    """A member of a Raft configuration."""
+
+    uuid: str
+    address: str  # "node:port"
+    member_type: str = "VOTER"  # or NON_VOTER
+    promote: bool = False
+    replace: bool = False
+
+
+class RaftConfig(Message, frozen=True):
+    """A Raft configuration and the index of the operation that set it (-1 for the first)."""
+
+    opid_index: int
+    peers: tuple[PeerConfig, ...]
