@@ -101,7 +101,7 @@ def load_case(path: Path) -> Case:
         raise UsageError(f"cannot read the case file {str(path)!r}: {error.strerror}") from error
     try:
         return msgspec.json.decode(data, type=Case)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UsageError) as error:
         raise UsageError(
             f"the case file {str(path)!r} is no case: {error}; "
             "write one with `harness run --dry-run`"

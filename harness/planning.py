@@ -71,6 +71,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     nemeses = {name: load_plugin("nemeses", name) for name in _nemesis_names(case)}
     if environment is not None:
         _check_capabilities(nemeses, environment)
+        environment.check_knobs(case.knobs)
     case = msgspec.structs.replace(
         case,
         target_options=with_defaults("target", case.target, target.options, case.target_options),

@@ -294,6 +294,10 @@ class Environment(Protocol):
         """Why it cannot be used here, with the fix; `None` if it can."""
         ...
 
+    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
+        """Raise `UsageError` for knobs that mean nothing here; called before anything starts."""
+        ...
+
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy with all nodes started, run `main` on the world's loop, and tear down.
 

@@ -18,7 +18,12 @@ from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.session import RealSession, guarded_main, run_interruptible
+from harness.environments.real.session import (
+    RealSession,
+    guarded_main,
+    refuse_knobs,
+    run_interruptible,
+)
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -48,6 +53,10 @@ class DockerEnvironment:
                 f"{error}; start an engine (dockerd, or Docker's own service), or name one with "
                 "DOCKER_HOST, and see that this user may use it"
             )
+
+    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
+        """There are none: real links and disks are as they are."""
+        refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""

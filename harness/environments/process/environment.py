@@ -28,7 +28,12 @@ from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.session import RealSession, guarded_main, run_interruptible
+from harness.environments.real.session import (
+    RealSession,
+    guarded_main,
+    refuse_knobs,
+    run_interruptible,
+)
 from harness.environments.warden import HttpRequest, Run, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -56,6 +61,10 @@ class ProcessEnvironment:
         if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
             return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
         return None
+
+    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
+        """There are none: real links and disks are as they are."""
+        refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""

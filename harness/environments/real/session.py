@@ -11,13 +11,14 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from harness.cluster import Cluster
 from harness.environments.real.env import RealClientEnv
+from harness.errors import UsageError
 
-__all__ = ["RealSession", "guarded_main", "run_interruptible"]
+__all__ = ["RealSession", "guarded_main", "refuse_knobs", "run_interruptible"]
 
 T = TypeVar("T")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -46,6 +47,15 @@ class RealSession:
     def interrupted(self) -> asyncio.Event:
         """Set by the first Ctrl-C."""
         return self._interrupted
+
+
+def refuse_knobs(environment: str, knobs: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for any knob: they turn the simulated world, which this is not."""
+    if knobs:
+        raise UsageError(
+            f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from the "
+            f"case, or use --env sim instead of --env {environment}"
+        )
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:

@@ -77,6 +77,10 @@ class SimEnvironment:
         """It can always be used."""
         return None
 
+    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
+        """Names and ranges, as `Knobs` says."""
+        parse_knobs(knobs)
+
     def clean(self) -> list[str]:
         """A simulation leaves nothing behind."""
         return []
