@@ -16,6 +16,7 @@ A model is a plain class: pure functions over hashable states. Equal states must
 
 from __future__ import annotations
 
+import abc
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -128,20 +129,20 @@ class Limits:
             raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
 
 
-class Model(Generic[S, I, O]):
+class Model(abc.ABC, Generic[S, I, O]):
     """A sequential specification. Subclass it and override `init` and `step` at least."""
 
+    @abc.abstractmethod
     def init(self) -> S:
         """The first state."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
         """Whether the operation is legal in `state` with this output, and the state after it.
 
         With `UNKNOWN` as the output the operation takes effect with whatever outcome `state`
         dictates: the answer is legal, or the same state where it would have failed.
         """
-        raise NotImplementedError
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether `step` returns the very state it was given in *every* state where it is legal.
