@@ -17,7 +17,7 @@ from typing import Any
 from checkers.linearizability.explain import Failure, explain
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operation, Result
-from checkers.linearizability.problem import Problem
+from checkers.linearizability.native import breadth_first, depth_first, problem_of
 from checkers.linearizability.search import DepthFirst, Status
 
 __all__ = ["CheckOutcome", "check_events", "check_operations"]
@@ -62,16 +62,16 @@ class _Part:
         self.name = name
         self.model = model
         self.operations = operations
-        self.problem = Problem(model, operations)
+        self.problem = problem_of(model, operations)
         self.only_refutes = only_refutes
         self.result: Result | None = None
         self.decided_by = ""
         self.choices: list[int] = []
         self.rounds = 0
         most = limits.configurations
-        self.lean = DepthFirst(self.problem, lean=True, configurations_max=most)
-        self.depth = DepthFirst(self.problem, lean=False, configurations_max=most)
-        self.breadth = Frontier(self.problem, configurations_max=most)
+        self.lean = depth_first(self.problem, lean=True, configurations_max=most)
+        self.depth = depth_first(self.problem, lean=False, configurations_max=most)
+        self.breadth = breadth_first(self.problem, configurations_max=most)
 
     @property
     def steps(self) -> int:

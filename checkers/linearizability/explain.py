@@ -24,10 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.linearizability.frontier import Configuration, Frontier
+from checkers.linearizability.frontier import Configuration
 from checkers.linearizability.model import UNKNOWN, Limits, Operation
+from checkers.linearizability.native import breadth_first, depth_first, problem_of
 from checkers.linearizability.problem import Problem
-from checkers.linearizability.search import DepthFirst, Status
+from checkers.linearizability.search import Status
 
 __all__ = ["Failure", "Survivor", "explain", "weaken"]
 
@@ -128,7 +129,7 @@ def _prefix(problem: Problem, best: int) -> list[Operation[Any, Any]]:
 
 def _survivors(problem: Problem, best: int, limits: Limits) -> tuple[tuple[Survivor, ...], int]:
     """The configurations before the failing return; none if that would take too much work."""
-    frontier = Frontier(problem, configurations_max=limits.configurations)
+    frontier = breadth_first(problem, configurations_max=limits.configurations)
     frontier.run(limits.shrink_steps)
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits), 1
@@ -140,7 +141,7 @@ def _survivors(problem: Problem, best: int, limits: Limits) -> tuple[tuple[Survi
 
 def _one_survivor(problem: Problem, best: int, limits: Limits) -> tuple[Survivor, ...]:
     """A single path to the failing return, from a depth-first search."""
-    search = DepthFirst(problem, lean=False, configurations_max=limits.configurations)
+    search = depth_first(problem, lean=False, configurations_max=limits.configurations)
     while search.best < best and search.run(1) is Status.RUNNING:
         if search.steps > limits.shrink_steps:
             return ()
@@ -200,8 +201,8 @@ class _Weakener:
                 kept.append(operation)
             elif not self._model.read_only(operation.input, operation.output):
                 kept.append(replace(operation, output=UNKNOWN, return_time=None))
-        problem = Problem(self._model.for_operations(kept), kept)
-        breadth = Frontier(problem, configurations_max=self._limits.configurations)
+        problem = problem_of(self._model.for_operations(kept), kept)
+        breadth = breadth_first(problem, configurations_max=self._limits.configurations)
         status = breadth.run(min(STEPS_PER_TRIAL, self._left))
         # Building the problem costs about as much as a step per operation.
         self._left -= breadth.steps + len(kept)

@@ -18,11 +18,13 @@ from typing import NamedTuple
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 from checkers.linearizability.search import Status, dominated
 
-__all__ = ["Configuration", "Frontier"]
+__all__ = ["Configuration", "Frontier", "Path"]
 
 
-class _Path(NamedTuple):
-    previous: _Path | None
+class Path(NamedTuple):
+    """The branching choices that led somewhere, the last one first."""
+
+    previous: Path | None
     choice: int
 
 
@@ -32,7 +34,7 @@ class Configuration(NamedTuple):
     mask: int
     state: int
     used: int
-    path: _Path | None
+    path: Path | None
 
     def choices(self) -> list[int]:
         """The branching choices from the start."""
@@ -132,7 +134,7 @@ class Frontier:
             if after is None:
                 after = step(state, op)
             if after != ILLEGAL_STEP:
-                path = _Path(config.path, op)
+                path = Path(config.path, op)
                 self._arrive(position, Configuration(config.mask | bit, after, config.used, path))
         for index in range(problem.unknown_called[position]):
             op = problem.unknown[index]
@@ -147,7 +149,7 @@ class Frontier:
             if after is None:
                 after = step(state, op)
             if after not in {ILLEGAL_STEP, state}:
-                path = _Path(config.path, op)
+                path = Path(config.path, op)
                 self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
 
     def remaining(self) -> list[Configuration]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
 
-__all__ = ["ILLEGAL_STEP", "Problem", "Stepper"]
+__all__ = ["ILLEGAL_STEP", "Problem", "Slot", "Stepper", "contradiction"]
 
 ILLEGAL_STEP: Final = -1
 EVERYTHING: Final = -1  # a footprint: all bits
@@ -68,14 +68,20 @@ class Stepper:
         legal, after = self._model.step(self.states[state], operation.input, output)
         number = self._number(after) if legal else ILLEGAL_STEP
         if legal and number != state and self.read_only[op]:
-            raise ModelError(
-                f"{type(self._model).__name__}.read_only says that "
-                f"{self._model.describe_operation(operation.input, output)} never changes the "
-                f"state, but step changes {self._model.describe_state(self.states[state])}; "
-                "derive read_only from step"
-            )
+            raise contradiction(self._model, operation.input, output, self.states[state])
         memo[state] = number
         return number
+
+
+def contradiction(
+    model: Model[Any, Any, Any], input_: object, output: object, state: object
+) -> ModelError:
+    """The error for an operation called read-only that changes `state`."""
+    return ModelError(
+        f"{type(model).__name__}.read_only says that {model.describe_operation(input_, output)} "
+        f"never changes the state, but step changes {model.describe_state(state)}; "
+        "derive read_only from step"
+    )
 
 
 def _class_key(operation: Operation[Any, Any], output: object) -> Hashable:

@@ -37,7 +37,7 @@ from checkers.linearizability.models.register import (
     Write,
 )
 from checkers.linearizability.problem import Problem
-from checkers.linearizability.search import DepthFirst, Status
+from checkers.linearizability.search import DepthFirst, Status, dominated
 
 FAST = Limits(shrink_steps=3_000)
 Ops = list[Operation[Any, Any]]
@@ -204,6 +204,41 @@ def wing_and_gong(model: Model[Any, Any, Any], operations: Ops) -> bool:
         return False
 
     return search(operations, model.init())
+
+
+@given(st.lists(st.integers(0, 31), max_size=12))
+def test_an_antichain_keeps_the_minimal_sets(sets: list[int]) -> None:
+    chain: list[int] = []
+    for number, used in enumerate(sets):
+        before = sets[:number]
+        assert dominated(chain, used) == any(other & ~used == 0 for other in before)
+    minimal = {a for a in sets if not any(b != a and b & ~a == 0 for b in sets)}
+    assert sorted(chain) == sorted(minimal)
+
+
+def lost_compare_and_sets(seed: int) -> Ops:
+    """Each lost operation can be used once, so it matters which were: dominance at work."""
+    rng = random.Random(seed)
+    lost: Ops = [
+        Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)
+        for n in range(rng.randint(3, 5))
+    ]
+    reads: Ops = [
+        Operation(9, Read(), 10 + 4 * n, rng.randint(0, 3), 12 + 4 * n + rng.choice([0, 0, 5]))
+        for n in range(rng.randint(2, 4))
+    ]
+    return lost + reads
+
+
+def test_lost_operations_are_used_at_most_once() -> None:
+    invalid = 0
+    for seed in range(500):
+        operations = lost_compare_and_sets(seed)
+        expected = wing_and_gong(Register(0), operations)
+        for status in strategies(Register(0), operations):
+            assert status is (Status.FOUND if expected else Status.EXHAUSTED), seed
+        invalid += not expected
+    assert 60 < invalid < 440
 
 
 # --- metamorphic ------------------------------------------------------------------------------

@@ -1,0 +1,265 @@
+"""The native core, where it is built; the pure Python searches otherwise.
+
+`problem_of`, `depth_first` and `breadth_first` make what `problem`, `search` and `frontier` define.
+Where the extension module `checkers._native` (Rust, source in `native/`) is there, they return
+subclasses that keep histories, memoised steps and visited sets on its side. A model stays plain
+Python and is called once per state and operation class; `Register` is stepped natively.
+
+The native searches take the same moves in the same order as the Python ones and count the same
+steps, so everything they say must be *equal*: verdict, steps, witness, surviving configurations.
+The tests demand that; the Python code is the specification.
+
+What the core cannot represent (more than 1024 operations open at once, more than 4096 of unknown
+outcome, times beyond 64 bits) falls back to pure Python. `HARNESS_NATIVE=0` switches it off.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, cast
+
+from checkers.linearizability.frontier import Configuration, Frontier, Path
+from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
+from checkers.linearizability.models.register import Cas, Read, Register, Write
+from checkers.linearizability.problem import Problem, Slot, Stepper, contradiction
+from checkers.linearizability.search import DepthFirst, Status
+
+__all__ = ["breadth_first", "depth_first", "is_native", "native_status", "problem_of"]
+
+SWITCH: Final = "HARNESS_NATIVE"
+STATUSES: Final = (  # by the numbers of the core
+    Status.RUNNING,
+    Status.FOUND,
+    Status.EXHAUSTED,
+    Status.EXHAUSTED_LEAN,
+    Status.FULL,
+)
+
+
+class _Core(Protocol):
+    """`checkers._native.Core`: one history with its model."""
+
+    initial: int
+    is_native_model: bool
+    model_calls: int
+    read_only: list[bool]
+    return_slots: list[int]
+    returns: list[int]
+    unknown: list[int]
+    unknown_called: list[int]
+    unknown_twin: list[int]
+
+    def opens(self, position: int, reads: bool, /) -> list[Slot]: ...
+    def replay(self, choices: Sequence[int], /) -> list[int]: ...
+    def state(self, number: int, /) -> object: ...
+    def step(self, state: int, op: int, /) -> int: ...
+
+
+class _Search(Protocol):
+    """`checkers._native.Search`: a resumable search over a `_Core`."""
+
+    best: int
+    configurations: int
+    status: int
+    steps: int
+
+    def choices(self) -> list[int]: ...
+    def remaining(
+        self,
+    ) -> tuple[list[tuple[list[int], list[int], int, int]], list[tuple[int, int, int]]]: ...
+    def run(self, budget: int, /) -> int: ...
+
+
+def _load() -> tuple[Any, str]:
+    """The extension module, or `None` and why it is not there."""
+    try:
+        return importlib.import_module("checkers._native"), ""
+    except ImportError as error:
+        return None, str(error)
+
+
+_EXTENSION, _MISSING = _load()
+
+
+def is_native() -> bool:
+    """Whether checks run on the native core now."""
+    return _EXTENSION is not None and os.environ.get(SWITCH) != "0"
+
+
+def native_status() -> str:
+    """One line for people: whether the native core is used, and if not, why and what to do."""
+    if _EXTENSION is None:
+        return (
+            f"native core: absent ({_MISSING}), so checks run in pure Python; "
+            "install Rust (cargo) and install this package again to build it"
+        )
+    if not is_native():
+        return f"native core: {_EXTENSION.VERSION}, switched off by {SWITCH}=0"
+    return f"native core: {_EXTENSION.VERSION}, in use"
+
+
+def problem_of(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
+) -> Problem:
+    """`Problem(model, operations)`, in the native core where it can be."""
+    if not is_native():
+        return Problem(model, operations)
+    operations = tuple(operations)
+
+    def contradicted(input_: object, output: object, state: object) -> ModelError:
+        return contradiction(model, input_, output, state)
+
+    kind = type(model)
+    hooks = (UNKNOWN, contradicted, (Read, Write, Cas) if kind is Register else None)
+    try:
+        core = _EXTENSION.Core(
+            model,
+            operations,
+            hooks,
+            getattr(kind, "read_only", None) is not Model.read_only,
+            getattr(kind, "footprint", None) is not Model.footprint,
+        )
+    except _EXTENSION.Unsupported:
+        # Not an error: what is wrong with the operations, if anything is, the other one says.
+        return Problem(model, operations)
+    return NativeProblem(model, operations, core)
+
+
+def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:
+    """A `DepthFirst` on the side where the problem is."""
+    if isinstance(problem, NativeProblem):
+        return NativeDepthFirst(problem, lean=lean, configurations_max=configurations_max)
+    return DepthFirst(problem, lean=lean, configurations_max=configurations_max)
+
+
+def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
+    """A `Frontier` on the side where the problem is."""
+    if isinstance(problem, NativeProblem):
+        return NativeFrontier(problem, configurations_max=configurations_max)
+    return Frontier(problem, configurations_max=configurations_max)
+
+
+class _States:
+    """The states by number."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+
+    def __getitem__(self, number: int) -> object:
+        return self._core.state(number)
+
+
+class NativeStepper(Stepper):
+    """The model's steps, remembered by the core."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self.initial = core.initial
+        self.states = cast("list[Any]", _States(core))
+
+    def step(self, state: int, op: int) -> int:
+        """As in `Stepper`."""
+        return self._core.step(state, op)
+
+
+class _Opens:
+    """The open operations before each return, as (bit, operation)."""
+
+    def __init__(self, core: _Core, *, reads: bool) -> None:
+        self._core = core
+        self._reads = reads
+
+    def __getitem__(self, position: int) -> tuple[Slot, ...]:
+        return tuple((1 << slot, op) for slot, op in self._core.opens(position, self._reads))
+
+
+class NativeProblem(Problem):
+    """A problem that the core has prepared. Only native searches can run on it."""
+
+    def __init__(
+        self, model: Model[Any, Any, Any], operations: tuple[Operation[Any, Any], ...], core: _Core
+    ) -> None:
+        """Show the parts of the core that explanations look at."""
+        self.core = core
+        self.model = model
+        self.operations = operations
+        self.stepper = NativeStepper(core)
+        self.returns = core.returns
+        self.unknown = core.unknown
+        self.open_writes = cast("list[tuple[Slot, ...]]", _Opens(core, reads=False))
+        self.open_reads = cast("list[tuple[Slot, ...]]", _Opens(core, reads=True))
+
+    def replay(self, choices: Sequence[int]) -> list[int]:
+        """As in `Problem`."""
+        return self.core.replay(choices)
+
+
+class NativeDepthFirst(DepthFirst):
+    """A depth-first search in the core."""
+
+    def __init__(self, problem: NativeProblem, *, lean: bool, configurations_max: int) -> None:
+        """Start at the beginning of the history."""
+        self._search: _Search = _EXTENSION.Search(problem.core, False, lean, configurations_max)
+        self._look()
+
+    def _look(self) -> None:
+        search = self._search
+        self.status = STATUSES[search.status]
+        self.steps = search.steps
+        self.best = search.best
+        self.configurations = search.configurations
+
+    def run(self, budget: int) -> Status:
+        """As in `DepthFirst`."""
+        self._search.run(budget)
+        self._look()
+        return self.status
+
+    def choices(self) -> list[int]:
+        """As in `DepthFirst`."""
+        return self._search.choices()
+
+
+class NativeFrontier(Frontier):
+    """A breadth-first search in the core."""
+
+    def __init__(self, problem: NativeProblem, *, configurations_max: int) -> None:
+        """Start at the beginning of the history."""
+        self._search: _Search = _EXTENSION.Search(problem.core, True, False, configurations_max)
+        self.winner = None
+        self._look()
+
+    def _look(self) -> None:
+        search = self._search
+        self.status = STATUSES[search.status]
+        self.steps = search.steps
+        self.best = search.best
+        self.configurations = search.configurations
+        if self.status is Status.FOUND and self.winner is None:
+            path: Path | None = None
+            for choice in search.choices():
+                path = Path(path, choice)
+            self.winner = Configuration(0, 0, 0, path)
+
+    def run(self, budget: int) -> Status:
+        """As in `Frontier`."""
+        self._search.run(budget)
+        self._look()
+        return self.status
+
+    def remaining(self) -> list[Configuration]:
+        """As in `Frontier`."""
+        configurations, nodes = self._search.remaining()
+        paths: dict[int, Path | None] = {-1: None}
+        for node, previous, choice in nodes:
+            paths[node] = Path(paths[previous], choice)
+        return [
+            Configuration(_mask(mask), state, _mask(used), paths[path])
+            for mask, used, state, path in configurations
+        ]
+
+
+def _mask(indices: Sequence[int]) -> int:
+    return sum(1 << index for index in indices)
