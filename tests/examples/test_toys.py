@@ -1,0 +1,68 @@
+"""Targets that others would write: found by entry point, broken like ours, judged like ours."""
+
+import json
+import os
+
+import pytest
+
+from harness.cli import main
+from harness.plugins import load_plugin
+
+SHORT = ["--time-limit", "8", "--interval", "4", "--duration", "2", "--op-timeout", "1", "--json"]
+PROCESS = pytest.param("process", marks=[pytest.mark.process, pytest.mark.xdist_group("process")])
+DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")])
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """`harness run` with these arguments; the exit code and the one JSON object."""
+
+    def go(environment, *arguments):
+        reason = load_plugin("environments", environment).unavailable()
+        if reason is not None:
+            if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+                pytest.fail(f"{environment} is required here: {reason}")
+            pytest.skip(reason)
+        words = ["run", "--env", environment, "--store", str(tmp_path), *SHORT, *arguments]
+        code = main(words)
+        return code, json.loads(capsys.readouterr().out)
+
+    return go
+
+
+def bitten(report):
+    """Faults that hit something, by nemesis, from the certificate."""
+    (stats,) = [item for item in report["checkers"] if item["checker"] == "stats"]
+    return stats["details"]["certificate"]["faults_by_nemesis"]
+
+
+@pytest.mark.parametrize("environment", ["sim", PROCESS, DOCKER])
+def test_a_register_on_env_survives_kills_and_pauses(run, environment):
+    code, report = run(
+        environment, "--target", "toy-register", "--workload", "register",
+        "--nemesis", "kill-leader,pause-leader", "--seed", "1",
+    )  # fmt: skip
+    assert (code, report["verdict"]) == (0, "valid"), report["checkers"]
+    assert set(bitten(report)) == {"kill-leader", "pause-leader"}
+
+
+@pytest.mark.parametrize("environment", [PROCESS, DOCKER])
+def test_a_foreign_program_survives_kill_pause_and_partition(run, environment):
+    code, report = run(
+        environment, "--target", "http-register", "--workload", "register",
+        "--nemesis", "kill-leader,pause-leader,partition-halves", "--seed", "2",
+    )  # fmt: skip
+    assert (code, report["verdict"]) == (0, "valid"), report["checkers"]
+    assert set(bitten(report)) == {"kill-leader", "pause-leader", "partition-halves"}
+
+
+@pytest.mark.parametrize("environment", [PROCESS, DOCKER])
+def test_its_stale_variant_is_caught(run, environment):
+    code, report = run(
+        environment, "--target", "http-register", "--workload", "register",
+        "--nemesis", "none", "--stale", "--seed", "3",
+    )  # fmt: skip
+    assert (code, report["verdict"]) == (1, "invalid")
+    (result,) = [item for item in report["checkers"] if item["verdict"] == "invalid"]
+    assert result["checker"] == "linearizable-register"
+    assert result["operations"]
