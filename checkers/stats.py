@@ -5,8 +5,9 @@ A run in which nothing happened is linearizable. So this checker asks for eviden
 
 * every kind of operation that was invoked succeeded at least once;
 * enough mutations were acknowledged to have anything to lose;
-* every nemesis of the case hit somebody at least once, and where its bite was measured it was
-  not nothing (packets dropped, a process stopped).
+* every nemesis of the case hit somebody at least once, and its bite was
+  not nothing (packets dropped, a process stopped); one that nobody could measure is not assumed;
+* the run came to its final reads.
 
 It never says `invalid`. Counts, latencies, faults with the operations in flight at their edges, and
 changes of leader go into `details`; `details["certificate"]` is the short form to print.
@@ -34,11 +35,19 @@ READS: Final = frozenset(
         "read",
     }
 )
+OK_MIN: Final = 10
+"""A run with fewer successful operations proves nothing."""
 OK_MUTATIONS_MIN: Final = 5
 FAULTS_MAX: Final = 200
+LEADERS_MAX: Final = 100
 ERRORS_MAX: Final = 30
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
 NS_PER_MS: Final = 1_000_000
+
+
+class _Planned(Protocol):
+    @property
+    def nemesis(self) -> str: ...
 
 
 class _Case(Protocol):
@@ -46,6 +55,9 @@ class _Case(Protocol):
 
     @property
     def nemeses(self) -> tuple[str, ...]: ...
+
+    @property
+    def faults(self) -> Sequence[_Planned] | None: ...
 
 
 class _Fault:
@@ -169,6 +181,8 @@ class StatsChecker:
         in_flight = _InFlight(history.pairs)
         leaders = [op.value for op in history.facts("leader")]
         doubts = [*_doubts_about_operations(counts), *_doubts_about_faults(case, faults)]
+        if not doubts and not any(True for _ in history.facts("snapshot")):
+            doubts.append("the run ended before its final reads")
         details = self._details(counts, faults, in_flight, leaders, case)
         if doubts:
             reason = doubts[0] + (f" (and {len(doubts) - 1} more doubts)" if doubts[1:] else "")
@@ -220,14 +234,21 @@ class StatsChecker:
             "certificate": {
                 "operations": dict(sorted(kinds.items())),
                 "ok_by_kind": {f: n["ok"] for f, n in sorted(counts.by_f.items())},
+                "ok_by_phase": {
+                    phase: sum(n for kind, n in found.items() if kind.endswith(" ok"))
+                    for phase, found in counts.by_phase.items()
+                },
+                "unknown_outcomes": kinds["info"],
                 "acknowledged_changes": counts.ok_mutations,
                 "faults_by_nemesis": {
                     nemesis: _summary([fault for fault in faults if fault.nemesis == nemesis])
-                    for nemesis in sorted({*case.nemeses, *(fault.nemesis for fault in faults)})
-                    if nemesis != "none"
+                    for nemesis in sorted({*_planned(case), *(fault.nemesis for fault in faults)})
                 },
                 "faults": [_line(row) for row in rows],
                 "changes_of_leader": max(0, len(leaders) - 1),
+                "leaders": " ".join(
+                    f"{leader.get('node')}@{leader.get('term')}" for leader in leaders[:LEADERS_MAX]
+                ),
             },
         }
 
@@ -248,7 +269,8 @@ def _line(row: Mapping[str, Any]) -> str:
     end = "the end" if row["end_s"] is None else f"{row['end_s']} s"
     return (
         f"{row['nemesis']} on {targets} from {row['begin_s']} s to {end}: {did}; "
-        f"{row['in_flight_begin']} operations in flight at its start"
+        f"{row['in_flight_begin']} operations in flight at its start, "
+        f"{row['in_flight_end'] or 0} at its end"
     )
 
 
@@ -256,6 +278,9 @@ def _doubts_about_operations(counts: _Counts) -> list[str]:
     doubts = []
     if not counts.by_f:
         return ["no operation was invoked at all"]
+    done = sum(kinds["ok"] for kinds in counts.by_f.values())
+    if done < OK_MIN:
+        doubts.append(f"only {done} operations succeeded; fewer than {OK_MIN} prove nothing")
     for f, kinds in sorted(counts.by_f.items()):
         if not kinds["ok"]:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
@@ -268,11 +293,15 @@ def _doubts_about_operations(counts: _Counts) -> list[str]:
     return doubts
 
 
+def _planned(case: _Case) -> list[str]:
+    """The nemeses that the case names and those of its schedule, which may have been edited."""
+    named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
+    return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
+
+
 def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[str]:
     doubts = []
-    for nemesis in case.nemeses:
-        if nemesis == "none":
-            continue
+    for nemesis in _planned(case):
         own = [fault for fault in faults if fault.nemesis == nemesis]
         hit = [fault for fault in own if fault.targets]
         measured = [fault for fault in hit if fault.bitten is not None]
@@ -282,4 +311,9 @@ def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[str]:
             doubts.append(f"the nemesis {nemesis} was injected {len(own)} times but hit nobody")
         elif measured and len(measured) == len(hit) and not any(f.bitten for f in measured):
             doubts.append(f"the nemesis {nemesis} hit {len(hit)} times but did nothing measurable")
+        elif not measured:
+            doubts.append(
+                f"what {nemesis} did could not be measured here; start the link proxy with its "
+                "metrics on, or use our own"
+            )
     return doubts

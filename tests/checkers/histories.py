@@ -86,5 +86,6 @@ class Writer:
         return History(self.lines)
 
 
-def case(*nemeses: str) -> Any:
-    return SimpleNamespace(nemeses=nemeses or ("none",))
+def case(*nemeses: str, planned: tuple[str, ...] = ()) -> Any:
+    faults = tuple(SimpleNamespace(nemesis=nemesis) for nemesis in planned)
+    return SimpleNamespace(nemeses=nemeses or ("none",), faults=faults)

@@ -114,9 +114,11 @@ def busy() -> Writer:
     h.fact("phase", {"phase": "chaos"})
     for n in range(3):
         h.delete(2, f"t{n}", f"T{n}")
-    h.get(3, "t3", "T3")
+    for _ in range(3):
+        h.get(3, "t3", "T3")
     h.fail(3, "get", {"name": "t3"}, None)
     h.lost(4, "create", {"name": "z", "nonce": "zz", "columns": []})
+    h.fact("snapshot", {})
     return h
 
 
@@ -145,7 +147,7 @@ def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
     assert result.verdict is Verdict.VALID, result
     details = result.details
     assert details["by_f"]["create"] == {"info": 1, "ok": 4}
-    assert details["by_f"]["get"] == {"fail": 1, "ok": 1}
+    assert details["by_f"]["get"] == {"fail": 1, "ok": 3}
     assert details["by_phase"]["warm-up"] == {"create ok": 4}
     assert details["by_phase"]["chaos"]["delete ok"] == 3
     assert details["errors"] == {"create info TIMED_OUT": 1}
@@ -153,9 +155,12 @@ def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
         "p50_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "p100_ms": 1.0
     }  # fmt: skip
     certificate = details["certificate"]
-    assert certificate["operations"] == {"fail": 1, "info": 1, "ok": 8}
-    assert certificate["ok_by_kind"] == {"create": 4, "delete": 3, "get": 1}
+    assert certificate["operations"] == {"fail": 1, "info": 1, "ok": 10}
+    assert certificate["ok_by_kind"] == {"create": 4, "delete": 3, "get": 3}
     assert certificate["acknowledged_changes"] == 7
+    assert certificate["ok_by_phase"] == {"warm-up": 4, "chaos": 6}
+    assert certificate["unknown_outcomes"] == 1
+    assert certificate["leaders"] == "m1@1"
     assert certificate["changes_of_leader"] == 0
 
 
@@ -174,7 +179,9 @@ def test_a_fault_that_bit_is_certified_with_what_was_in_flight() -> None:
     certificate = result.details["certificate"]
     assert certificate["changes_of_leader"] == 1
     assert certificate["faults_by_nemesis"] == {"kill-leader": "1 injected, 1 with a target, 1 bit"}
-    assert "1 processes; 1 operations in flight at its start" in certificate["faults"][0]
+    assert (
+        "1 processes; 1 operations in flight at its start, 0 at its end" in certificate["faults"][0]
+    )
 
 
 def test_no_operation_at_all_is_unknown() -> None:
@@ -192,11 +199,14 @@ def test_a_kind_that_never_succeeded_is_unknown() -> None:
 def test_too_few_changes_are_unknown_but_not_for_reads_alone() -> None:
     h = Writer()
     h.create(1, "a", "A")
+    reads = Writer()
+    for writer in (h, reads):
+        for _ in range(10):
+            writer.get(1, "a", None)
+        writer.fact("snapshot", {})
     result = stats(h)
     assert result.verdict is Verdict.UNKNOWN
     assert "only 1 changes were acknowledged" in result.reason
-    reads = Writer()
-    reads.get(1, "a", None)
     assert stats(reads).verdict is Verdict.VALID
 
 
@@ -229,11 +239,31 @@ def test_a_nemesis_without_effect_is_unknown(act: Any, words: str) -> None:
     assert words in result.reason
 
 
-def test_a_bite_that_nobody_can_measure_is_not_held_against_it() -> None:
+def test_a_bite_that_nobody_can_measure_is_not_assumed() -> None:
     h = busy()
     inject(h)
     heal(h, None)
+    result = stats(h, "kill-leader")
+    assert result.verdict is Verdict.UNKNOWN
+    assert "what kill-leader did could not be measured here" in result.reason
+    inject(h, "f2")
+    heal(h, 2, "f2")
     assert stats(h, "kill-leader").verdict is Verdict.VALID
+
+
+def test_nemeses_of_an_edited_schedule_are_demanded_too() -> None:
+    planned = case("none", planned=("pause-leader",))
+    result = StatsChecker().check(busy().history, planned, time_limit_s=10)
+    assert result.reason == "the nemesis pause-leader was never injected"
+
+
+def test_a_run_without_final_reads_or_with_few_operations_is_unknown() -> None:
+    h = busy()
+    h.lines = [op for op in h.lines if op.f != "snapshot"]
+    assert stats(h).reason == "the run ended before its final reads"
+    few = Writer()
+    few.get(1, "a", None)
+    assert "only 1 operations succeeded; fewer than 10" in stats(few).reason
 
 
 def test_each_nemesis_of_several_is_demanded() -> None:
