@@ -294,6 +294,13 @@ class Environment(Protocol):
         """Why it cannot be used here, with the fix; `None` if it can."""
         ...
 
+    def prepare(self, progress: Callable[[str], None]) -> None:
+        """Make what can be made here and is missing, such as an image; tells `progress` of it.
+
+        Does nothing where nothing is missing or can be made. Raises `InfrastructureError`.
+        """
+        ...
+
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """Raise `UsageError` for knobs that mean nothing here; called before anything starts."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from harness.errors import UsageError
+from harness.errors import InfrastructureError, UsageError
 from harness.plugins import Environment, load_plugin, plugin_names
 
 __all__ = ["AUTO", "choose_environment"]
@@ -12,10 +12,11 @@ __all__ = ["AUTO", "choose_environment"]
 AUTO = "auto"
 
 
-def choose_environment(name: str, *, quiet: bool = False) -> Environment:
+def choose_environment(name: str) -> Environment:
     """The environment called `name`, usable here and now.
 
-    For `auto` says on stderr which it took and why. Raises `UsageError` with the fix when the one
+    Makes what is missing and can be made (the node image). For `auto` says on stderr which it took
+    and why. Raises `UsageError` with the fix when the one
     that was asked for cannot be used.
     """
     if name != AUTO:
@@ -23,16 +24,21 @@ def choose_environment(name: str, *, quiet: bool = False) -> Environment:
             known = ", ".join([AUTO, *plugin_names("environments")])
             raise UsageError(f"--env is {name!r}; it is one of: {known}")
         environment: Environment = load_plugin("environments", name)
+        environment.prepare(_tell)
         reason = environment.unavailable()
         if reason is not None:
             raise UsageError(f"--env {name} cannot be used here: {reason}")
         return environment
     docker: Environment = load_plugin("environments", "docker")
-    reason = docker.unavailable()
+    try:
+        docker.prepare(_tell)
+        reason = docker.unavailable()
+    except InfrastructureError as error:
+        reason = str(error)
     if reason is None:
-        _say("environment docker (an engine answers and the node image is there)", quiet)
+        _tell("environment docker: an engine answers and the node image is there")
         return docker
-    _say(f"environment process, not docker: {reason}", quiet)
+    _tell(f"environment process, not docker: {reason}")
     process: Environment = load_plugin("environments", "process")
     missing = process.unavailable()
     if missing is not None:
@@ -40,6 +46,6 @@ def choose_environment(name: str, *, quiet: bool = False) -> Environment:
     return process
 
 
-def _say(text: str, quiet: bool) -> None:
-    if not quiet:
-        print(text, file=sys.stderr)
+def _tell(text: str) -> None:
+    """Progress goes to stderr: stdout is for results."""
+    print(text, file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -20,13 +19,8 @@ def main(arguments: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("action", choices=["build"], help="build: make the image if it is missing")
-    parser.add_argument("--force", action="store_true", help="build even if it is there")
-    parsed: argparse.Namespace = parser.parse_args(list(arguments))
-    from harness.environments.docker.image import build_image, image_exists, image_tag
+    parser.parse_args(list(arguments))
+    from harness.environments.docker.image import build_image
 
-    if image_exists() and not parsed.force:
-        print(f"{image_tag()} is there already")
-        return 0
-    tag = build_image(lambda text: print(text, file=sys.stderr, flush=True))
-    print(f"built {tag}")
+    print(build_image(lambda text: print(text, file=sys.stderr, flush=True)))
     return 0

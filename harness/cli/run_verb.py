@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.dry_run:
         sys.stdout.buffer.write(plan_case(case, None).case.encode())
         return 0
-    environment = choose_environment(parsed.env, quiet=parsed.json)
+    environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
     folder = _folder(parsed, plan)
     progress = Progress()

@@ -13,7 +13,7 @@ from harness.cluster import CLIENT, Capability, Fidelity
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
 from harness.environments.docker.engine import Engine
-from harness.environments.docker.image import image_tag
+from harness.environments.docker.image import build_image, image_exists, image_tag
 from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.env import RealClientEnv
@@ -53,6 +53,11 @@ class DockerEnvironment:
                 f"{error}; start an engine (dockerd, or Docker's own service), or name one with "
                 "DOCKER_HOST, and see that this user may use it"
             )
+
+    def prepare(self, progress: Callable[[str], None]) -> None:
+        """Build the node image where an engine answers and the image is missing."""
+        if self._engine_answers() and not image_exists():
+            build_image(progress)
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """There are none: real links and disks are as they are."""

@@ -62,6 +62,10 @@ class ProcessEnvironment:
             return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
         return None
 
+    def prepare(self, progress: Callable[[str], None]) -> None:
+        """It needs nothing but Linux."""
+        del progress
+
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """There are none: real links and disks are as they are."""
         refuse_knobs(self.name, knobs)

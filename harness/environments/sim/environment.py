@@ -77,6 +77,10 @@ class SimEnvironment:
         """It can always be used."""
         return None
 
+    def prepare(self, progress: Callable[[str], None]) -> None:
+        """It needs nothing."""
+        del progress
+
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """Names and ranges, as `Knobs` says."""
         parse_knobs(knobs)
