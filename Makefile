@@ -25,12 +25,16 @@ check: $(STAMP)
 setup: $(STAMP)
 
 # The lock file pins every package with its hashes; the project and its example plug-ins are
-# installed in place, without touching the network again.
-$(STAMP): requirements.lock pyproject.toml $(EXAMPLES:=/pyproject.toml)
+# installed in place. That builds the native core where there is a Rust toolchain (which fetches
+# its crates); the last line says whether it is there.
+NATIVE := $(wildcard native/Cargo.* native/src/*.rs)
+
+$(STAMP): requirements.lock pyproject.toml $(NATIVE) $(EXAMPLES:=/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		-e . $(addprefix -e ./,$(EXAMPLES))
+	@$(BIN)/python -c "from checkers.linearizability import native; print(native.native_status())"
 	touch $(STAMP)
 
 lock: pyproject.toml

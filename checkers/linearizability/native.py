@@ -100,9 +100,7 @@ def native_status() -> str:
     return f"native core: {_EXTENSION.VERSION}, in use"
 
 
-def problem_of(
-    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
-) -> Problem:
+def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Problem:
     """`Problem(model, operations)`, in the native core where it can be."""
     if not is_native():
         return Problem(model, operations)

@@ -1,0 +1,255 @@
+//! Breadth-first search over return events with dominance: `frontier.py`, move for move.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::bits::{Antichain, Bits, Map};
+use crate::depth::Status;
+use crate::model::{Step, ILLEGAL};
+use crate::problem::{Problem, NONE};
+
+/// One way in which the history up to some return can have happened.
+#[derive(Clone, Copy)]
+pub struct Configuration<const M: usize, const U: usize> {
+    /// Which open slots are linearized.
+    pub mask: Bits<M>,
+    /// The state's number.
+    pub state: u32,
+    /// Which unknown operations took effect.
+    pub used: Bits<U>,
+    path: u32,
+}
+
+impl<const M: usize, const U: usize> Configuration<M, U> {
+    /// The node where its path ends, or -1 for the empty one.
+    pub fn path(&self) -> i64 {
+        number(self.path)
+    }
+}
+
+fn number(path: u32) -> i64 {
+    if path == NONE {
+        -1
+    } else {
+        i64::from(path)
+    }
+}
+
+type Chains<const M: usize, const U: usize> = Map<(u32, Bits<M>), Antichain<U>>;
+
+/// A resumable breadth-first search.
+pub struct Frontier<const M: usize, const U: usize> {
+    configurations_max: usize,
+    layers: BTreeMap<u32, Vec<Configuration<M, U>>>,
+    chains: Map<u32, Chains<M, U>>,
+    pending: VecDeque<Configuration<M, U>>,
+    surviving: Vec<Configuration<M, U>>,
+    paths: Vec<(u32, u32)>, // (previous path or NONE, choice)
+    current: bool,          // whether a layer is being expanded
+    winner: Option<u32>,
+    /// How many configurations are remembered.
+    pub configurations: usize,
+    /// How many steps were attempted.
+    pub steps: u64,
+    /// The return it stands before.
+    pub best: u32,
+    /// How it stands.
+    pub status: Status,
+}
+
+impl<const M: usize, const U: usize> Frontier<M, U> {
+    /// Start at the beginning of the history.
+    pub fn new<S: Step>(
+        problem: &Problem,
+        model: &mut S,
+        configurations_max: usize,
+    ) -> Result<Self, S::Error> {
+        let mut search = Self {
+            configurations_max,
+            layers: BTreeMap::new(),
+            chains: Map::default(),
+            pending: VecDeque::new(),
+            surviving: Vec::new(),
+            paths: Vec::new(),
+            current: false,
+            winner: None,
+            configurations: 0,
+            steps: 0,
+            best: 0,
+            status: Status::Running,
+        };
+        let start = Configuration {
+            mask: Bits::EMPTY,
+            state: model.initial(),
+            used: Bits::EMPTY,
+            path: NONE,
+        };
+        search.arrive(problem, model, 0, start, None)?;
+        search.next_layer();
+        Ok(search)
+    }
+
+    /// The branching choices of the winner, from the start; empty without one.
+    pub fn choices(&self) -> Vec<u32> {
+        self.path(self.winner.unwrap_or(NONE))
+    }
+
+    /// The nodes of the paths of `configurations`, each after the one before it: (node, previous
+    /// node or -1, choice).
+    pub fn paths_of(&self, configurations: &[Configuration<M, U>]) -> Vec<(i64, i64, u32)> {
+        let mut wanted = vec![false; self.paths.len()];
+        for config in configurations {
+            let mut path = config.path;
+            while path != NONE && !std::mem::replace(&mut wanted[path as usize], true) {
+                path = self.paths[path as usize].0;
+            }
+        }
+        let nodes = self.paths.iter().zip(&wanted).zip(0..);
+        nodes
+            .filter(|((_, wanted), _)| **wanted)
+            .map(|((&(previous, choice), _), node)| (node, number(previous), choice))
+            .collect()
+    }
+
+    fn path(&self, mut path: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        while path != NONE {
+            let (previous, choice) = self.paths[path as usize];
+            found.push(choice);
+            path = previous;
+        }
+        found.reverse();
+        found
+    }
+
+    /// The configurations that stood before the last return reached, minimal ones only.
+    pub fn remaining(&self) -> Vec<Configuration<M, U>> {
+        self.surviving.iter().filter(|config| self.stands(self.best, config)).copied().collect()
+    }
+
+    fn stands(&self, position: u32, config: &Configuration<M, U>) -> bool {
+        self.chains
+            .get(&position)
+            .and_then(|chains| chains.get(&(config.state, config.mask)))
+            .is_some_and(|chain| chain.contains(&config.used))
+    }
+
+    /// Search until `limit` steps were taken in all.
+    pub fn run<S: Step>(
+        &mut self,
+        problem: &Problem,
+        model: &mut S,
+        limit: u64,
+    ) -> Result<(), S::Error> {
+        while self.status == Status::Running && self.steps < limit {
+            match self.pending.pop_front() {
+                None => self.next_layer(),
+                Some(config) if self.stands(self.best, &config) => {
+                    self.expand(problem, model, &config)?;
+                }
+                Some(_) => {} // a later arrival dominated it
+            }
+        }
+        Ok(())
+    }
+
+    /// Put a configuration where it stands after passing returns and absorbing reads. `choice` led
+    /// to it from the configuration whose path it still has.
+    fn arrive<S: Step>(
+        &mut self,
+        problem: &Problem,
+        model: &mut S,
+        position: u32,
+        mut config: Configuration<M, U>,
+        choice: Option<u32>,
+    ) -> Result<(), S::Error> {
+        let (position, mask) = problem.advance(model, position, config.mask, config.state)?;
+        config.mask = mask;
+        let wins = position == problem.end();
+        if !wins {
+            let chains = self.chains.entry(position).or_default();
+            let chain = chains.entry((config.state, mask)).or_insert(Antichain::new());
+            if chain.dominates(&config.used) {
+                return Ok(());
+            }
+        }
+        if let Some(choice) = choice {
+            self.paths.push((config.path, choice));
+            config.path = self.paths.len() as u32 - 1;
+        }
+        if wins {
+            self.winner = Some(config.path);
+            self.status = Status::Found;
+            return Ok(());
+        }
+        self.configurations += 1;
+        if position == self.best && self.current {
+            self.pending.push_back(config);
+            self.surviving.push(config);
+        } else {
+            self.layers.entry(position).or_default().push(config);
+        }
+        if self.configurations >= self.configurations_max && self.status == Status::Running {
+            self.status = Status::Full;
+        }
+        Ok(())
+    }
+
+    /// Move to the earliest layer with configurations; none left means exhausted.
+    fn next_layer(&mut self) {
+        if self.status != Status::Running {
+            return;
+        }
+        let Some((position, layer)) = self.layers.pop_first() else {
+            self.status = Status::Exhausted;
+            return;
+        };
+        if self.current {
+            self.chains.remove(&self.best);
+            self.configurations -= self.surviving.len();
+        }
+        self.current = true;
+        self.best = position;
+        let arrived = layer.len();
+        self.surviving = layer.into_iter().filter(|config| self.stands(position, config)).collect();
+        self.configurations -= arrived - self.surviving.len();
+        self.pending.extend(&self.surviving);
+    }
+
+    fn expand<S: Step>(
+        &mut self,
+        problem: &Problem,
+        model: &mut S,
+        config: &Configuration<M, U>,
+    ) -> Result<(), S::Error> {
+        let position = self.best;
+        let reach = problem.relevant(position, &config.mask);
+        for &(slot, op) in problem.writes.at(position) {
+            if config.mask.has(slot) || !problem.matters(op, &reach) {
+                continue;
+            }
+            self.steps += 1;
+            let state = model.step(config.state, op)?;
+            if state != ILLEGAL {
+                let next = Configuration { mask: config.mask.with(slot), state, ..*config };
+                self.arrive(problem, model, position, next, Some(op))?;
+            }
+        }
+        for index in 0..problem.unknown_called[position as usize] {
+            let op = problem.unknown[index as usize];
+            let twin = problem.unknown_twin[index as usize];
+            if !problem.matters(op, &reach)
+                || config.used.has(index)
+                || (twin != NONE && !config.used.has(twin))
+            {
+                continue;
+            }
+            self.steps += 1;
+            let state = model.step(config.state, op)?;
+            if state != ILLEGAL && state != config.state {
+                let next = Configuration { state, used: config.used.with(index), ..*config };
+                self.arrive(problem, model, position, next, Some(op))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! From Python's operations to numbers.
+//!
+//! What cannot be represented here is no error: `Load::Unsupported` says why, and the caller uses
+//! the pure Python preparation, which then decides (and words) what is wrong, if anything is.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyTuple};
+
+use crate::model::{Register, RegisterOperation};
+use crate::problem::{Footprint, Span};
+
+const EXACT_MAX: i64 = 1 << 53; // floats hold every integer up to here
+
+/// What came of reading the operations.
+pub enum Load<T> {
+    /// They are readable.
+    Done(T),
+    /// The pure Python search has to do it.
+    Unsupported(&'static str),
+}
+
+/// What an operation says, before it is known how to step it.
+pub struct Raw<'py> {
+    /// Its input.
+    pub input: Bound<'py, PyAny>,
+    /// Its output, `UNKNOWN` where it has no return.
+    pub output: Bound<'py, PyAny>,
+    /// Its interval.
+    pub call: i64,
+    /// `None` makes it unknown.
+    pub end: Option<i64>,
+}
+
+enum Time {
+    Whole(i64),
+    Real(f64),
+}
+
+fn time(value: &Bound<'_, PyAny>) -> Option<Time> {
+    if value.is_instance_of::<PyInt>() {
+        value.extract().ok().map(Time::Whole)
+    } else if value.is_instance_of::<PyFloat>() {
+        value.extract().ok().filter(|real: &f64| !real.is_nan()).map(Time::Real)
+    } else {
+        None
+    }
+}
+
+/// A number that sorts as the real one does.
+fn sortable(real: f64) -> i64 {
+    let bits = (real + 0.0).to_bits() as i64; // -0.0 becomes 0.0
+    bits ^ (((bits >> 63) as u64) >> 1) as i64
+}
+
+/// Read all operations; `unknown` is the output of those without a return.
+pub fn read<'py>(
+    operations: &Bound<'py, PyTuple>,
+    unknown: &Bound<'py, PyAny>,
+) -> PyResult<Load<Vec<Raw<'py>>>> {
+    let py = operations.py();
+    let (name_input, name_output) = (intern!(py, "input"), intern!(py, "output"));
+    let (name_call, name_return) = (intern!(py, "call"), intern!(py, "return_time"));
+    let mut found = Vec::with_capacity(operations.len());
+    let mut times: Vec<(Time, Option<Time>)> = Vec::with_capacity(operations.len());
+    let (mut any_whole, mut any_real, mut all_exact) = (false, false, true);
+    for operation in operations.iter() {
+        let call = time(&operation.getattr(name_call)?);
+        let returned = operation.getattr(name_return)?;
+        let end = if returned.is_none() { None } else { Some(time(&returned)) };
+        let (Some(call), Some(end)) = (call, end.map_or(Some(None), |end| end.map(Some))) else {
+            return Ok(Load::Unsupported("a time is not a 64-bit integer or a real number"));
+        };
+        for moment in std::iter::once(&call).chain(&end) {
+            match moment {
+                Time::Whole(whole) => {
+                    any_whole = true;
+                    all_exact &= (-EXACT_MAX..=EXACT_MAX).contains(whole);
+                }
+                Time::Real(_) => any_real = true,
+            }
+        }
+        let output =
+            if end.is_none() { unknown.clone() } else { operation.getattr(name_output)? };
+        times.push((call, end));
+        found.push(Raw { input: operation.getattr(name_input)?, output, call: 0, end: None });
+    }
+    if any_whole && any_real && !all_exact {
+        return Ok(Load::Unsupported("times mix reals with integers that reals cannot hold"));
+    }
+    let number = |moment: &Time| match moment {
+        Time::Whole(whole) if any_real => sortable(*whole as f64),
+        Time::Whole(whole) => *whole,
+        Time::Real(real) => sortable(*real),
+    };
+    for (raw, (call, end)) in found.iter_mut().zip(&times) {
+        (raw.call, raw.end) = (number(call), end.as_ref().map(number));
+        if raw.end.is_some_and(|end| end < raw.call) {
+            return Ok(Load::Unsupported("an operation returns before its call"));
+        }
+    }
+    Ok(Load::Done(found))
+}
+
+/// The Python side of a model: what to call, with which objects.
+pub struct Classes {
+    /// The class of each operation.
+    pub of: Vec<u32>,
+    /// One (input, output) per class.
+    pub examples: Vec<(Py<PyAny>, Py<PyAny>)>,
+}
+
+/// Operations with equal inputs and outputs, of equal types (1 == True, but a model may tell them
+/// apart), are of one class; one that cannot be hashed is its own.
+pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
+    let numbers = PyDict::new(py);
+    let mut found = Classes { of: Vec::with_capacity(raws.len()), examples: Vec::new() };
+    for raw in raws {
+        let next = found.examples.len() as u32;
+        let key = PyTuple::new(
+            py,
+            [&raw.input, &raw.output, raw.input.get_type().as_any(), raw.output.get_type().as_any()],
+        )?;
+        let known = match numbers.get_item(&key) {
+            Ok(Some(number)) => Some(number.extract()?),
+            Ok(None) => {
+                numbers.set_item(&key, next)?;
+                None
+            }
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => None,
+            Err(error) => return Err(error),
+        };
+        found.of.push(known.unwrap_or(next));
+        if known.is_none() {
+            found.examples.push((raw.input.clone().unbind(), raw.output.clone().unbind()));
+        }
+    }
+    Ok(found)
+}
+
+/// Footprints by class, every different one once, and the number of each class's.
+pub fn footprints(
+    py: Python<'_>,
+    classes: &Classes,
+    footprint: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vec<Footprint>, Vec<u32>)> {
+    let everything = Footprint { everything: true, words: Vec::new() };
+    let Some(footprint) = footprint else {
+        return Ok((vec![everything], vec![0; classes.examples.len()]));
+    };
+    let parts_seen = PyDict::new(py);
+    let mut distinct: Vec<Footprint> = Vec::new();
+    let mut numbers = std::collections::HashMap::new();
+    let mut of = Vec::with_capacity(classes.examples.len());
+    for (input, _) in &classes.examples {
+        let parts = footprint.call1((input,))?;
+        let mut found = everything.clone();
+        if !parts.is_none() {
+            found.everything = false;
+            for part in parts.try_iter()? {
+                let part = part?;
+                let bit = match parts_seen.get_item(&part)? {
+                    Some(bit) => bit.extract::<usize>()?,
+                    None => {
+                        let bit = parts_seen.len();
+                        parts_seen.set_item(&part, bit)?;
+                        bit
+                    }
+                };
+                if found.words.len() <= bit / 64 {
+                    found.words.resize(bit / 64 + 1, 0);
+                }
+                found.words[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        let key = (found.everything, found.words.clone());
+        of.push(*numbers.entry(key).or_insert_with(|| {
+            distinct.push(found);
+            distinct.len() as u32 - 1
+        }));
+    }
+    if distinct.is_empty() {
+        distinct.push(everything);
+    }
+    Ok((distinct, of))
+}
+
+/// The types of a register's inputs.
+pub struct RegisterTypes<'py> {
+    /// `Read`.
+    pub read: Bound<'py, PyAny>,
+    /// `Write`.
+    pub write: Bound<'py, PyAny>,
+    /// `Cas`.
+    pub cas: Bound<'py, PyAny>,
+}
+
+/// Numbers for values; equal values have equal numbers.
+struct Values<'py> {
+    numbers: Bound<'py, PyDict>,
+    values: Vec<Py<PyAny>>,
+}
+
+impl<'py> Values<'py> {
+    /// `None` for a value that is not equal to itself or cannot be hashed.
+    fn number(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Option<u32>> {
+        if value.is_instance_of::<PyFloat>() && value.extract::<f64>()?.is_nan() {
+            return Ok(None);
+        }
+        match self.numbers.get_item(value) {
+            Ok(Some(number)) => Ok(Some(number.extract()?)),
+            Ok(None) => {
+                let number = self.values.len() as u32;
+                self.numbers.set_item(value, number)?;
+                self.values.push(value.clone().unbind());
+                Ok(Some(number))
+            }
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(value.py()) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The operations as those of a register that first holds `initial`, and its values by number;
+/// `None` where something is not exactly what the register's own types say.
+pub fn register<'py>(
+    raws: &[Raw<'py>],
+    types: &RegisterTypes<'py>,
+    initial: &Bound<'py, PyAny>,
+    unknown: &Bound<'py, PyAny>,
+) -> PyResult<Option<(Register, Vec<Py<PyAny>>)>> {
+    let py = initial.py();
+    let mut values = Values { numbers: PyDict::new(py), values: Vec::new() };
+    let Some(first) = values.number(initial)? else { return Ok(None) };
+    let mut operations = Vec::with_capacity(raws.len());
+    for raw in raws {
+        let (kind, is_unknown) = (raw.input.get_type(), raw.output.is(unknown));
+        let Ok(input) = raw.input.cast::<PyTuple>() else { return Ok(None) };
+        let operation = if kind.is(&types.write) {
+            values.number(&input.get_item(0)?)?.map(RegisterOperation::Write)
+        } else if kind.is(&types.read) && is_unknown {
+            Some(RegisterOperation::ReadUnknown)
+        } else if kind.is(&types.read) {
+            values.number(&raw.output)?.map(RegisterOperation::Read)
+        } else if kind.is(&types.cas) {
+            let old = values.number(&input.get_item(0)?)?;
+            let new = values.number(&input.get_item(1)?)?;
+            let outcome = raw.output.extract::<bool>().ok();
+            old.zip(new).map(|(old, new)| match outcome {
+                _ if is_unknown => RegisterOperation::CasUnknown(old, new),
+                Some(true) => RegisterOperation::Cas(old, new),
+                Some(false) => RegisterOperation::CasFailed(old),
+                None => RegisterOperation::Never,
+            })
+        } else {
+            None
+        };
+        let Some(operation) = operation else { return Ok(None) };
+        operations.push(operation);
+    }
+    Ok(Some((Register::new(first, operations), values.values)))
+}
+
+/// The spans of all operations, for the preparation.
+pub fn spans(
+    raws: &[Raw<'_>],
+    classes: &[u32],
+    read_only: impl Fn(usize, u32) -> bool,
+    footprint_of: &[u32],
+) -> Vec<Span> {
+    raws.iter()
+        .zip(classes)
+        .enumerate()
+        .map(|(number, (raw, class))| Span {
+            call: raw.call,
+            end: raw.end,
+            class: *class,
+            read_only: read_only(number, *class),
+            footprint: footprint_of.get(*class as usize).copied().unwrap_or(0),
+        })
+        .collect()
+}
