@@ -20,6 +20,10 @@ __all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "stream"]
 
 CASE_SCHEMA: Final = 1
 NS_PER_S: Final = 1_000_000_000
+FAULT_S_MIN: Final = 0.001
+OP_TIMEOUT_S_MAX: Final = 60.0
+"""Operations still open when the chaos phase ends are waited for, and faults must outlast them:
+this is half of the grace that leases have."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,8 +65,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     interval_s: float = 10.0
     duration_s: float = 5.0
     time_limit_s: float = 60.0
-    rate: float = 30.0
-    concurrency: int = 8
+    rate: float = 40.0
+    concurrency: int = 10
     op_timeout_s: float = 2.0
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
@@ -85,6 +89,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name, value in positive.items():
             if not 0 < value < 1e9:
                 raise UsageError(f"{name} is {value}; it must be above 0 and below 1e9")
+        for name in ("interval_s", "duration_s"):
+            if positive[name] < FAULT_S_MIN:
+                raise UsageError(
+                    f"{name} is {positive[name]}; it must be at least {FAULT_S_MIN} (seconds)"
+                )
+        if self.op_timeout_s > OP_TIMEOUT_S_MAX:
+            raise UsageError(
+                f"op_timeout_s is {self.op_timeout_s}; it must be at most {OP_TIMEOUT_S_MAX:g}, so "
+                "that faults outlast the operations they hit"
+            )
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"the seed is {self.seed}; it must be in 0 .. 2**63-1")
 
@@ -101,7 +115,7 @@ def load_case(path: Path) -> Case:
         raise UsageError(f"cannot read the case file {str(path)!r}: {error.strerror}") from error
     try:
         return msgspec.json.decode(data, type=Case)
-    except (msgspec.DecodeError, UsageError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, UsageError, RecursionError) as error:
         raise UsageError(
             f"the case file {str(path)!r} is no case: {error}; "
             "write one with `harness run --dry-run`"
