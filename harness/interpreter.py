@@ -480,12 +480,19 @@ async def interpret(
         nemesis_timeout_s=nemesis_timeout_s,
     )
     watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
+    discarded = False
     try:
         return await driver.run()
+    except GeneratorExit:
+        # The world itself is taken apart, as after a failure in simulation: nothing can be
+        # awaited or spawned any more, and what is open in the history stays so.
+        discarded = True
+        raise
     finally:
         if watcher is not None:
             watcher.cancel()
-        await driver.shut()
+        if not discarded:
+            await driver.shut()
         if processes is not None:
             processes[:] = [p for p in driver.ctx.processes if isinstance(p, int)]
 

@@ -29,6 +29,7 @@ from harness.plugins import (
 __all__ = ["Plan", "plan_case", "with_defaults"]
 
 CONCURRENCY_MAX: Final = 10_000
+FAULTS_MAX: Final = 100_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +144,7 @@ def _able(capability: Capability) -> list[str]:
 
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
     if case.faults is not None:
+        _check_faults(case.faults)
         return case
     faults: list[Fault] = []
     for name, nemesis in nemeses.items():
@@ -156,6 +158,24 @@ def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
         )
     faults.sort(key=lambda fault: (fault.at_ns, fault.id))
     return msgspec.structs.replace(case, faults=tuple(faults))
+
+
+def _check_faults(faults: Sequence[Fault]) -> None:
+    """Refuse a schedule, written by hand or shrunk, that cannot be carried out as it says."""
+    if len(faults) > FAULTS_MAX:
+        raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
+    seen: dict[str, Fault] = {}
+    for fault in faults:
+        if seen.setdefault(fault.id, fault) is not fault:
+            raise UsageError(f"two faults of the case have the id {fault.id!r}; rename one")
+        for name, value, least in (
+            ("at_ns", fault.at_ns, 0),
+            ("duration_ns", fault.duration_ns, 1),
+        ):
+            if not least <= value < 10**9 * NS_PER_S:
+                raise UsageError(
+                    f"the fault {fault.id!r} has {name} {value}; it must be in {least} .. 10**18-1"
+                )
 
 
 def _checked_nodes(

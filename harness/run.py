@@ -11,8 +11,8 @@ gone: a failing teardown can never destroy a verdict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,8 +20,8 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, ClusterEvent, Link, NodeState
 from harness.errors import TargetError
 from harness.faults import LEASE_GRACE_S, FaultConductor
-from harness.generator import phases, sleep, stagger, time_limit, timed_ops
-from harness.interpreter import interpret
+from harness.generator import LOG, phases, sleep, stagger, time_limit, timed_ops
+from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, interpret
 from harness.ops import History, Op, OpType
 from harness.planning import Plan
 from harness.plugins import (
@@ -38,12 +38,21 @@ from harness.store.folder import RunFolder
 
 __all__ = ["Outcome", "conduct"]
 
+T = TypeVar("T")
+
 READY_BOUND_S: Final = 60.0
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
 Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
 CONVERGE_BOUND_S: Final = 90.0
+FINAL_BOUND_S: Final = 120.0
+"""All final reads together; what is still unread then is said in the history."""
+LOOK_BOUND_S: Final = 60.0
+"""How long the target's plug-in may take to look into the target once."""
+PATIENCE_S_MIN: Final = 2.0
+"""The driver's own operations wait at least this long, however impatient the workload's clients
+are: the promise under test is that the target serves, not that it does so within a millisecond."""
 POLL_S: Final = 0.25
 FINAL_TRIES_MAX: Final = 40
 
@@ -128,6 +137,7 @@ class _Run:
         self._next_process: int | None = None
         self._core_cut: str | None = None
         self._driver: tuple[int, Client] | None = None
+        self._patience_s = max(self.case.op_timeout_s, PATIENCE_S_MIN)
         session.cluster.subscribe(self._on_event)
 
     async def phases(self) -> bool:
@@ -181,7 +191,7 @@ class _Run:
                 f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
                 + "\n".join(logs)
             )
-        roles = await self.plan.target.roles(self.env, self.plan.settings)
+        roles = await self._look(self.plan.target.roles(self.env, self.plan.settings))
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._term_seen = roles.by_node[roles.leader].term
@@ -283,13 +293,11 @@ class _Run:
 
     async def _invoke(self, request: Request) -> Completion:
         """One operation by the driver's own process, recorded like any other."""
-        process, client = self._driver or self._new_driver()
+        if self._driver is None:
+            self._driver = self._new_driver()
+        process, client = self._driver
         self.recorder.record(process, OpType.INVOKE, request.f, request.value)
-        try:
-            async with asyncio.timeout(self.case.op_timeout_s * 2):
-                completion = await client.invoke(request, timeout_s=self.case.op_timeout_s)
-        except TimeoutError:
-            completion = Completion(OpType.INFO, error="client hung beyond its timeout")
+        completion = await self._completion(client, request)
         self.recorder.record(
             process,
             completion.type,
@@ -307,9 +315,30 @@ class _Run:
             ],
         )
         if completion.type is OpType.INFO:
-            await client.close()
-            self._driver = None
+            await self._retire_driver()
         return completion
+
+    async def _completion(self, client: Client, request: Request) -> Completion:
+        """How the operation ended. A client that hangs or crashes may have done anything."""
+        try:
+            async with asyncio.timeout(self._patience_s + GUARD_MARGIN_S) as limit:
+                return await client.invoke(request, timeout_s=self._patience_s)
+        except Exception as error:  # noqa: BLE001 - becomes a line of the history
+            hung = limit.expired() and isinstance(error, TimeoutError)
+            what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
+            text = f"client {what}"[:ERROR_CHARACTERS_MAX]
+            return Completion(OpType.INFO, request.value, error=text)
+
+    async def _retire_driver(self) -> None:
+        """Close the driver's client, for a bounded time; how it ends can change no outcome."""
+        if self._driver is None:
+            return
+        (_, client), self._driver = self._driver, None
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await client.close()
+        except Exception as error:  # noqa: BLE001 - recorded
+            self.recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 
     def _new_driver(self) -> tuple[int, Client]:
         """A client under a process number that nobody used: the workload's clients are done."""
@@ -318,8 +347,7 @@ class _Run:
             self._next_process = max(used, default=-1) + 1
         process = self._next_process
         self._next_process += 1
-        self._driver = (process, self._client(process))
-        return self._driver
+        return process, self._client(process)
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
@@ -349,18 +377,42 @@ class _Run:
         """Look until it is well or the bound has passed; the last look counts."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
-            state: Convergence = await look()
+            state: Convergence = await self._look(look())
             if state.ok or self.recorder.now_ns() >= deadline_ns:
                 return state
             await asyncio.sleep(POLL_S)
 
+    async def _look(self, looking: Coroutine[Any, Any, T]) -> T:
+        """Have the target's plug-in look, within a bound; raises `TargetError` beyond it."""
+        try:
+            async with asyncio.timeout(LOOK_BOUND_S) as limit:
+                return await looking
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TargetError(
+                f"the target {self.case.target!r} was asked for its state and said nothing for "
+                f"{LOOK_BOUND_S:g} s; its plug-in must bound every call it makes"
+            ) from error
+
     async def _final_reads(self) -> None:
-        for request in self.plan.workload.final(self.case):
-            for _ in range(FINAL_TRIES_MAX):
-                if (await self._invoke(request)).type is OpType.OK:
-                    break
-                await asyncio.sleep(POLL_S)
-        snapshot = await self.plan.target.snapshot(self.env, self.plan.settings)
+        deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
+        requests = self.plan.workload.final(self.case)
+        unread = [request for request in requests if not await self._read(request, deadline_ns)]
+        if unread:
+            self.recorder.fact(
+                "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
+            )
+        snapshot = await self._look(self.plan.target.snapshot(self.env, self.plan.settings))
         self.recorder.fact("snapshot", snapshot)
-        if self._driver is not None:
-            await self._driver[1].close()
+        await self._retire_driver()
+
+    async def _read(self, request: Request, deadline_ns: int) -> bool:
+        """Whether one final read succeeded, tried until it does or a bound is hit."""
+        for _ in range(FINAL_TRIES_MAX):
+            if self.recorder.now_ns() >= deadline_ns:
+                return False
+            if (await self._invoke(request)).type is OpType.OK:
+                return True
+            await asyncio.sleep(POLL_S)
+        return False

@@ -104,7 +104,10 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
     )
     if passing or job.store is None:
         return result
-    return _keep(job, plan.case, outcome.history, judgement, result)
+    try:
+        return _keep(job, plan.case, outcome.history, judgement, result)
+    except InfrastructureError as error:  # a full disk must not turn a verdict into a crash
+        return msgspec.structs.replace(result, reason=f"{result.reason} (not kept: {error})")
 
 
 def _keep(
@@ -135,9 +138,12 @@ def crashed(job: SeedJob, reason: str, wall_s: float) -> SeedResult:
     """The result of a seed that has no verdict; its case is kept, so that it can be run again."""
     run = None
     if job.store is not None:
-        folder = RunFolder(Path(job.store), job.name, _folder_name(job.case.seed))
-        folder.write_case(job.case)
-        run = str(folder.path)
+        try:
+            folder = RunFolder(Path(job.store), job.name, _folder_name(job.case.seed))
+            folder.write_case(job.case)
+            run = str(folder.path)
+        except InfrastructureError as error:
+            reason = f"{reason} (not kept: {error})"
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=reason, wall_s=wall_s, run=run)
 
 
@@ -218,6 +224,7 @@ class _Worker:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # modules that lie about in the current folder are none of ours
                 "-m",
                 "harness.soak",
                 stdin=asyncio.subprocess.PIPE,

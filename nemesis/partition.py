@@ -72,7 +72,7 @@ class PartitionHalves(LinkNemesis):
             left += order[: (len(order) + 1) // 2]
             right += order[(len(order) + 1) // 2 :]
         if not left or not right:
-            return Injection(targets=(), note="missed: a single node has no halves")
+            return Injection(targets=(), note="missed: too few nodes for two halves")
         fault_id = await cluster.cut(Link.between(left, right), lease_s=lease_s)
         return Injection(
             targets=tuple(sorted(right)),

@@ -40,6 +40,7 @@ DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=10,delete=16,get=10,list=6,locate=4,is-create-done=2,is-alter-done=2"
 )
 NAMES_MAX: Final = 10_000
+REPLICAS: Final = (1, 3, 5, 7)
 
 
 def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
@@ -47,7 +48,7 @@ def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
     weights: dict[str, int] = {}
     for part in text.split(","):
         kind, separator, weight = part.strip().partition("=")
-        if kind not in KINDS or not separator or not weight.isdigit():
+        if kind not in KINDS or not separator or not weight.isdecimal():
             raise UsageError(
                 f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
                 f"{', '.join(KINDS)}"
@@ -127,6 +128,18 @@ def _steps(nonce: str, rng: random.Random) -> list[list[str]]:
     return [["add", column], ["drop", "v1"]]
 
 
+def _check_replicas(replicas: int, case: Case) -> None:
+    """Refuse what no target could place: it would be blamed for creating nothing."""
+    if replicas not in REPLICAS:
+        raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
+    tservers = case.target_options.get("tservers")
+    if isinstance(tservers, int) and replicas > tservers:
+        raise UsageError(
+            f"--replicas is {replicas}, but there are only {tservers} tablet servers to hold them; "
+            f"lower it, or give --tservers {replicas}"
+        )
+
+
 class DdlWorkload:
     """Create, alter, rename, delete, get, list and locate on few names."""
 
@@ -160,6 +173,7 @@ class DdlWorkload:
         percent = int(options["readers"])
         if not 0 <= percent <= 100:
             raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
+        _check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
         all_ops = _DdlOps(
             names=names,
@@ -175,6 +189,8 @@ class DdlWorkload:
         only_reads = dataclasses.replace(
             all_ops, mix=reads, total=sum(weight for _, weight in reads)
         )
+        if readers == case.concurrency:
+            return only_reads
         return reserve(readers, only_reads, all_ops)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:

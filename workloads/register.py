@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from harness.case import Case
+from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
@@ -59,7 +60,10 @@ class RegisterWorkload:
 
     def generator(self, case: Case) -> Generator:
         """Endless reads and writes."""
-        return _RegisterOps(int(case.workload_options["cas_percent"]))
+        percent = int(case.workload_options["cas_percent"])
+        if not 0 <= percent <= 100:
+            raise UsageError(f"--cas-percent is {percent}; it is a share in percent, 0 .. 100")
+        return _RegisterOps(percent)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A write and a read. Written values are negative, so that the workload's never clash."""

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from harness.cli.output import ensure_standard_streams
 from harness.cli.parser import VERBS, build_parser, verb_module
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError, UsageError
 
@@ -19,6 +20,7 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code; never raises."""
+    ensure_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)

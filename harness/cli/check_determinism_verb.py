@@ -21,6 +21,7 @@ import msgspec
 
 from harness.case import Case
 from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.environments.sim.trace import first_divergence
 from harness.errors import EXIT_INVALID, EXIT_VALID, InfrastructureError, UsageError
@@ -44,16 +45,16 @@ def main(arguments: Sequence[str]) -> int:
         reports = [_child(case, number, trace) for number, trace in enumerate(traces)]
         digests = [report["history_sha256"] for report in reports]
         for number, (report, digest) in enumerate(zip(reports, digests, strict=True)):
-            print(f"hash seed {number}: history {digest} trace {report['trace_digest']}")
+            say(f"hash seed {number}: history {digest} trace {report['trace_digest']}")
         for number, trace in enumerate(traces[1:], start=1):
             parting = first_divergence(traces[0], trace)
             if parting is not None:
-                print(f"NOT DETERMINISTIC: seed {case.seed}, hash seeds 0 and {number}: {parting}")
+                say(f"NOT DETERMINISTIC: seed {case.seed}, hash seeds 0 and {number}: {parting}")
                 return EXIT_INVALID
         if len(dict.fromkeys(digests)) > 1:
-            print(f"NOT DETERMINISTIC: seed {case.seed}: equal traces, but the histories differ")
+            say(f"NOT DETERMINISTIC: seed {case.seed}: equal traces, but the histories differ")
             return EXIT_INVALID
-    print(f"deterministic: seed {case.seed} gave the same bytes in {parsed.runs} interpreters")
+    say(f"deterministic: seed {case.seed} gave the same bytes in {parsed.runs} interpreters")
     return EXIT_VALID
 
 
@@ -81,18 +82,20 @@ def _child(case: Case, number: int, trace: Path) -> dict[str, Any]:
         "PYTHONHASHSEED": str(number),
         "HARNESS_PADDING": "x" * (number * 1013),
     }
-    child = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from harness.cli import main; sys.exit(main())",
-            *words,
-        ],
-        env=environment,
-        capture_output=True,
-        timeout=CHILD_TIMEOUT_S,
-        check=False,
-    )
+    program = "import sys; from harness.cli import main; sys.exit(main())"
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", "-c", program, *words],
+            env=environment,
+            capture_output=True,
+            timeout=CHILD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InfrastructureError(
+            f"the run under hash seed {number} took more than {CHILD_TIMEOUT_S:g} s; "
+            "give a shorter --time-limit"
+        ) from error
     if child.returncode not in {0, 1, 2}:
         raise InfrastructureError(
             f"the run under hash seed {number} failed with {child.returncode}: "

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement, checkers_of, judge
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
 from harness.ops import Verdict, worst
@@ -24,16 +25,15 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     # Every run is read before any is judged: a usage error must execute nothing.
     stored = [load_run(path) for path in parsed.run]
+    checkers = [checkers_of(run.case) for run in stored]
     verdicts = []
-    for run in stored:
-        judgement = judge(
-            run.history, run.case, checkers_of(run.case), time_limit_s=parsed.check_time_limit
-        )
+    for run, chosen in zip(stored, checkers, strict=True):
+        judgement = judge(run.history, run.case, chosen, time_limit_s=parsed.check_time_limit)
         verdicts.append(judgement.verdict)
         if parsed.json:
-            print(msgspec.json.encode(_report(run, judgement)).decode())
+            say(msgspec.json.encode(_report(run, judgement)).decode())
         else:
-            print("\n".join(_text(run, judgement)))
+            say("\n".join(_text(run, judgement)))
     return EXIT_CODES[worst(verdicts)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_CRASH, HarnessError
 from harness.plugins import Environment, load_plugin, plugin_names
@@ -30,5 +31,5 @@ def main(arguments: Sequence[str]) -> int:
         except HarnessError as error:
             failed = True
             print(f"harness: cannot clean {name}: {error}", file=sys.stderr)
-    print("\n".join(removed) if removed else "nothing was left behind")
+    say("\n".join(removed) if removed else "nothing was left behind")
     return EXIT_CRASH if failed else 0

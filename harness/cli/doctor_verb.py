@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from harness import __version__
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
 from harness.plugins import GROUPS, Environment, load_plugin, plugin_names
@@ -41,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(list(arguments))
     findings = [_python(), _disk(), *_environments(), *_plugins()]
     if parsed.json:
-        print(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
+        say(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
     else:
         for finding in findings:
-            print(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what:24} {finding.detail}")
+            say(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what:24} {finding.detail}")
     usable = [item for item in findings if item.what.startswith("environment ") and item.ok]
     broken = [item for item in findings if not item.what.startswith("environment ") and not item.ok]
     return 0 if len(usable) > 1 and not broken else 1

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.case import Case
+from harness.checking import checkers_of
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.store import RunFolder, new_run_id
 from harness.store.edn import load_edn
@@ -29,10 +31,11 @@ def main(arguments: Sequence[str]) -> int:
         "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
     )
     parsed = parser.parse_args(list(arguments))
-    history = load_edn(parsed.file)
     case = Case(seed=0, target="imported", workload=parsed.workload, faults=())
+    checkers_of(case)  # refuses a workload that nothing could judge
+    history = load_edn(parsed.file)
     folder = RunFolder(parsed.store, parsed.name, new_run_id(0))
     folder.write_case(case)
     folder.seal(history)
-    print(folder.path)
+    say(str(folder.path))
     return 0

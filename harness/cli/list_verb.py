@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import Capability, Fidelity
 from harness.errors import UsageError
@@ -27,13 +28,13 @@ def main(arguments: Sequence[str]) -> int:
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
     groups = {group: _entries(group) for group in GROUPS}
     if parsed.json:
-        print(msgspec.json.encode({"schema_version": 1, **groups}).decode())
+        say(msgspec.json.encode({"schema_version": 1, **groups}).decode())
         return 0
     for group, entries in groups.items():
-        print(f"{group}:")
+        say(f"{group}:")
         for entry in entries:
-            print(f"  {entry['name']:24} {entry['doc']}")
-        print()
+            say(f"  {entry['name']:24} {entry['doc']}")
+        say("")
     _print_capabilities(groups["environments"])
     return 0
 
@@ -61,9 +62,9 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 def _print_capabilities(environments: list[dict[str, Any]]) -> None:
     usable = [entry for entry in environments if "capabilities" in entry]
-    print("what an environment can do:")
+    say("what an environment can do:")
     heads = [f"{entry['name']:12}" for entry in usable]
-    print(f"  {'':24} {' '.join(heads)}".rstrip())
+    say(f"  {'':24} {' '.join(heads)}".rstrip())
     for item in Capability:
         cells = [f"{entry['capabilities'][item.value]:12}" for entry in usable]
-        print(f"  {item.value:24} {' '.join(cells)}".rstrip())
+        say(f"  {item.value:24} {' '.join(cells)}".rstrip())

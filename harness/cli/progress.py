@@ -18,6 +18,7 @@ __all__ = ["Progress"]
 TERMINAL_INTERVAL_S: Final = 0.25
 PIPE_INTERVAL_S: Final = 5.0
 WIDTH_MAX: Final = 160
+_CLEAR: Final = "\r\x1b[2K"
 
 
 class Progress:
@@ -26,8 +27,10 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         """Write to `stream` (default: stderr)."""
         self._stream = sys.stderr if stream is None else stream
+        self._gone = self._stream is None  # stderr was closed by whoever started us
         self._terminal = (
-            self._stream.isatty()
+            not self._gone
+            and self._stream.isatty()
             and "NO_COLOR" not in os.environ
             and os.environ.get("TERM") != "dumb"
         )
@@ -90,18 +93,25 @@ class Progress:
         if self._last_error:
             text += f"; last error {self._last_error}"
         if self._terminal:
-            self._stream.write(f"\r\x1b[2K{text[:WIDTH_MAX]}")
-            self._stream.flush()
+            self._write(f"{_CLEAR}{text[:WIDTH_MAX]}")
         else:
             self._line(text)
 
     def _line(self, text: str) -> None:
-        start = "\r\x1b[2K" if self._terminal else ""
-        self._stream.write(f"{start}{text}\n")
-        self._stream.flush()
+        start = _CLEAR if self._terminal else ""
+        self._write(f"{start}{text}\n")
+
+    def _write(self, text: str) -> None:
+        """Show `text`. A terminal that has gone away takes the progress with it, never the run."""
+        if self._gone:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._gone = True
 
     def finish(self) -> None:
         """End the rewritten line."""
         if self._terminal:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
+            self._write(_CLEAR)

@@ -19,6 +19,7 @@ from harness.case import Case
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
 from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.choose import AUTO, choose_environment
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.progress import Progress
 from harness.cli.verdict_text import describe
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     case = case_from(parsed, parsed.seed)
     if parsed.dry_run:
-        sys.stdout.buffer.write(plan_case(case, None).case.encode())
+        say(plan_case(case, None).case.encode().decode().rstrip())
         return 0
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             link_proxy=parsed.link_proxy,
             listener=None if parsed.quiet else progress,
         )
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         print(f"harness: nothing to judge; what there is lies in {folder.path}", file=sys.stderr)
         raise
     finally:
@@ -88,9 +89,9 @@ def main(arguments: Sequence[str]) -> int:
         )
     )
     if parsed.json:
-        print(msgspec.json.encode(report).decode())
+        say(msgspec.json.encode(report).decode())
     else:
-        print("\n".join(_text(report, judgement, outcome)))
+        say("\n".join(_text(report, judgement, outcome)))
     return judgement.exit_code
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.run_verb import default_name
 from harness.errors import EXIT_INTERRUPTED, UsageError
@@ -73,9 +74,9 @@ def main(arguments: Sequence[str]) -> int:
     wall_s = time.monotonic() - begin_s
     replays = _Replays(arguments)
     if parsed.json:
-        print(_json(results, replays, wall_s, interrupted=interrupted))
+        say(_json(results, replays, wall_s, interrupted=interrupted))
     else:
-        print("\n".join(_text(results, replays, wall_s, last - first + 1)))
+        say("\n".join(_text(results, replays, wall_s, last - first + 1)))
     code = exit_code_of(results)
     return EXIT_INTERRUPTED if interrupted and code != 1 else code
 

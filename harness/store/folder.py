@@ -117,22 +117,34 @@ class RunFolder:
 
 def load_run(path: Path) -> StoredRun:
     """Read a run's folder, sealed or torn; raises `HistoryError` or `UsageError`."""
+    try:
+        return _load_run(path)
+    except OSError as error:
+        raise UsageError(f"cannot read the run folder {str(path)!r}: {error.strerror}") from error
+
+
+def _load_run(path: Path) -> StoredRun:
+    # Only plain files are read: a pipe or a device in a folder from elsewhere may never end.
     if not path.is_dir():
         raise UsageError(f"{str(path)!r} is no run folder; give a folder below the store")
-    if not (path / "case.json").exists():
+    if not (path / "case.json").is_file():
         raise UsageError(f"{str(path)!r} holds no case.json, so it is no run folder")
     case = load_case(path / "case.json")
     record: RunRecord | None = None
-    if (path / "run.json").exists():
+    if (path / "run.json").is_file():
         try:
             record = msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
-        except (OSError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is no run record: {error}") from error
-    if (path / "history.parquet").exists():
+    if (path / "history.parquet").is_file():
         note = None if record is not None else "the run was sealed but not finished"
         return StoredRun(path, case, read_parquet(path / "history.parquet"), record, note)
-    if not (path / "ops.log").exists():
+    if not (path / "ops.log").is_file():
         raise HistoryError(f"{str(path)!r} holds neither history.parquet nor ops.log")
     ops, torn = read_log(path / "ops.log")
     note = torn or "the run was cut short: its history comes from the op log"
-    return StoredRun(path, case, History(ops), record, note)
+    try:
+        history = History(ops)
+    except HistoryError as error:
+        raise HistoryError(f"{str(path / 'ops.log')!r}: {error}") from error
+    return StoredRun(path, case, history, record, note)

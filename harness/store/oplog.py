@@ -88,6 +88,13 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
     while offset < len(data):
         payload = _payload(data, offset)
         if payload is None:
+            following = _next_record(data, offset)
+            if following is not None:
+                raise HistoryError(
+                    f"{str(path)!r} is damaged at byte {offset}: op record {len(ops)} claims to "
+                    f"go beyond the end of the file, but another begins at byte {following}; "
+                    "restore the file from a copy"
+                )
             return ops, (
                 f"{path} ends in a torn record at byte {offset}: "
                 f"{len(ops)} ops recovered, {len(data) - offset} bytes dropped"
@@ -107,7 +114,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
             )
         try:
             ops.append(decoder.decode(payload))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path)!r} holds no op at byte {offset}: {error}") from error
         offset = end
     return ops, None
@@ -122,3 +129,18 @@ def _payload(data: bytes, offset: int) -> bytes | None:
     if start + length > len(data):
         return None
     return data[start : start + length]
+
+
+def _next_record(data: bytes, offset: int) -> int | None:
+    """Where a whole record begins behind the header at `offset`, if one does.
+
+    A torn record is the last thing in a log; what has a whole record behind it is not torn, but
+    has a damaged length. Every payload begins with `{"`, which is what is looked for.
+    """
+    at = data.find(b'{"', offset + 2 * _HEADER.size)
+    while at != -1:
+        length, crc = _HEADER.unpack_from(data, at - _HEADER.size)
+        if length <= len(data) - at and zlib.crc32(data[at : at + length]) == crc:
+            return at - _HEADER.size
+        at = data.find(b'{"', at + 1)
+    return None

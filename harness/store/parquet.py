@@ -33,6 +33,7 @@ __all__ = ["COLUMNS", "read_parquet", "write_parquet"]
 
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
 _ACTORS: Final[dict[str, int]] = {NEMESIS: -1, HARNESS: -2}
+_BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
 _NAMES: Final[dict[int, str]] = {number: name for name, number in _ACTORS.items()}
 
 
@@ -67,22 +68,14 @@ def write_parquet(path: Path, history: History) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    encoder = msgspec.json.Encoder(order="sorted")
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for op in history:
-        columns["index"].append(op.index)
-        columns["time"].append(op.time)
-        columns["process"].append(
-            op.process if isinstance(op.process, int) else _ACTORS[op.process]
-        )
-        columns["type"].append(op.type.value)
-        columns["f"].append(op.f)
-        columns["value"].append(encoder.encode(op.value).decode())
-        columns["error"].append(op.error)
-        columns["node"].append(op.node)
-        columns["attempts"].append([msgspec.structs.asdict(attempt) for attempt in op.attempts])
-    schema = _schema().with_metadata({"harness.digest": history.digest()})
-    table = pa.table(columns, schema=schema)
+    try:
+        schema = _schema().with_metadata({"harness.digest": history.digest()})
+        table = pa.table(_columns(history), schema=schema)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise HistoryError(
+            f"the history cannot be sealed: {error}; indices, times and processes are whole "
+            "numbers of 64 bits, values plain JSON"
+        ) from error
     temporary = path.with_name(path.name + ".part")
     try:
         with temporary.open("wb") as file:
@@ -93,6 +86,36 @@ def write_parquet(path: Path, history: History) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise InfrastructureError(f"cannot seal {path}: {error.strerror or error}") from error
+
+
+def _columns(history: History) -> dict[str, list[Any]]:
+    encoder = msgspec.json.Encoder(order="sorted")
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for op in history:
+        columns["index"].append(op.index)
+        columns["time"].append(op.time)
+        columns["process"].append(_number(op))
+        columns["type"].append(op.type.value)
+        columns["f"].append(op.f)
+        columns["value"].append(encoder.encode(op.value).decode())
+        columns["error"].append(op.error)
+        columns["node"].append(op.node)
+        columns["attempts"].append([msgspec.structs.asdict(attempt) for attempt in op.attempts])
+    return columns
+
+
+def _number(op: Op) -> int:
+    """The process as a number of the file; raises `HistoryError` for one that has none."""
+    if isinstance(op.process, str):
+        if op.process not in _ACTORS:
+            raise HistoryError(
+                f"op {op.index}: the process {op.process!r} is unknown; "
+                f"besides numbers there are {', '.join(_ACTORS)}"
+            )
+        return _ACTORS[op.process]
+    if op.process < 0:
+        raise HistoryError(f"op {op.index}: the process {op.process} is below 0; renumber it")
+    return op.process
 
 
 def read_parquet(path: Path) -> History:
@@ -112,9 +135,13 @@ def read_parquet(path: Path) -> History:
         )
     try:
         history = History(_op(row) for row in table.select(COLUMNS).to_pylist())
-    except (msgspec.DecodeError, msgspec.ValidationError, ValueError, TypeError, KeyError) as error:
+    except HistoryError as error:
+        raise HistoryError(f"{str(path)!r}: {error}") from error
+    except _BAD_ROW as error:
         raise HistoryError(f"{str(path)!r} holds a row that is no op: {error!r}") from error
-    recorded = (table.schema.metadata or {}).get(b"harness.digest", b"").decode()
+    except pa.ArrowException as error:
+        raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
+    recorded = (table.schema.metadata or {}).get(b"harness.digest", b"").decode(errors="replace")
     if recorded and recorded != history.digest():
         raise HistoryError(
             f"{str(path)!r} was altered: its digest is {history.digest()}, sealed as {recorded}"

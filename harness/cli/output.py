@@ -1,0 +1,43 @@
+"""Where results go: stdout, which may be closed, full, or a pipe whose reader went away.
+
+What a verb found out is in its exit code, and the exit code must not depend on whether somebody
+still listens: `harness run | head -1` of an invalid run exits with 1, not with a crash.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["ensure_standard_streams", "say"]
+
+
+def say(text: str) -> None:
+    """Print `text` as a line of results; a stdout that takes none is said on stderr, once."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _mute()  # the reader has what it wanted
+    except OSError as error:
+        _mute()
+        print(f"harness: the results cannot be printed: {error.strerror}", file=sys.stderr)
+
+
+def _mute() -> None:
+    """Let stdout end in nothing, so that what is still buffered raises no second time."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+def ensure_standard_streams() -> None:
+    """Open what the caller closed of stdin, stdout and stderr on nothing.
+
+    Otherwise the next file we open gets their numbers, and what a child process prints would land
+    in an op log.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
