@@ -39,6 +39,7 @@ __all__ = [
     "Op",
     "OpType",
     "Pair",
+    "Pairing",
     "Process",
     "Verdict",
     "encode_op",
@@ -111,6 +112,47 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
         return OpType.INFO if self.completion is None else self.completion.type
 
 
+class Pairing:
+    """Follows a history op by op, and refuses one that no set of clients can have made."""
+
+    def __init__(self) -> None:
+        self._previous = -1
+        self._open: dict[Process, int] = {}
+        self._retired: dict[Process, int] = {}
+
+    def take(self, op: Op) -> None:
+        """Check the next op; raises `HistoryError` that names it (see `History`)."""
+        if op.index <= self._previous:
+            raise HistoryError(
+                f"op {op.index} follows op {self._previous}: indices must rise; "
+                "sort the history by index or export it again"
+            )
+        self._previous = op.index
+        process = op.process
+        if isinstance(process, str):
+            return
+        if op.type is not OpType.INVOKE:
+            if self._open.pop(process, None) is None:
+                raise HistoryError(
+                    f"op {op.index}: process {process} completes {op.f!r} without an open "
+                    "invocation; the history lost its beginning or has a duplicate line"
+                )
+            if op.type is OpType.INFO:
+                self._retired[process] = op.index
+            return
+        if process in self._open:
+            raise HistoryError(
+                f"op {op.index}: process {process} invokes {op.f!r} while its op "
+                f"{self._open[process]} is still open; a process does one operation at a time"
+            )
+        if process in self._retired:
+            raise HistoryError(
+                f"op {op.index}: process {process} is used again after its op "
+                f"{self._retired[process]} ended in info; give it a new process number"
+            )
+        self._open[process] = op.index
+
+
 class History(Sequence[Op]):
     """An immutable sequence of ops in index order.
 
@@ -125,39 +167,9 @@ class History(Sequence[Op]):
         self._validate()
 
     def _validate(self) -> None:
-        previous = -1
-        open_ops: dict[Process, Op] = {}
-        retired: dict[Process, Op] = {}
+        pairing = Pairing()
         for op in self._ops:
-            if op.index <= previous:
-                raise HistoryError(
-                    f"op {op.index} follows op {previous}: indices must rise; "
-                    "sort the history by index or export it again"
-                )
-            previous = op.index
-            if not op.is_client:
-                continue
-            if op.type is OpType.INVOKE:
-                if op.process in open_ops:
-                    raise HistoryError(
-                        f"op {op.index}: process {op.process} invokes {op.f!r} while its op "
-                        f"{open_ops[op.process].index} is still open; "
-                        "a process does one operation at a time"
-                    )
-                if op.process in retired:
-                    raise HistoryError(
-                        f"op {op.index}: process {op.process} is used again after its op "
-                        f"{retired[op.process].index} ended in info; give it a new process number"
-                    )
-                open_ops[op.process] = op
-                continue
-            if open_ops.pop(op.process, None) is None:
-                raise HistoryError(
-                    f"op {op.index}: process {op.process} completes {op.f!r} without an open "
-                    "invocation; the history lost its beginning or has a duplicate line"
-                )
-            if op.type is OpType.INFO:
-                retired[op.process] = op
+            pairing.take(op)
 
     def __len__(self) -> int:
         return len(self._ops)

@@ -1,0 +1,227 @@
+"""The exact reader of EDN: a recursive descent that knows where it stands.
+
+The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
+strings, symbols, keywords, lists, vectors, maps, sets, tagged elements (the tag is dropped),
+comments and discards. Keywords and strings both become strings; a map's key that is neither becomes
+its JSON text.
+
+The text may be the beginning of a longer one (`final=False`): then a form that touches its end is
+not read but reported as unfinished, since it may go on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["CLOSERS", "DEPTH_MAX", "ExactReader", "MistakeError", "UnfinishedError"]
+
+DEPTH_MAX: Final = 200
+_SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+")
+_TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+")
+_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?")
+_DIGITS_MAX: Final = 4000  # beyond, reading a number takes quadratic time and Python refuses
+_ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
+CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
+_CHARACTERS: Final = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
+_WORDS: Final = {"nil": None, "true": True, "false": False}
+_DISCARD: Final = object()
+
+
+class UnfinishedError(Exception):
+    """The text ends inside a form, which may go on in the next block."""
+
+    def __init__(self, what: str, position: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.position = position
+
+
+class MistakeError(Exception):
+    """The text is no EDN."""
+
+    def __init__(self, what: str, position: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.position = position
+
+
+class ExactReader:
+    """A recursive-descent reader over one text."""
+
+    def __init__(self, text: str, *, final: bool) -> None:
+        self.text = text
+        self.final = final
+        self.position = 0
+
+    def next_form(self, closer: str = "") -> tuple[int, Any] | None:
+        """The next form and where it begins, or `None` at the end or at `closer`.
+
+        Whenever this returns or raises `UnfinishedError`, `position` is where to go on.
+        """
+        while True:
+            self.skip()
+            start = self.position
+            if start >= len(self.text) or (closer and self.text[start] == closer):
+                return None
+            try:
+                form = self._form(0)
+            except UnfinishedError:
+                self.position = start
+                raise
+            if form is not _DISCARD:
+                return start, form
+
+    def skip(self) -> None:
+        """Pass blanks and comments."""
+        match = _SKIP.match(self.text, self.position)
+        if match is None:
+            return
+        end = match.end()
+        if end == len(self.text) and not self.final:
+            # A comment that goes on in the next block must be recognised there, too.
+            line = self.text.rfind("\n", self.position, end) + 1
+            comment = self.text.find(";", max(line, self.position), end)
+            if comment >= 0:
+                self.position = comment
+                raise UnfinishedError("the file ends", comment)
+        self.position = end
+
+    def _form(self, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise MistakeError(f"nested deeper than {DEPTH_MAX} levels", self.position)
+        char = self.text[self.position]
+        if char == '"':
+            return self._string()
+        if char in CLOSERS:
+            start = self.position
+            self.position += 1
+            items = self._items(CLOSERS[char], depth, start)
+            return self._map(items, start) if char == "{" else items
+        if char == "#":
+            return self._dispatch(depth)
+        if char in ")]}":
+            raise MistakeError(f"{char!r} closes nothing", self.position)
+        return self._atom()
+
+    def _items(self, closer: str, depth: int, start: int) -> list[Any]:
+        items: list[Any] = []
+        while True:
+            self.skip()
+            if self.position >= len(self.text):
+                raise UnfinishedError(f"the file ends before this is closed by {closer!r}", start)
+            char = self.text[self.position]
+            if char == closer:
+                self.position += 1
+                return items
+            if char in ")]}":
+                raise MistakeError(f"{char!r} where {closer!r} should close", self.position)
+            form = self._form(depth + 1)
+            if form is not _DISCARD:
+                items.append(form)
+
+    def _map(self, items: list[Any], start: int) -> dict[str, Any]:
+        if len(items) % 2:
+            raise MistakeError("a map with a key that has no value", start)
+        keys = [item if isinstance(item, str) else _json_text(item) for item in items[::2]]
+        found = dict(zip(keys, items[1::2], strict=True))
+        if len(found) < len(keys):
+            twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+            raise MistakeError(f"a map with the key {twice!r} twice", start)
+        return found
+
+    def _dispatch(self, depth: int) -> Any:
+        start = self.position
+        following = self.text[start + 1 : start + 2]
+        if not following:
+            raise self._end("'#' without a tag", start)
+        if following == "{":
+            self.position += 2
+            return self._items("}", depth, start)
+        self.position += 2 if following == "_" else 1
+        if following != "_":
+            token = _TOKEN.match(self.text, self.position)
+            if token is None:
+                raise MistakeError("'#' without a tag", start)
+            self.position = token.end()
+        while True:
+            self.skip()
+            if self.position >= len(self.text):
+                raise UnfinishedError("the file ends before the tagged element", start)
+            form = self._form(depth + 1)
+            if form is not _DISCARD:
+                return _DISCARD if following == "_" else form
+
+    def _end(self, what: str, position: int) -> Exception:
+        return MistakeError(what, position) if self.final else UnfinishedError(what, position)
+
+    def _string(self) -> str:
+        match = _STRING.match(self.text, self.position)
+        if match is None:
+            raise UnfinishedError("a string that is not closed", self.position)
+        start = self.position
+        self.position = match.end()
+        if "\\" not in match[1]:
+            return match[1]
+
+        def unescape(escape: re.Match[str]) -> str:
+            code = escape[1]
+            if code[0] == "u" and len(code) == 5:
+                return chr(int(code[1:], 16))
+            if code not in _ESCAPES:
+                raise MistakeError(f"the escape \\{code} is unknown in EDN", start)
+            return _ESCAPES[code]
+
+        text = _ESCAPE.sub(unescape, match[1])
+        try:
+            # Java writes what lies beyond 16 bits as two halves.
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise MistakeError("a string with half a surrogate pair", start) from None
+
+    def _atom(self) -> Any:
+        start = self.position
+        if self.text[start] == "\\" and start + 1 < len(self.text):
+            # A character may be one that ends tokens, such as \( or \;.
+            token = _TOKEN.match(self.text, start + 2)
+            self.position = start + 2 if token is None else token.end()
+        else:
+            match = _TOKEN.match(self.text, start)
+            assert match is not None, "every other beginning is dispatched on before"
+            self.position = match.end()
+        if self.position == len(self.text) and not self.final:
+            raise UnfinishedError("the file ends", start)
+        token_text = self.text[start : self.position]
+        if token_text in _WORDS:
+            return _WORDS[token_text]
+        if token_text.startswith(":"):
+            if len(token_text) == 1:
+                raise MistakeError("a keyword without a name", start)
+            return token_text[1:]
+        if token_text.startswith("\\"):
+            return _CHARACTERS.get(token_text[1:], token_text[1:])
+        if token_text[0] in "+-0123456789":
+            return _number(token_text, start)
+        return token_text
+
+
+def _number(token: str, start: int) -> Any:
+    if len(token) > _DIGITS_MAX:
+        raise MistakeError(f"a number of more than {_DIGITS_MAX} digits", start)
+    if _INTEGER.fullmatch(token):
+        return int(token.rstrip("N"))
+    if _FLOAT.fullmatch(token):
+        number = float(token.rstrip("M"))
+        if number in {float("inf"), float("-inf")}:
+            raise MistakeError(f"the number {token} is out of range", start)
+        return number
+    return token  # a symbol such as + or ->, or a ratio
+
+
+def _json_text(item: Any) -> str:
+    return msgspec.json.encode(item).decode()

@@ -1,0 +1,254 @@
+"""A file of EDN as a stream of forms: bounded memory, exact positions.
+
+A file is read in blocks, and every block is cut behind its last whole form. The quick reader takes
+the piece if it is plain; otherwise the exact one does, which alone reports mistakes, with line and
+column, and says where the n-th form of a piece stands.
+
+Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from harness.errors import HistoryError
+from harness.store.edn_exact import CLOSERS, DEPTH_MAX, ExactReader, MistakeError, UnfinishedError
+from harness.store.edn_quick import QuickReader, QuickRefusedError
+
+__all__ = ["DEPTH_MAX", "FORM_BYTES_MAX", "Piece", "parse_forms", "stream_pieces"]
+
+FORM_BYTES_MAX: Final = 16 << 20
+BLOCK_BYTES: Final = 1 << 18
+
+
+class Piece:
+    """Some whole forms of a file. `line` and `column` (from 1) say where `text` begins."""
+
+    __slots__ = ("_closer", "_data", "column", "forms", "line", "source")
+
+    def __init__(
+        self, forms: list[Any], data: bytes, line: int, column: int, source: str, closer: str
+    ) -> None:
+        self.forms = forms
+        self._data = data
+        self.line = line
+        self.column = column
+        self.source = source
+        self._closer = closer
+
+    def error(self, number: int, what: str) -> HistoryError:
+        """The error that says `what` is wrong with form `number` of this piece."""
+        line, column = self.position(number)
+        return HistoryError(f"{self.source}, line {line}, column {column}: {what}")
+
+    def position(self, number: int) -> tuple[int, int]:
+        """Line and column of form `number`."""
+        text = self._data.decode()
+        reader = ExactReader(text, final=True)
+        found = reader.next_form(self._closer)
+        for _ in range(number):
+            found = reader.next_form(self._closer)
+        assert found is not None, "a piece has been read before"
+        return _moved(text, found[0], self.line, self.column)
+
+
+def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
+    """Line and column of `position` in `text`, which begins at `line` and `column`."""
+    breaks = text.count("\n", 0, position)
+    if breaks:
+        return line + breaks, position - text.rfind("\n", 0, position)
+    return line, column + position
+
+
+class _Stream:
+    """Cuts a file into pieces."""
+
+    def __init__(self, file: BinaryIO, source: str, *, unwrap: bool) -> None:
+        self._file = file
+        self._source = source
+        self._unwrap = unwrap
+        self._buffer = b""
+        self._ended = False
+        self._line = 1
+        self._column = 1
+        self._opened_at = (1, 1)
+        self._closer = ""
+        self._quick = QuickReader()
+
+    def pieces(self) -> Iterator[Piece]:
+        """All pieces; raises `HistoryError`."""
+        self._fill(BLOCK_BYTES)
+        self._buffer = self._buffer.removeprefix(codecs.BOM_UTF8)
+        if self._unwrap:
+            self._open()
+        while True:
+            piece = self._quick_piece() or self._exact_piece()
+            if piece is not None:
+                yield piece
+            if self._ended and not self._buffer:
+                break
+            self._fill(BLOCK_BYTES)
+        if self._closer:
+            line, column = self._opened_at
+            raise HistoryError(
+                f"{self._source}, line {line}, column {column}: the file ends before this is "
+                f"closed by {self._closer!r}"
+            )
+
+    def _fill(self, at_least: int) -> None:
+        """Read until the buffer holds `at_least` bytes, or all that is left."""
+        while not self._ended and len(self._buffer) < at_least:
+            block = self._file.read(max(BLOCK_BYTES, at_least - len(self._buffer)))
+            self._ended = not block
+            self._buffer += block
+
+    def _open(self) -> None:
+        """Step over the bracket that opens a history written as one collection."""
+        while True:
+            text = self._text()
+            reader = ExactReader(text, final=self._ended)
+            try:
+                reader.skip()
+            except UnfinishedError as end:
+                self._grow(end)
+                continue
+            start = reader.position
+            if start < len(text) or self._ended:
+                break
+            self._drop(text, start)
+            self._fill(BLOCK_BYTES)
+        if text[start : start + 1] in {"[", "("}:
+            self._opened_at = _moved(text, start, self._line, self._column)
+            self._closer = CLOSERS[text[start]]
+            start += 1
+        self._drop(text, start)
+
+    def _text(self) -> str:
+        try:
+            return codecs.utf_8_decode(self._buffer, "strict", self._ended)[0]
+        except UnicodeDecodeError as error:
+            before = self._buffer[: error.start].decode()
+            line, column = _moved(before, len(before), self._line, self._column)
+            raise HistoryError(
+                f"{self._source}, line {line}, column {column}: the byte "
+                f"{self._buffer[error.start]:#04x} is no UTF-8; is this a text file?"
+            ) from None
+
+    def _drop(self, text: str, position: int) -> None:
+        """Forget what lies before `position`."""
+        self._line, self._column = _moved(text, position, self._line, self._column)
+        self._buffer = self._buffer[len(text[:position].encode()) :]
+
+    def _quick_piece(self) -> Piece | None:
+        """Everything up to the last line, or else map, that surely ends a form."""
+        buffer = self._buffer
+        cut = buffer.rfind(b"}\n") + 2
+        if cut < 2:
+            cut = max(buffer.rfind(b"} {"), buffer.rfind(b"}, {")) + 1
+        if cut < 2:
+            return None
+        data = buffer[:cut]
+        try:
+            forms = self._quick.forms(data)
+        except QuickRefusedError:
+            return None
+        piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
+        breaks = data.count(b"\n")
+        tail = data[data.rfind(b"\n") + 1 :].decode()
+        self._line += breaks
+        self._column = len(tail) + (1 if breaks else self._column)
+        self._buffer = buffer[cut:]
+        return piece
+
+    def _exact_piece(self) -> Piece | None:
+        """As many forms as the buffer holds; reads on where it holds none."""
+        text = self._text()
+        reader = ExactReader(text, final=self._ended)
+        forms: list[Any] = []
+        stopped: UnfinishedError | None = None
+        try:
+            while (found := reader.next_form(self._closer)) is not None:
+                forms.append(found[1])
+        except UnfinishedError as end:
+            stopped = end
+        except MistakeError as mistake:
+            raise self._error(text, mistake.position, mistake.what) from None
+        if stopped is not None and not forms:
+            self._grow(stopped)
+            return None
+        data = text[: reader.position].encode()
+        piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
+        closed = stopped is None and reader.position < len(text)
+        self._drop(text, reader.position)
+        if closed:
+            self._buffer = self._buffer[1:]
+            self._column += 1
+            self._closer = ""
+            self._finish()
+        return piece if forms else None
+
+    def _finish(self) -> None:
+        """What follows the closing bracket may only be blanks and comments."""
+        while True:
+            text = self._text()
+            reader = ExactReader(text, final=self._ended)
+            try:
+                found = reader.next_form()
+            except UnfinishedError as end:
+                self._grow(end)
+                continue
+            except MistakeError as mistake:
+                raise self._error(text, mistake.position, mistake.what) from None
+            if found is not None:
+                raise self._error(
+                    text, found[0], "something follows the bracket that closed the history"
+                )
+            self._drop(text, len(text))
+            if self._ended:
+                return
+            self._fill(BLOCK_BYTES)
+
+    def _grow(self, end: UnfinishedError) -> None:
+        """Read as much again, within the bound on one form."""
+        if self._ended:
+            raise self._error(self._text(), end.position, end.what)
+        if len(self._buffer) >= FORM_BYTES_MAX:
+            text = self._text()
+            raise self._error(
+                text,
+                end.position,
+                f"this goes on for more than {FORM_BYTES_MAX >> 20} MiB; "
+                "one operation must be shorter",
+            )
+        self._fill(2 * len(self._buffer))
+
+    def _error(self, text: str, position: int, what: str) -> HistoryError:
+        line, column = _moved(text, position, self._line, self._column)
+        return HistoryError(f"{self._source}, line {line}, column {column}: {what}")
+
+
+def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
+    """The forms of a file, some at a time.
+
+    With `unwrap` a file that begins with `[` or `(` is one collection of forms. Raises
+    `HistoryError` that says where the file is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _Stream(file, str(path), unwrap=unwrap).pieces()
+    except OSError as error:
+        raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def parse_forms(text: str, source: str = "EDN") -> Iterator[Any]:
+    """The forms of `text` as plain data; raises `HistoryError` with line and column."""
+    reader = ExactReader(text, final=True)
+    try:
+        while (found := reader.next_form()) is not None:
+            yield found[1]
+    except (UnfinishedError, MistakeError) as stop:
+        line, column = _moved(text, stop.position, 1, 1)
+        raise HistoryError(f"{source}, line {line}, column {column}: {stop.what}") from None
