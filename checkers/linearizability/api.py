@@ -258,11 +258,13 @@ def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[A
     return operations
 
 
+def _order(part: _Part) -> tuple[int, ...]:
+    ids = [operation.id for operation in part.operations]
+    return tuple([ids[number] for number in part.problem.replay(part.choices)])
+
+
 def _valid(parts: Sequence[_Part], spent: int) -> CheckOutcome:
-    witness = tuple(
-        tuple(part.operations[number].id for number in part.problem.replay(part.choices))
-        for part in parts
-    )
+    witness = tuple(_order(part) for part in parts)
     by = sorted({part.decided_by for part in parts})
     return CheckOutcome(
         result=Result.OK,

@@ -38,12 +38,17 @@ impl<const W: usize> Bits<W> {
     /// Whether every number is in `other`, too.
     #[inline]
     pub fn is_within(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine & !theirs == 0)
+        self.0
+            .iter()
+            .zip(&other.0)
+            .all(|(mine, theirs)| mine & !theirs == 0)
     }
 
     /// The numbers in the set, ascending.
     pub fn indices(&self) -> Vec<u32> {
-        (0..64 * W as u32).filter(|index| self.has(*index)).collect()
+        (0..64 * W as u32)
+            .filter(|index| self.has(*index))
+            .collect()
     }
 }
 

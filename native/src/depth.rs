@@ -155,15 +155,22 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             best: 0,
             status: Status::Running,
         };
-        let place =
-            Place { position: 0, state: model.initial(), mask: Bits::EMPTY, used: Bits::EMPTY };
+        let place = Place {
+            position: 0,
+            state: model.initial(),
+            mask: Bits::EMPTY,
+            used: Bits::EMPTY,
+        };
         search.push(problem, model, place, Choices::default())?;
         Ok(search)
     }
 
     /// The branching choices of the current path, from the start.
     pub fn choices(&self) -> Vec<u32> {
-        self.stack.iter().flat_map(|frame| frame.choices.as_slice().iter().copied()).collect()
+        self.stack
+            .iter()
+            .flat_map(|frame| frame.choices.as_slice().iter().copied())
+            .collect()
     }
 
     /// Search until `limit` steps were taken in all.
@@ -175,7 +182,11 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
     ) -> Result<(), S::Error> {
         while self.status == Status::Running && self.steps < limit {
             let Some(frame) = self.stack.last_mut() else {
-                self.status = if self.lean { Status::ExhaustedLean } else { Status::Exhausted };
+                self.status = if self.lean {
+                    Status::ExhaustedLean
+                } else {
+                    Status::Exhausted
+                };
                 break;
             };
             let place = frame.place;
@@ -186,7 +197,11 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 self.steps += 1;
                 let state = model.step(place.state, must)?;
                 if state != ILLEGAL {
-                    let place = Place { state, mask: place.mask.with(slot), ..place };
+                    let place = Place {
+                        state,
+                        mask: place.mask.with(slot),
+                        ..place
+                    };
                     self.push(problem, model, place, Choices::one(must))?;
                 }
                 continue;
@@ -200,8 +215,18 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 if let Some(frame) = self.stack.last_mut() {
                     frame.moves = Some(moves);
                 }
-                let Move { choices, mask, used, after } = taken;
-                let place = Place { position: place.position, state: after, mask, used };
+                let Move {
+                    choices,
+                    mask,
+                    used,
+                    after,
+                } = taken;
+                let place = Place {
+                    position: place.position,
+                    state: after,
+                    mask,
+                    used,
+                };
                 self.push(problem, model, place, choices)?;
             } else {
                 self.stack.pop();
@@ -237,7 +262,12 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             return Ok(());
         }
         self.configurations += 1;
-        self.stack.push(Frame { place, choices, tried: false, moves: None });
+        self.stack.push(Frame {
+            place,
+            choices,
+            tried: false,
+            moves: None,
+        });
         if place.position == problem.end() {
             self.status = Status::Found;
         } else if self.configurations >= self.configurations_max {
@@ -271,7 +301,12 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             let after = model.step(place.state, op)?;
             if after != ILLEGAL {
                 let (choices, mask) = (Choices::one(op), place.mask.with(slot));
-                known.push(Move { choices, mask, used: place.used, after });
+                known.push(Move {
+                    choices,
+                    mask,
+                    used: place.used,
+                    after,
+                });
             }
         }
         let mut helpful = Vec::new();
@@ -312,14 +347,13 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 Phase::HelpfulUnknown => self.helpful_unknown(problem, model, place, moves)?,
                 Phase::Unknown => {
                     let Moves { reach, unknown, .. } = moves;
-                    self.next_unknown(problem, model, place, reach, unknown)?.map(
-                        |(op, used, after)| Move {
+                    self.next_unknown(problem, model, place, reach, unknown)?
+                        .map(|(op, used, after)| Move {
                             choices: Choices::one(op),
                             mask: place.mask,
                             used,
                             after,
-                        },
-                    )
+                        })
                 }
                 Phase::Chains => self.next_chain(problem, model, place, moves)?,
                 Phase::Others => self.next_other(problem, model, place, moves)?,
@@ -383,11 +417,21 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         moves: &mut Moves<M, U>,
     ) -> Result<Option<Move<M, U>>, S::Error> {
         let must = problem.returns[place.position as usize];
-        let Moves { reach, unknown, deferred, .. } = moves;
+        let Moves {
+            reach,
+            unknown,
+            deferred,
+            ..
+        } = moves;
         while let Some((op, used, after)) =
             self.next_unknown(problem, model, place, reach, unknown)?
         {
-            let candidate = Move { choices: Choices::one(op), mask: place.mask, used, after };
+            let candidate = Move {
+                choices: Choices::one(op),
+                mask: place.mask,
+                used,
+                after,
+            };
             if self.enables(model, after, must)? {
                 return Ok(Some(candidate));
             }
@@ -433,21 +477,35 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 chains.next = 0;
                 continue;
             };
-            let from = Place { used, state, ..*place };
+            let from = Place {
+                used,
+                state,
+                ..*place
+            };
             let found = self.next_unknown(problem, model, &from, reach, &mut chains.unknown)?;
             let Some((op, used, after)) = found else {
                 chains.next += 1;
                 chains.unknown = called;
                 continue;
             };
-            if chains.seen.entry(after).or_insert(Antichain::new()).dominates(&used) {
+            if chains
+                .seen
+                .entry(after)
+                .or_insert(Antichain::new())
+                .dominates(&used)
+            {
                 continue;
             }
             if self.enables(model, after, must)? {
                 chains.yielded = true;
                 let choices = chain.then(op).then(must);
                 let after = model.step(after, must)?;
-                return Ok(Some(Move { choices, mask: place.mask.with(slot), used, after }));
+                return Ok(Some(Move {
+                    choices,
+                    mask: place.mask.with(slot),
+                    used,
+                    after,
+                }));
             }
             chains.following.push((chain.then(op), used, after));
             if self.steps >= chains.stop {
@@ -466,10 +524,20 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         moves: &mut Moves<M, U>,
     ) -> Result<Option<Move<M, U>>, S::Error> {
         let must = problem.returns[place.position as usize];
-        let (writes, reads) = (problem.writes.at(place.position), problem.reads.at(place.position));
-        let Moves { reach, unknown, next, trying, .. } = moves;
-        while let Some(&(slot, op)) =
-            writes.get(*next).or_else(|| reads.get(next.wrapping_sub(writes.len())))
+        let (writes, reads) = (
+            problem.writes.at(place.position),
+            problem.reads.at(place.position),
+        );
+        let Moves {
+            reach,
+            unknown,
+            next,
+            trying,
+            ..
+        } = moves;
+        while let Some(&(slot, op)) = writes
+            .get(*next)
+            .or_else(|| reads.get(next.wrapping_sub(writes.len())))
         {
             if trying.is_none() {
                 let skipped = place.mask.has(slot) || op == must || !problem.matters(op, reach);
@@ -486,7 +554,12 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 if self.enables(model, between, op)? {
                     let after = model.step(between, op)?;
                     let choices = Choices::one(helper).then(op);
-                    return Ok(Some(Move { choices, mask: place.mask.with(slot), used, after }));
+                    return Ok(Some(Move {
+                        choices,
+                        mask: place.mask.with(slot),
+                        used,
+                        after,
+                    }));
                 }
             }
             *trying = None;

@@ -123,7 +123,11 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
 
     /// The configurations that stood before the last return reached, minimal ones only.
     pub fn remaining(&self) -> Vec<Configuration<M, U>> {
-        self.surviving.iter().filter(|config| self.stands(self.best, config)).copied().collect()
+        self.surviving
+            .iter()
+            .filter(|config| self.stands(self.best, config))
+            .copied()
+            .collect()
     }
 
     fn stands(&self, position: u32, config: &Configuration<M, U>) -> bool {
@@ -167,7 +171,9 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         let wins = position == problem.end();
         if !wins {
             let chains = self.chains.entry(position).or_default();
-            let chain = chains.entry((config.state, mask)).or_insert(Antichain::new());
+            let chain = chains
+                .entry((config.state, mask))
+                .or_insert(Antichain::new());
             if chain.dominates(&config.used) {
                 return Ok(());
             }
@@ -210,7 +216,10 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         self.current = true;
         self.best = position;
         let arrived = layer.len();
-        self.surviving = layer.into_iter().filter(|config| self.stands(position, config)).collect();
+        self.surviving = layer
+            .into_iter()
+            .filter(|config| self.stands(position, config))
+            .collect();
         self.configurations -= arrived - self.surviving.len();
         self.pending.extend(&self.surviving);
     }
@@ -230,7 +239,11 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
             self.steps += 1;
             let state = model.step(config.state, op)?;
             if state != ILLEGAL {
-                let next = Configuration { mask: config.mask.with(slot), state, ..*config };
+                let next = Configuration {
+                    mask: config.mask.with(slot),
+                    state,
+                    ..*config
+                };
                 self.arrive(problem, model, position, next, Some(op))?;
             }
         }
@@ -246,7 +259,11 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
             self.steps += 1;
             let state = model.step(config.state, op)?;
             if state != ILLEGAL && state != config.state {
-                let next = Configuration { state, used: config.used.with(index), ..*config };
+                let next = Configuration {
+                    state,
+                    used: config.used.with(index),
+                    ..*config
+                };
                 self.arrive(problem, model, position, next, Some(op))?;
             }
         }

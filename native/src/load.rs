@@ -5,8 +5,9 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
+use crate::bits::Map;
 use crate::model::{Register, RegisterOperation};
 use crate::problem::{Footprint, Span};
 
@@ -41,7 +42,11 @@ fn time(value: &Bound<'_, PyAny>) -> Option<Time> {
     if value.is_instance_of::<PyInt>() {
         value.extract().ok().map(Time::Whole)
     } else if value.is_instance_of::<PyFloat>() {
-        value.extract().ok().filter(|real: &f64| !real.is_nan()).map(Time::Real)
+        value
+            .extract()
+            .ok()
+            .filter(|real: &f64| !real.is_nan())
+            .map(Time::Real)
     } else {
         None
     }
@@ -67,9 +72,15 @@ pub fn read<'py>(
     for operation in operations.iter() {
         let call = time(&operation.getattr(name_call)?);
         let returned = operation.getattr(name_return)?;
-        let end = if returned.is_none() { None } else { Some(time(&returned)) };
+        let end = if returned.is_none() {
+            None
+        } else {
+            Some(time(&returned))
+        };
         let (Some(call), Some(end)) = (call, end.map_or(Some(None), |end| end.map(Some))) else {
-            return Ok(Load::Unsupported("a time is not a 64-bit integer or a real number"));
+            return Ok(Load::Unsupported(
+                "a time is not a 64-bit integer or a real number",
+            ));
         };
         for moment in std::iter::once(&call).chain(&end) {
             match moment {
@@ -80,13 +91,23 @@ pub fn read<'py>(
                 Time::Real(_) => any_real = true,
             }
         }
-        let output =
-            if end.is_none() { unknown.clone() } else { operation.getattr(name_output)? };
+        let output = if end.is_none() {
+            unknown.clone()
+        } else {
+            operation.getattr(name_output)?
+        };
         times.push((call, end));
-        found.push(Raw { input: operation.getattr(name_input)?, output, call: 0, end: None });
+        found.push(Raw {
+            input: operation.getattr(name_input)?,
+            output,
+            call: 0,
+            end: None,
+        });
     }
     if any_whole && any_real && !all_exact {
-        return Ok(Load::Unsupported("times mix reals with integers that reals cannot hold"));
+        return Ok(Load::Unsupported(
+            "times mix reals with integers that reals cannot hold",
+        ));
     }
     let number = |moment: &Time| match moment {
         Time::Whole(whole) if any_real => sortable(*whole as f64),
@@ -114,12 +135,20 @@ pub struct Classes {
 /// apart), are of one class; one that cannot be hashed is its own.
 pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
     let numbers = PyDict::new(py);
-    let mut found = Classes { of: Vec::with_capacity(raws.len()), examples: Vec::new() };
+    let mut found = Classes {
+        of: Vec::with_capacity(raws.len()),
+        examples: Vec::new(),
+    };
     for raw in raws {
         let next = found.examples.len() as u32;
         let key = PyTuple::new(
             py,
-            [&raw.input, &raw.output, raw.input.get_type().as_any(), raw.output.get_type().as_any()],
+            [
+                &raw.input,
+                &raw.output,
+                raw.input.get_type().as_any(),
+                raw.output.get_type().as_any(),
+            ],
         )?;
         let known = match numbers.get_item(&key) {
             Ok(Some(number)) => Some(number.extract()?),
@@ -132,7 +161,9 @@ pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
         };
         found.of.push(known.unwrap_or(next));
         if known.is_none() {
-            found.examples.push((raw.input.clone().unbind(), raw.output.clone().unbind()));
+            found
+                .examples
+                .push((raw.input.clone().unbind(), raw.output.clone().unbind()));
         }
     }
     Ok(found)
@@ -144,7 +175,10 @@ pub fn footprints(
     classes: &Classes,
     footprint: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Vec<Footprint>, Vec<u32>)> {
-    let everything = Footprint { everything: true, words: Vec::new() };
+    let everything = Footprint {
+        everything: true,
+        words: Vec::new(),
+    };
     let Some(footprint) = footprint else {
         return Ok((vec![everything], vec![0; classes.examples.len()]));
     };
@@ -195,31 +229,48 @@ pub struct RegisterTypes<'py> {
     pub cas: Bound<'py, PyAny>,
 }
 
-/// Numbers for values; equal values have equal numbers.
+/// Numbers for values; equal values have equal numbers, whatever their types: 1 == True == 1.0.
 struct Values<'py> {
-    numbers: Bound<'py, PyDict>,
+    whole: Map<i64, u32>,
+    others: Bound<'py, PyDict>, // text, nothing, and numbers that are no 64-bit integers
     values: Vec<Py<PyAny>>,
 }
 
 impl<'py> Values<'py> {
-    /// `None` for a value that is not equal to itself or cannot be hashed.
+    fn add(&mut self, value: &Bound<'py, PyAny>) -> u32 {
+        self.values.push(value.clone().unbind());
+        self.values.len() as u32 - 1
+    }
+
+    /// `None` for a value of another type, or one that is not equal to itself.
     fn number(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Option<u32>> {
-        if value.is_instance_of::<PyFloat>() && value.extract::<f64>()?.is_nan() {
+        let mut whole = None;
+        if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyBool>() {
+            whole = value.extract::<i64>().ok();
+        } else if value.is_exact_instance_of::<PyFloat>() {
+            let real: f64 = value.extract()?;
+            if real.is_nan() {
+                return Ok(None);
+            }
+            let in_range = (-(2f64.powi(63))..2f64.powi(63)).contains(&real);
+            whole = (in_range && real.fract() == 0.0).then_some(real as i64);
+        } else if !value.is_none() && !value.is_exact_instance_of::<PyString>() {
             return Ok(None);
         }
-        match self.numbers.get_item(value) {
-            Ok(Some(number)) => Ok(Some(number.extract()?)),
-            Ok(None) => {
-                let number = self.values.len() as u32;
-                self.numbers.set_item(value, number)?;
-                self.values.push(value.clone().unbind());
-                Ok(Some(number))
+        if let Some(whole) = whole {
+            if let Some(number) = self.whole.get(&whole) {
+                return Ok(Some(*number));
             }
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(value.py()) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            let number = self.add(value);
+            self.whole.insert(whole, number);
+            return Ok(Some(number));
         }
+        if let Some(number) = self.others.get_item(value)? {
+            return number.extract().map(Some);
+        }
+        let number = self.add(value);
+        self.others.set_item(value, number)?;
+        Ok(Some(number))
     }
 }
 
@@ -232,14 +283,25 @@ pub fn register<'py>(
     unknown: &Bound<'py, PyAny>,
 ) -> PyResult<Option<(Register, Vec<Py<PyAny>>)>> {
     let py = initial.py();
-    let mut values = Values { numbers: PyDict::new(py), values: Vec::new() };
-    let Some(first) = values.number(initial)? else { return Ok(None) };
+    let others = PyDict::new(py);
+    let mut values = Values {
+        whole: Map::default(),
+        others,
+        values: Vec::new(),
+    };
+    let Some(first) = values.number(initial)? else {
+        return Ok(None);
+    };
     let mut operations = Vec::with_capacity(raws.len());
     for raw in raws {
         let (kind, is_unknown) = (raw.input.get_type(), raw.output.is(unknown));
-        let Ok(input) = raw.input.cast::<PyTuple>() else { return Ok(None) };
+        let Ok(input) = raw.input.cast::<PyTuple>() else {
+            return Ok(None);
+        };
         let operation = if kind.is(&types.write) {
-            values.number(&input.get_item(0)?)?.map(RegisterOperation::Write)
+            values
+                .number(&input.get_item(0)?)?
+                .map(RegisterOperation::Write)
         } else if kind.is(&types.read) && is_unknown {
             Some(RegisterOperation::ReadUnknown)
         } else if kind.is(&types.read) {
@@ -257,7 +319,9 @@ pub fn register<'py>(
         } else {
             None
         };
-        let Some(operation) = operation else { return Ok(None) };
+        let Some(operation) = operation else {
+            return Ok(None);
+        };
         operations.push(operation);
     }
     Ok(Some((Register::new(first, operations), values.values)))

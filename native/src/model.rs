@@ -52,24 +52,32 @@ pub struct Register {
 impl Register {
     /// A register that starts with the value of number `initial`.
     pub fn new(initial: u32, operations: Vec<RegisterOperation>) -> Self {
-        Self { initial, operations }
+        Self {
+            initial,
+            operations,
+        }
     }
 
     /// Which operations never change the state.
     pub fn read_only(&self) -> Vec<bool> {
-        self.operations.iter().map(|operation| operation.read_only()).collect()
-    }
-
-    /// Numbers for classes of operations that step equally.
-    pub fn classes(&self) -> Vec<u32> {
-        let mut numbers: Map<RegisterOperation, u32> = Map::default();
         self.operations
             .iter()
-            .map(|operation| {
-                let next = numbers.len() as u32;
-                *numbers.entry(*operation).or_insert(next)
-            })
+            .map(|operation| operation.read_only())
             .collect()
+    }
+
+    /// Classes of operations that step equally, for those that `wanted` is true of; 0 for others.
+    pub fn classes(&self, wanted: impl Fn(usize) -> bool) -> Vec<u32> {
+        let mut numbers: Map<RegisterOperation, u32> = Map::default();
+        let class = |(number, operation): (usize, &RegisterOperation)| {
+            let next = numbers.len() as u32 + 1;
+            if wanted(number) {
+                *numbers.entry(*operation).or_insert(next)
+            } else {
+                0
+            }
+        };
+        self.operations.iter().enumerate().map(class).collect()
     }
 }
 
@@ -89,7 +97,9 @@ impl Step for Register {
             RegisterOperation::ReadUnknown => state,
             RegisterOperation::Cas(old, new) => pass(state == old, new),
             RegisterOperation::CasFailed(old) => pass(state != old, state),
-            RegisterOperation::CasUnknown(old, new) => pass(true, if state == old { new } else { state }),
+            RegisterOperation::CasUnknown(old, new) => {
+                pass(true, if state == old { new } else { state })
+            }
             RegisterOperation::Never => ILLEGAL,
         })
     }

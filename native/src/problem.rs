@@ -74,7 +74,11 @@ impl Opens {
     #[inline]
     pub fn at(&self, position: u32) -> &[(u32, u32)] {
         let position = position as usize;
-        let end = self.starts.get(position + 1).copied().unwrap_or(self.items.len());
+        let end = self
+            .starts
+            .get(position + 1)
+            .copied()
+            .unwrap_or(self.items.len());
         &self.items[self.starts[position]..end]
     }
 
@@ -108,8 +112,8 @@ pub struct Problem {
     footprint_of: Vec<u32>,
     footprints: Vec<Footprint>,
     separable: bool,
-    unknown_footprints: Vec<u32>,       // distinct ones, in the order of their first call
-    unknown_footprints_seen: Vec<u32>,  // how many of them before each return
+    unknown_footprints: Vec<u32>, // distinct ones, in the order of their first call
+    unknown_footprints_seen: Vec<u32>, // how many of them before each return
 }
 
 impl Problem {
@@ -118,35 +122,48 @@ impl Problem {
         let mut problem = Self {
             operations: spans.len(),
             footprint_of: spans.iter().map(|span| span.footprint).collect(),
-            separable: spans.iter().any(|span| !footprints[span.footprint as usize].everything),
+            separable: spans
+                .iter()
+                .any(|span| !footprints[span.footprint as usize].everything),
             footprints,
             ..Self::default()
         };
-        let mut events: Vec<(i64, bool, u32)> = Vec::with_capacity(2 * spans.len());
+        let (mut calls, mut returns) = (Vec::with_capacity(spans.len()), Vec::new());
         for (number, span) in (0u32..).zip(spans) {
-            match span.end {
-                None if span.read_only => {}
-                None => events.push((span.call, false, number)),
-                Some(end) => {
-                    events.push((span.call, false, number));
-                    events.push((end, true, number));
-                }
+            if span.end.is_some() || !span.read_only {
+                calls.push((span.call, number));
             }
+            returns.extend(span.end.map(|end| (end, number)));
         }
-        events.sort();
+        // Histories usually come sorted by one or the other, which makes that sort trivial.
+        calls.sort();
+        returns.sort();
+        let mut returns = returns.into_iter().peekable();
+        let mut events: Vec<(bool, u32)> = Vec::with_capacity(2 * spans.len());
+        for (call, number) in calls {
+            while let Some((_, ended)) = returns.next_if(|(end, _)| *end < call) {
+                events.push((true, ended));
+            }
+            events.push((false, number));
+        }
+        events.extend(returns.map(|(_, ended)| (true, ended)));
         problem.sweep(spans, &events);
         problem
     }
 
-    fn sweep(&mut self, spans: &[Span], events: &[(i64, bool, u32)]) {
+    fn sweep(&mut self, spans: &[Span], events: &[(bool, u32)]) {
         let mut free: Vec<u32> = Vec::new();
         let mut slot_of: Vec<u32> = vec![NONE; spans.len()];
         let mut writes: Vec<(u32, u32)> = Vec::new();
         let mut reads: Vec<(u32, u32)> = Vec::new();
         let mut twins = crate::bits::Map::default();
-        for &(_, is_return, number) in events {
+        for &(is_return, number) in events {
             let span = &spans[number as usize];
-            let side = if span.read_only { &mut reads } else { &mut writes };
+            let side = if span.read_only {
+                &mut reads
+            } else {
+                &mut writes
+            };
             if is_return {
                 let slot = slot_of[number as usize];
                 self.returns.push(number);
@@ -154,8 +171,13 @@ impl Problem {
                 self.writes.push(writes.iter().rev().copied());
                 self.reads.push(reads.iter().copied());
                 self.unknown_called.push(self.unknown.len() as u32);
-                self.unknown_footprints_seen.push(self.unknown_footprints.len() as u32);
-                let side = if span.read_only { &mut reads } else { &mut writes };
+                self.unknown_footprints_seen
+                    .push(self.unknown_footprints.len() as u32);
+                let side = if span.read_only {
+                    &mut reads
+                } else {
+                    &mut writes
+                };
                 side.retain(|(_, other)| *other != number);
                 free.push(slot);
             } else if span.end.is_none() {
@@ -189,12 +211,20 @@ impl Problem {
             return None;
         }
         let mut reach = self.footprint(must).clone();
-        let open = self.writes.at(position).iter().chain(self.reads.at(position));
+        let open = self
+            .writes
+            .at(position)
+            .iter()
+            .chain(self.reads.at(position));
         let seen = self.unknown_footprints_seen[position as usize] as usize;
         let mut apart: Vec<&Footprint> = open
             .filter(|(slot, _)| !mask.has(*slot))
             .map(|(_, op)| self.footprint(*op))
-            .chain(self.unknown_footprints[..seen].iter().map(|n| &self.footprints[*n as usize]))
+            .chain(
+                self.unknown_footprints[..seen]
+                    .iter()
+                    .map(|n| &self.footprints[*n as usize]),
+            )
             .collect();
         let mut grown = !reach.everything;
         while grown {
@@ -218,7 +248,9 @@ impl Problem {
     /// Whether the operation can matter where `reach` is what can.
     #[inline]
     pub fn matters(&self, op: u32, reach: &Reach) -> bool {
-        reach.as_ref().is_none_or(|reach| self.footprint(op).meets(reach))
+        reach
+            .as_ref()
+            .is_none_or(|reach| self.footprint(op).meets(reach))
     }
 
     /// Pass returns whose operation is linearized and absorb reads that are legal now.

@@ -99,7 +99,10 @@ impl Step for Attached<'_, '_> {
 
 enum Model {
     Python(PythonModel),
-    Register { register: Register, values: Vec<Py<PyAny>> },
+    Register {
+        register: Register,
+        values: Vec<Py<PyAny>>,
+    },
 }
 
 /// One history with its model: what `Problem` and `Stepper` are in Python.
@@ -126,7 +129,9 @@ impl Core {
     ) -> PyResult<Self> {
         let py = model.py();
         if operations.len() >= (1 << 31) {
-            return Err(Unsupported::new_err("a history has 2^31 operations or more"));
+            return Err(Unsupported::new_err(
+                "a history has 2^31 operations or more",
+            ));
         }
         let unknown = hooks.get_item(0)?;
         let raws = match load::read(operations, &unknown)? {
@@ -140,7 +145,8 @@ impl Core {
             let initial = model.call_method0("init")?;
             if let Some((register, values)) = load::register(&raws, &types, &initial, &unknown)? {
                 let read_only: Vec<bool> = register.read_only();
-                let of = register.classes();
+                // Only unknown operations are compared with each other.
+                let of = register.classes(|number| raws[number].end.is_none());
                 let spans = load::spans(&raws, &of, |number, _| read_only[number], &[]);
                 let footprints = vec![crate::problem::Footprint {
                     everything: true,
@@ -149,7 +155,11 @@ impl Core {
                 let problem = py.detach(|| Problem::new(&spans, footprints));
                 check_size(&problem)?;
                 let model = Model::Register { register, values };
-                return Ok(Self { problem, read_only, model });
+                return Ok(Self {
+                    problem,
+                    read_only,
+                    model,
+                });
             }
         }
         let classes = load::classes(py, &raws)?;
@@ -162,11 +172,23 @@ impl Core {
         } else {
             vec![false; classes.examples.len()]
         };
-        let footprint = if separable { Some(model.getattr("footprint")?) } else { None };
+        let footprint = if separable {
+            Some(model.getattr("footprint")?)
+        } else {
+            None
+        };
         let (footprints, footprint_of) = load::footprints(py, &classes, footprint.as_ref())?;
-        let read_only = classes.of.iter().map(|class| by_class[*class as usize]).collect();
-        let spans =
-            load::spans(&raws, &classes.of, |_, class| by_class[class as usize], &footprint_of);
+        let read_only = classes
+            .of
+            .iter()
+            .map(|class| by_class[*class as usize])
+            .collect();
+        let spans = load::spans(
+            &raws,
+            &classes.of,
+            |_, class| by_class[class as usize],
+            &footprint_of,
+        );
         let mut python = PythonModel {
             step: model.getattr("step")?.unbind(),
             contradiction: hooks.get_item(1)?.unbind(),
@@ -180,7 +202,11 @@ impl Core {
         python.number(&model.call_method0("init")?)?;
         let problem = py.detach(|| Problem::new(&spans, footprints));
         check_size(&problem)?;
-        Ok(Self { problem, read_only, model: Model::Python(python) })
+        Ok(Self {
+            problem,
+            read_only,
+            model: Model::Python(python),
+        })
     }
 
     /// Whether steps are taken without Python.
@@ -232,7 +258,15 @@ impl Core {
     #[getter]
     fn unknown_twin(&self) -> Vec<i64> {
         let twins = self.problem.unknown_twin.iter();
-        twins.map(|twin| if *twin == crate::problem::NONE { -1 } else { i64::from(*twin) }).collect()
+        twins
+            .map(|twin| {
+                if *twin == crate::problem::NONE {
+                    -1
+                } else {
+                    i64::from(*twin)
+                }
+            })
+            .collect()
     }
 
     #[getter]
@@ -242,9 +276,15 @@ impl Core {
 
     /// (slot, operation) of the open writes, latest call first, or of the open reads.
     fn opens(&self, position: u32, reads: bool) -> PyResult<Vec<(u32, u32)>> {
-        let opens: &Opens = if reads { &self.problem.reads } else { &self.problem.writes };
+        let opens: &Opens = if reads {
+            &self.problem.reads
+        } else {
+            &self.problem.writes
+        };
         if position >= self.problem.end() {
-            return Err(PyIndexError::new_err(format!("there is no return {position}")));
+            return Err(PyIndexError::new_err(format!(
+                "there is no return {position}"
+            )));
         }
         Ok(opens.at(position).to_vec())
     }
@@ -267,7 +307,11 @@ impl Core {
             Model::Python(model) => Attached { py, model }.step(state, op)?,
             Model::Register { register, .. } => sure(register.step(state, op)),
         };
-        Ok(if after == ILLEGAL { -1 } else { i64::from(after) })
+        Ok(if after == ILLEGAL {
+            -1
+        } else {
+            i64::from(after)
+        })
     }
 
     /// The state behind a number.
@@ -284,7 +328,10 @@ impl Core {
 
     /// The whole order behind the branching choices of a search.
     fn replay(&mut self, py: Python<'_>, choices: Vec<u32>) -> PyResult<Vec<u32>> {
-        if choices.iter().any(|op| *op as usize >= self.problem.operations) {
+        if choices
+            .iter()
+            .any(|op| *op as usize >= self.problem.operations)
+        {
             return Err(PyIndexError::new_err("a choice is not an operation"));
         }
         let order = match &mut self.model {
@@ -360,7 +407,12 @@ explore!(DepthFirst, |_it| (Vec::new(), Vec::new()));
 explore!(Frontier, |it| {
     let configs = Frontier::remaining(it);
     let show = |config: &crate::frontier::Configuration<M, U>| {
-        (config.mask.indices(), config.used.indices(), config.state, config.path())
+        (
+            config.mask.indices(),
+            config.used.indices(),
+            config.state,
+            config.path(),
+        )
     };
     (configs.iter().map(show).collect(), it.paths_of(&configs))
 });
@@ -432,7 +484,11 @@ impl Search {
         lean: bool,
         configurations_max: usize,
     ) -> PyResult<Self> {
-        let kind = Kind { breadth, lean, configurations_max };
+        let kind = Kind {
+            breadth,
+            lean,
+            configurations_max,
+        };
         let mut borrowed = core.bind(py).try_borrow_mut()?;
         let Core { problem, model, .. } = &mut *borrowed;
         let explore = match model {
