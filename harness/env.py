@@ -76,6 +76,10 @@ class Conn(Protocol):
         """
         ...
 
+    def try_send(self, frame: bytes) -> bool:
+        """Queue one frame as `send` does, if that needs no waiting; false when it does."""
+        ...
+
     async def recv(self) -> bytes | None:
         """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
         ...

@@ -57,17 +57,29 @@ class RealConn:
 
     async def send(self, frame: bytes) -> None:
         """Queue one frame; waits while the socket's buffer is above its high-water mark."""
+        self._check_sendable(frame)
+        self._writer.write(_HEADER.pack(len(frame)) + frame)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise self._reset(error) from error
+
+    def try_send(self, frame: bytes) -> bool:
+        """Queue one frame, unless the socket's buffer is above its high-water mark."""
+        self._check_sendable(frame)
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]:
+            return False
+        self._writer.write(_HEADER.pack(len(frame)) + frame)
+        return True
+
+    def _check_sendable(self, frame: bytes) -> None:
         if len(frame) > FRAME_BYTES_MAX:
             raise ValueError(
                 f"a frame of {len(frame)} bytes; the limit is FRAME_BYTES_MAX = {FRAME_BYTES_MAX}"
             )
         if self._closed or self._writer.is_closing():
             raise ConnectionResetError(f"the connection to {self._peer} is closed")
-        self._writer.write(_HEADER.pack(len(frame)) + frame)
-        try:
-            await self._writer.drain()
-        except OSError as error:
-            raise self._reset(error) from error
 
     async def recv(self) -> bytes | None:
         """The next frame; a cancelled call loses nothing, the next one continues."""

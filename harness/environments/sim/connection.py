@@ -49,6 +49,9 @@ class EndState(enum.Enum):
     RESET = "reset"  # or its node is dead
 
 
+_OPEN: Final = EndState.OPEN
+
+
 class _Mark(enum.Enum):
     """What travels in order with the frames but is none."""
 
@@ -97,7 +100,8 @@ class Pipe:
             if world.trace is not None:
                 fabric.trace_frame(self, item, at_ns)
         if self.link.whole and not self.held:
-            at_ns = max(at_ns, self._last_ns)
+            if at_ns < self._last_ns:  # noqa: PLR1730 (a hot path: no call)
+                at_ns = self._last_ns
             self._last_ns = at_ns
             heappush(world.heap, (at_ns, next(world.sequence), self.arrive, item))
         elif self.held or self.link.blocked:
@@ -111,7 +115,7 @@ class Pipe:
             self._hold(item)
             return
         receiver = self.receiver
-        if receiver.state is EndState.OPEN:
+        if receiver.state is _OPEN:
             receiver.take(item)
         elif item is not _Mark.END:
             if isinstance(item, bytes):
@@ -235,28 +239,33 @@ class SimConn:
 
     async def send(self, frame: bytes) -> None:
         """Queue one frame; waits on back-pressure. Raises `ConnectionResetError`."""
+        while not self.try_send(frame):
+            waiter = self._loop.create_future()
+            self.out.waiters.append(waiter)
+            await waiter
+
+    def try_send(self, frame: bytes) -> bool:
+        """Queue one frame if the pipe has room for it now. Raises as `send` does."""
         size = len(frame)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes is above the limit of {FRAME_BYTES_MAX}")
+        if self.state is not _OPEN or not self._loop.alive:
+            self._check_open()
         pipe = self.out
-        while self.state is EndState.OPEN and pipe.buffered_bytes >= PIPE_BYTES_MAX:
-            waiter = self._loop.create_future()
-            pipe.waiters.append(waiter)
-            await waiter
-        self._check_open()
+        if pipe.buffered_bytes >= PIPE_BYTES_MAX:
+            return False
         pipe.buffered_bytes += size + _FRAME_OVERHEAD_BYTES
         pipe.transmit(bytes(frame))
+        return True
 
     async def recv(self) -> bytes | None:
         """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
-        while True:
-            if self._inbox:
-                frame = self._inbox.popleft()
-                self.incoming.drained(frame)
-                return frame
+        inbox = self._inbox
+        while not inbox:
             if self._ended or self.state is EndState.CLOSED:
                 return None
-            self._check_open()
+            if self.state is not _OPEN or not self._loop.alive:
+                self._check_open()
             if self._waiter is not None:
                 raise RuntimeError(f"two tasks wait in recv() of one connection to {self._peer}")
             self._waiter = self._loop.create_future()
@@ -264,6 +273,9 @@ class SimConn:
                 await self._waiter
             finally:
                 self._waiter = None
+        frame = inbox.popleft()
+        self.incoming.drained(frame)
+        return frame
 
     def close(self) -> None:
         """End the connection in order; safe to call twice."""
@@ -281,7 +293,9 @@ class SimConn:
             self._ended = True
         else:
             self.out.fabric.established(self)
-        self._wake()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def become_reset(self) -> None:
         """The connection is gone for this end; what was not read is lost."""
@@ -304,12 +318,9 @@ class SimConn:
         if state is EndState.RESET:
             self.out.held.clear()
         self.out.fabric.end_changed(self)
-        self._wake()
-        wake_all(self.out.waiters)
-
-    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        wake_all(self.out.waiters)
 
     def _check_open(self) -> None:
         if not self._loop.alive:

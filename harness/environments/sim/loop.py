@@ -18,6 +18,7 @@ from contextvars import Context, copy_context
 from heapq import heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
+from harness.cluster import CLIENT
 from harness.environments.sim.clock import SimClock
 
 if TYPE_CHECKING:
@@ -28,37 +29,38 @@ __all__ = ["NodeHandle", "NodeLoop", "NodeTimer"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _NS: Final = 1_000_000_000
+_Future: Final = asyncio.Future
 _TASKS_KEPT_MIN: Final = 64
 
 
 class NodeHandle(asyncio.Handle):
-    """A callback that is ready to run; the stock one without its debug machinery."""
+    """A callback that is ready to run; the stock one without its debug machinery.
+
+    One is made for every callback of the world, so it sets what the world reads and nothing else.
+    """
 
     __slots__ = ()
     _callback: Callable[..., object] | None
     _context: Context
-    _loop: NodeLoop
 
     def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: NodeLoop,
-        context: Context | None,
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
         self._callback = callback
         self._args = args
-        self._loop = loop
         self._context = copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
     def cancel(self) -> None:
         """Never run it."""
-        self._cancelled = True
         self._callback = None
         self._args = ()
+
+    def cancelled(self) -> bool:
+        """Whether it will never run."""
+        return self._callback is None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._callback!r}>"
 
 
 class NodeTimer(asyncio.TimerHandle):
@@ -83,8 +85,6 @@ class NodeTimer(asyncio.TimerHandle):
         self._loop = loop
         self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
     def when(self) -> float:
         """The due time in the loop's seconds."""
@@ -98,6 +98,9 @@ class NodeTimer(asyncio.TimerHandle):
             self._args = ()
             self._loop.world.timer_cancelled()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._callback!r} at {self.when():.9f}>"
+
 
 class NodeLoop(asyncio.AbstractEventLoop):
     """The event loop of one incarnation of a node; the world runs it."""
@@ -107,6 +110,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.clock = clock
         self.cost_ns = cost_ns  # of virtual time, a callback
+        self.armed = name != CLIENT  # whether tripwires guard what runs here
         self.due_ns = -1  # when the next callback has done its work; -1: nothing is ready
         self.alive = True
         self.paused = False
@@ -130,7 +134,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> NodeHandle:
         """Run the callback after everything that is ready now."""
-        handle = NodeHandle(callback, args, self, context)
+        handle = NodeHandle(callback, args, context)
         self.ready.append(handle)
         if not self.scheduled:
             self.scheduled = True
@@ -174,7 +178,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        return _Future(loop=self)
 
     def create_task(
         self,
@@ -209,9 +213,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
-    def get_debug(self) -> bool:
-        """Never in debug mode."""
-        return False
+    get_debug = bool
+    """Never in debug mode. Every future asks: `bool()` answers False without a Python frame."""
 
     def is_running(self) -> bool:
         """Whether the world is running a callback of this loop."""

@@ -25,7 +25,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from harness.cluster import CLIENT
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.trace import TraceWriter
@@ -231,7 +230,7 @@ class World:
     def _enter(self, loop: NodeLoop | None) -> None:
         self.current = loop
         _set_running_loop(loop)
-        self.tripwires.armed = loop is not None and loop.name != CLIENT
+        self.tripwires.armed = loop is not None and loop.armed
 
     def _callback_failed(self, loop: NodeLoop, error: BaseException) -> None:
         if loop.on_callback_error is None:

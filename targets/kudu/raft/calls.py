@@ -1,48 +1,26 @@
 """The incoming side of a replica: votes, updates and snapshots that others send it.
 
-An answer that is there at once needs no task; one that waits for the disk is waited for by the
-call's own. Snapshots arrive in chunks, in order; what does not fit is asked for again.
+No call needs a task: what waits for the disk is answered from the step that makes it durable.
+Snapshots arrive in chunks, in order; what does not fit is asked for again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import zlib
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.senders import SNAPSHOT_BYTES_MAX
-from targets.kudu.rpc import RpcHandlerError
+from targets.kudu.rpc import Answer, RpcHandlerError
 
 if TYPE_CHECKING:
     from targets.kudu.raft.replica import Replica
 
 __all__ = ["ConsensusCalls"]
 
-
-class Reply:
-    """The answer to a consensus call: there at once, or waited for."""
-
-    __slots__ = ("_future", "response")
-
-    def __init__(self) -> None:
-        self.response: Any = None
-        self._future: asyncio.Future[None] | None = None
-
-    def set(self, response: Any) -> None:
-        self.response = response
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self) -> Any:
-        if self.response is None:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        if isinstance(self.response, RpcHandlerError):
-            raise self.response
-        return self.response
+_WAITING_MAX: Final = 4096
 
 
 class _Incoming:
@@ -60,43 +38,39 @@ class ConsensusCalls:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._waiting: dict[int, Reply] = {}
-        self._waited_count = 0
+        self._waiting: deque[Answer] = deque()  # those from the first that still waits
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
         """Fail those who wait."""
-        for reply in self._waiting.values():
-            reply.set(RpcHandlerError("the replica was stopped"))
+        while self._waiting:
+            self._waiting.popleft().set(RpcHandlerError("the replica was stopped"))
 
-    def vote(
-        self, request: msg.RequestConsensusVoteRequest
-    ) -> msg.RequestConsensusVoteResponse | Awaitable[msg.RequestConsensusVoteResponse]:
+    def vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
         """A candidate asks for a vote."""
-        reply = Reply()
+        reply = Answer()
         self._replica.step(ev.VoteRequested(request, reply))
-        return self._wait_reply(reply) if reply.response is None else reply.response
+        return self._outcome(reply)
 
-    def update(
-        self, request: msg.UpdateConsensusRequest
-    ) -> msg.UpdateConsensusResponse | Awaitable[msg.UpdateConsensusResponse]:
+    def update(self, request: msg.UpdateConsensusRequest) -> Answer:
         """A leader's heartbeat or entries; answered at once unless something must be durable."""
-        reply = Reply()
+        reply = Answer()
         self._replica.step(ev.UpdateRequested(request, reply))
-        return self._wait_reply(reply) if reply.response is None else reply.response
+        return self._outcome(reply)
 
-    async def _wait_reply(self, reply: Reply) -> Any:
-        self._waited_count += 1
-        key = self._waited_count
-        self._waiting[key] = reply
-        try:
-            return await reply.wait()
-        finally:
-            del self._waiting[key]
+    def _outcome(self, reply: Answer) -> Answer:
+        """Remember an answer that is still to come, for `stop`."""
+        if reply.response is not None:
+            return reply
+        waiting = self._waiting
+        while waiting and waiting[0].response is not None:
+            waiting.popleft()
+        if len(waiting) >= _WAITING_MAX:
+            raise RpcHandlerError(f"{len(waiting)} calls wait for the disk already")
+        waiting.append(reply)
+        return reply
 
-    def snapshot(
-        self, request: msg.InstallSnapshotRequest
-    ) -> msg.InstallSnapshotResponse | Awaitable[msg.InstallSnapshotResponse]:
+    def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
         """One chunk of a snapshot; the last one installs it."""
         if request.caller_term < self._replica.term or request.total_size > SNAPSHOT_BYTES_MAX:
             code = msg.ConsensusErrorCode.INVALID_TERM
@@ -114,7 +88,7 @@ class ConsensusCalls:
             size = 0 if self._incoming is None else len(self._incoming.data)
             term = max(self._replica.term, request.caller_term)
             return msg.InstallSnapshotResponse(self._replica.local_uuid, term, next_offset=size)
-        reply = Reply()
+        reply = Answer()
         self._replica.step(
             ev.SnapshotReceived(
                 caller_uuid=request.caller_uuid,
@@ -126,7 +100,8 @@ class ConsensusCalls:
                 reply=reply,
             )
         )
-        return self._wait_reply(reply) if reply.response is None else reply.response
+        installed: msg.InstallSnapshotResponse | None = reply.response
+        return installed or self._outcome(reply)
 
     def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
         """Add a chunk; the whole snapshot once it is complete and its checksum is right."""

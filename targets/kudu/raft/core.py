@@ -41,13 +41,14 @@ class RaftCore(Leading):
         """Handle one event; the effects are to be carried out in order."""
         assert not self._effects, "effects of the last step were not taken"
         self._now_ns = now_ns
-        before = (self.role, self.term, self.leader_uuid, self.configs.committed)
+        configs = self.configs
+        before = (self.role, self.term, self.leader_uuid, configs.committed)
         commit_before = self.commit_index
         getattr(self, _HANDLERS[type(event)])(event)
         effects, self._effects = self._effects, []
         assert self.commit_index >= commit_before, "the commit index fell"
         assert self.commit_index <= self.log.last_index, "committed more than the log holds"
-        if (self.role, self.term, self.leader_uuid, self.configs.committed) != before:
+        if (self.role, self.term, self.leader_uuid, configs.committed) != before:
             effects.append(ev.StateChanged())
         return effects
 

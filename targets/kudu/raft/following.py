@@ -7,7 +7,7 @@ preceding entry, drop a conflicting tail, append, commit what was matched, answe
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import events as ev
@@ -25,6 +25,8 @@ from targets.kudu.raft.messages import (
 from targets.kudu.raft.state import PendingAck, Role
 
 __all__ = ["Following"]
+
+_RESET: Final = ev.ResetElectionTimer()
 
 
 class Following(Elections):
@@ -45,7 +47,7 @@ class Following(Elections):
         self.leader_uuid = caller_uuid
         self.heard_leader_ns = self._now_ns
         self.failed_elections = 0
-        self._effects.append(ev.ResetElectionTimer())
+        self._effects.append(_RESET)
         return True
 
     def _on_leader_contact(self, event: ev.LeaderContact) -> None:

@@ -90,9 +90,17 @@ class Leading(Following):
         return count >= self._majority
 
     def _send_updates(self) -> None:
+        """Send to every peer that is free. If that was all of them, the next heartbeat is due an
+        interval from now, as in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
+        """
+        all_free = True
         for peer in self._peers.values():
             if peer.in_flight is None:
                 self._send_update(peer)
+            else:
+                all_free = False
+        if all_free:
+            self.all_sent_ns = self._now_ns
 
     def _send_update(self, peer: PeerProgress) -> None:
         """Send what the peer needs next: entries, a bare heartbeat, or a snapshot."""
@@ -146,7 +154,8 @@ class Leading(Following):
             assert matched <= self.log.last_index, "a follower matched more than the leader has"
             peer.match_index = max(peer.match_index, matched)
             peer.next_index = matched + 1
-            self._advance_commit()
+            if matched > self.commit_index:
+                self._advance_commit()
         else:
             self._back_off(peer, response)
         self._resolve_reads()

@@ -32,30 +32,27 @@ def decode_config(entry: Entry) -> RaftConfig:
 class MemoryLog:
     """Contiguous entries after `base`."""
 
-    __slots__ = ("_entries", "base", "payload_bytes")
+    __slots__ = ("_entries", "base", "last", "last_index", "payload_bytes")
 
     def __init__(self, base: OpId, entries: Iterable[Entry] = ()) -> None:
         self.base = base
+        self.last = base  # the name of the last entry; `base` when there is none
+        self.last_index = base.index
         self._entries: list[Entry] = []
         self.payload_bytes = 0
         for entry in entries:
             self.append(entry)
 
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry; that of `base` when there is none."""
-        return self.base.index + len(self._entries)
-
-    @property
-    def last(self) -> OpId:
-        """The name of the last entry; `base` when there is none."""
-        if not self._entries:
-            return self.base
-        entry = self._entries[-1]
-        return OpId(entry.term, entry.index)
+    def _note_last(self) -> None:
+        """Take note of the end of the log, which is read far more often than it moves back."""
+        entry = self._entries[-1] if self._entries else self.base
+        self.last = OpId(entry.term, entry.index)
+        self.last_index = entry.index
 
     def term_at(self, index: int) -> int:
         """The term of the entry at `index`, which must be `base` or in memory."""
+        if index == self.last_index:
+            return self.last.term
         offset = index - self.base.index
         if offset == 0:
             return self.base.term
@@ -64,6 +61,8 @@ class MemoryLog:
 
     def holds(self, opid: OpId) -> bool:
         """Whether `opid` is `base` or an entry in memory."""
+        if opid == self.last:
+            return True
         if not self.base.index <= opid.index <= self.last_index:
             return False
         return self.term_at(opid.index) == opid.term
@@ -76,10 +75,12 @@ class MemoryLog:
 
     def append(self, entry: Entry) -> None:
         """Append the next entry."""
-        last = self.last
-        assert entry.index == last.index + 1, f"entry {entry.index} after {last}"
-        assert entry.term >= last.term, f"term {entry.term} after {last}"
+        last, index, term = self.last, entry.index, entry.term
+        assert index == last.index + 1, f"entry {index} after {last}"
+        assert term >= last.term, f"term {term} after {last}"
         self._entries.append(entry)
+        self.last = OpId(term, index)
+        self.last_index = index
         self.payload_bytes += len(entry.payload)
 
     def truncate_from(self, index: int) -> None:
@@ -88,6 +89,7 @@ class MemoryLog:
         assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
         self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[offset:])
         del self._entries[offset:]
+        self._note_last()
 
     def compact(self, index: int) -> None:
         """Forget everything up to `index`, which becomes `base`."""
@@ -97,15 +99,19 @@ class MemoryLog:
         self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[:offset])
         self.base = OpId(entry.term, entry.index)
         del self._entries[:offset]
+        self._note_last()
 
     def reset(self, base: OpId) -> None:
         """Forget everything: a snapshot up to `base` took its place."""
         self.base = base
         self._entries.clear()
         self.payload_bytes = 0
+        self._note_last()
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
         """Entries from `index` on, at most `bytes_max` of payload but at least one if any."""
+        if index == self.last_index + 1:
+            return ()
         offset = index - self.base.index - 1
         assert 0 <= offset <= len(self._entries), f"batch from {index} of {self}"
         size = 0
@@ -138,20 +144,14 @@ class ConfigHistory:
     predecessor back (Raft 6; KUDU-1338 forgot that).
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_items", "active", "committed")
 
     def __init__(self, committed: RaftConfig) -> None:
-        self._items = [committed]
+        self.reset(committed)
 
-    @property
-    def active(self) -> RaftConfig:
-        """The newest configuration."""
-        return self._items[-1]
-
-    @property
-    def committed(self) -> RaftConfig:
-        """The newest committed configuration."""
-        return self._items[0]
+    def _note_ends(self) -> None:
+        self.committed = self._items[0]  # the newest committed configuration
+        self.active = self._items[-1]  # the newest one
 
     @property
     def pending(self) -> bool:
@@ -163,23 +163,29 @@ class ConfigHistory:
         config = decode_config(entry)
         if config.opid_index > self._items[-1].opid_index:
             self._items.append(config)
+            self._note_ends()
 
     def truncate_from(self, index: int) -> bool:
         """Drop configurations at or after `index`; true when the active one changed."""
         before = len(self._items)
         while len(self._items) > 1 and self._items[-1].opid_index >= index:
             self._items.pop()
+        self._note_ends()
         return len(self._items) != before
 
     def commit(self, index: int) -> bool:
         """Note that `index` is committed; true when the committed configuration changed."""
+        if len(self._items) == 1:
+            return False
         newest = 0
         for position, config in enumerate(self._items):
             if config.opid_index <= index:
                 newest = position
         del self._items[:newest]
+        self._note_ends()
         return newest > 0
 
     def reset(self, committed: RaftConfig) -> None:
         """Start again from the configuration of a snapshot."""
         self._items = [committed]
+        self._note_ends()

@@ -19,8 +19,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import msgspec
-
 from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.messages import RaftConfig
@@ -29,6 +27,7 @@ from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.calls import ConsensusCalls
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
+from targets.kudu.raft.dump import describe
 from targets.kudu.raft.errors import (
     IndeterminateError,
     NotAppendedError,
@@ -39,7 +38,7 @@ from targets.kudu.raft.errors import (
 from targets.kudu.raft.journal import Journal
 from targets.kudu.raft.machine import StateMachine, Waiter
 from targets.kudu.raft.recovery import recover, vote_state_path
-from targets.kudu.raft.senders import PeerSender, ask_to_run, ask_vote
+from targets.kudu.raft.senders import Senders, ask_to_run, ask_vote
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
 from targets.kudu.raft.timer import ElectionTimeouts, LazyTimer
@@ -111,9 +110,10 @@ class Replica:
         self._on_role_change = on_role_change
         self._trace_steps = trace_steps
         self._needs_majority = needs_majority
+        self._monotonic_ns = env.clock.monotonic_ns
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
-        self._election = ElectionTimeouts(flags)
+        self._election = ElectionTimeouts(flags, env.random)
         self._core: RaftCore | None = None
         self._wal = Wal(
             env,
@@ -128,7 +128,7 @@ class Replica:
         self._busy = False
         self._journal = Journal(msg.OpId(0, 0))
         self._announced: tuple[Role, int] | None = None
-        self._senders: dict[str, PeerSender] = {}
+        self._senders = Senders(self)
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._proposals: dict[int, Waiter] = {}
@@ -217,7 +217,11 @@ class Replica:
         self.state_text = "RUNNING"
         self._spawn(self._wal.run(), "wal")
         self._consensus.add(self)
-        self._reset_election_timer()
+        if core.is_new and self.flags.raft_enable_pre_election:
+            # The first contact with a leader, or the first election, sets the usual timeout.
+            self._timer.set_deadline(self._monotonic_ns() + self._election.draw_first_ns())
+        else:
+            self._reset_election_timer()
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self.local_uuid):
             self.step(ev.ElectionTimeout())  # nobody else to wait for
@@ -252,7 +256,7 @@ class Replica:
         self.state_text = "STOPPED"
         self._consensus.remove(self.group_id)
         self._timer.stop()
-        self._drop_senders()
+        self._senders.drop()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -302,26 +306,27 @@ class Replica:
 
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
-        core = self.core
-        effects, events = self._effects, self._events
+        core, effects, events = self.core, self._effects, self._events
         while self.state_text == "RUNNING":
             if effects:
                 effect = effects.popleft()
-                if isinstance(effect, ev.SaveMeta | ev.InstallSnapshot):
+                carry_out = self._CARRY_OUT.get(type(effect))
+                if carry_out is None:
                     self._spawn(self._pass_barrier(effect), "barrier")
                     return
-                self._CARRY_OUT[type(effect)](self, effect)
+                carry_out(self, effect)
             elif events:
-                effects.extend(core.step(events.popleft(), self.env.clock.monotonic_ns()))
+                effects.extend(core.step(events.popleft(), self._monotonic_ns()))
             else:
                 self._busy = False
                 return
 
-    async def _pass_barrier(self, effect: ev.SaveMeta | ev.InstallSnapshot) -> None:
+    async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
             state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
             await cmeta.save(self.env.disk, vote_state_path(self._folder), state)
         else:
+            assert isinstance(effect, ev.InstallSnapshot), effect
             self._journal = await self._snapshots.install(effect)
             self._wake_applied_waiters()
         self._carry_on()
@@ -344,11 +349,11 @@ class Replica:
         timeout_s = self._election.min_ns / _NS
         self._spawn(ask_vote(self, effect, timeout_s), "vote")
 
-    def _send_to_peer(self, effect: ev.SendUpdate | ev.SendSnapshot) -> None:
-        sender = self._senders.get(effect.peer_uuid)
-        if sender is None:
-            sender = self._senders[effect.peer_uuid] = PeerSender(self, effect.peer_uuid)
-        sender.put(effect)
+    def _send_update(self, effect: ev.SendUpdate) -> None:
+        self._senders.send_update(effect)
+
+    def _send_snapshot(self, effect: ev.SendSnapshot) -> None:
+        self._senders.send_snapshot(effect)
 
     def _send_run_election(self, effect: ev.SendRunElection) -> None:
         self._spawn(ask_to_run(self, effect, self._election.min_ns / _NS), "hand over")
@@ -406,13 +411,12 @@ class Replica:
         message = f"not the leader; that is {self.leader_uuid or 'unknown'}"
         effect.token.finish(NotLeaderError(message))
 
-    def _state_changed(self, effect: ev.StateChanged) -> None:
-        del effect
+    def _state_changed(self, _: ev.StateChanged) -> None:
         core = self.core
         if core.role is Role.LEADER:
-            self._timer.set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+            self._timer.set_deadline(self._monotonic_ns() + self._heartbeat_ns)
         else:
-            self._drop_senders()
+            self._senders.drop()
             self._fail_proposals("leadership was lost")
         self._announce()
         if self._on_role_change is not None:
@@ -429,11 +433,6 @@ class Replica:
         kind = passive.get(core.role, core.role.value.lower())
         self.env.event(kind, group=self._group_label, term=core.term)
 
-    def _drop_senders(self) -> None:
-        for sender in self._senders.values():
-            sender.cancel()
-        self._senders.clear()
-
     def _fail_proposals(self, reason: str) -> None:
         proposals, self._proposals = self._proposals, {}
         for index, waiter in proposals.items():
@@ -443,13 +442,12 @@ class Replica:
 
     # --- timers -----------------------------------------------------------------------------
 
-    def _reset_election_timer(self, effect: ev.ResetElectionTimer | None = None) -> None:
-        del effect
+    def _reset_election_timer(self, _: ev.ResetElectionTimer | None = None) -> None:
+        """Wait for a whole election timeout from now on."""
         core = self.core
-        if core.role is Role.LEADER:
-            return
-        delay_ns = self._election.draw_ns(core.failed_elections, self.env.random.random())
-        self._timer.set_deadline(self.env.clock.monotonic_ns() + delay_ns)
+        if core.role is not Role.LEADER:
+            timeout_ns = self._election.current_ns(core.failed_elections)
+            self._timer.set_deadline(self._monotonic_ns() + timeout_ns)
 
     def _panic(self, error: Exception) -> None:
         self._spawn(_raise(error), "timer")
@@ -458,9 +456,14 @@ class Replica:
         core = self.core
         event: ev.Event
         if core.role is Role.LEADER:
-            self._timer.set_deadline(self.env.clock.monotonic_ns() + self._heartbeat_ns)
+            now_ns, due_ns = self._monotonic_ns(), core.all_sent_ns + self._heartbeat_ns
+            if due_ns > now_ns:
+                self._timer.set_deadline(due_ns)  # what it sent was as good as a heartbeat
+                return
+            self._timer.set_deadline(now_ns + self._heartbeat_ns)
             event = ev.HeartbeatDue()
         else:
+            self._election.redraw()
             self._reset_election_timer()
             event = ev.ElectionTimeout()
         # A replica that waits for its disk must not run through all it missed at once.
@@ -553,35 +556,15 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """Plain JSON: state, configuration and what lets logs be compared (see `journal.py`)."""
-        core = self._core
-        data: dict[str, Any] = {
-            "group": self.group_id,
-            "uuid": self.local_uuid,
-            "state": self.state_text,
-            "role": self.role,
-            "term": self.term,
-            "leader_uuid": self.leader_uuid,
-            "commit_index": self.commit_index,
-            "applied_index": self.applied_index,
-            "last_index": self.last_log_index,
-            "config": {
-                "opid_index": self.config.opid_index,
-                "peers": [msgspec.structs.asdict(peer) for peer in self.config.peers],
-            },
-            "committed_config_index": self.committed_config.opid_index,
-        }
-        if core is not None:
-            data["first_index"] = core.log.base.index + 1
-            data["durable_index"] = core.durable_index
-            data |= self._journal.dump(core.log)
-        return data
+        """Plain JSON; see `dump.py`."""
+        return describe(self, self._journal, started=self._core is not None)
 
+    # What is not here is a barrier.
     _CARRY_OUT: Final[dict[type, Callable[[Any, Any], None]]] = {
         ev.AppendLog: _append_log,
         ev.SendVote: _send_vote,
-        ev.SendUpdate: _send_to_peer,
-        ev.SendSnapshot: _send_to_peer,
+        ev.SendUpdate: _send_update,
+        ev.SendSnapshot: _send_snapshot,
         ev.SendRunElection: _send_run_election,
         ev.Reply: _reply,
         ev.Committed: _committed,

@@ -1,10 +1,11 @@
-"""The outgoing side of a replica: one task per peer while it leads, one per vote it asks for."""
+"""The outgoing side of a replica: updates, snapshots, and the votes it asks for."""
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
@@ -14,7 +15,7 @@ from targets.kudu.rpc import RpcError
 if TYPE_CHECKING:
     from targets.kudu.raft.replica import Replica
 
-__all__ = ["SNAPSHOT_BYTES_MAX", "PeerSender", "ask_to_run", "ask_vote"]
+__all__ = ["SNAPSHOT_BYTES_MAX", "Senders", "ask_to_run", "ask_vote"]
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """The largest snapshot that is sent or accepted."""
@@ -23,68 +24,67 @@ _BYTES_PER_S_MIN: Final = 64 * 1024
 _CHUNK_RETRIES_MAX: Final = 16
 
 
-class PeerSender:
-    """Carries out `SendUpdate` and `SendSnapshot` for one peer, one after another.
+class Senders:
+    """Carries out `SendUpdate` and `SendSnapshot`; the core has one of them under way per peer.
 
     Time limits are short of `consensus_rpc_timeout_ms` where the request is small: an update may be
     repeated at will, and a request that fell into a black hole must not keep the peer waiting for
     long after the cut has healed.
     """
 
-    def __init__(self, replica: Replica, peer_uuid: str) -> None:
+    def __init__(self, replica: Replica) -> None:
+        flags = replica.flags
         self._replica = replica
-        self._peer_uuid = peer_uuid
-        self._effect: ev.SendUpdate | ev.SendSnapshot | None = None
-        self._wake: asyncio.Future[None] | None = None
-        self._task = replica.env.spawn(self._run(), name=f"peer {peer_uuid}")
+        self._timeout_max_s = flags.consensus_rpc_timeout_ms / 1000
+        periods = 2 * flags.leader_failure_max_missed_heartbeat_periods
+        self._timeout_base_s = min(
+            flags.raft_heartbeat_interval_ms * periods / 1000, self._timeout_max_s
+        )
+        self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshots, by peer
 
-    def put(self, effect: ev.SendUpdate | ev.SendSnapshot) -> None:
-        """Send next; the core has one outstanding request per peer, so at most one waits."""
-        self._effect = effect
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    def cancel(self) -> None:
-        """End the task; an answer under way is lost."""
-        self._task.cancel()
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            if self._effect is None:
-                self._wake = loop.create_future()
-                await self._wake
-                self._wake = None
-                continue
-            effect, self._effect = self._effect, None
-            if isinstance(effect, ev.SendUpdate):
-                await self._send_update(effect)
-            else:
-                await self._send_snapshot(effect)
+    def drop(self) -> None:
+        """End the transfers of snapshots. Updates under way end by themselves, and the core
+        ignores answers to requests it no longer waits for.
+        """
+        for transfer in self._transfers.values():
+            transfer.cancel()
+        self._transfers.clear()
 
     def _timeout_s(self, size: int) -> float:
-        flags = self._replica.flags
-        base_s = (
-            2 * flags.raft_heartbeat_interval_ms * flags.leader_failure_max_missed_heartbeat_periods
-        ) / 1000
-        return min(base_s + size / _BYTES_PER_S_MIN, flags.consensus_rpc_timeout_ms / 1000)
+        return min(self._timeout_base_s + size / _BYTES_PER_S_MIN, self._timeout_max_s)
 
-    async def _send_update(self, effect: ev.SendUpdate) -> None:
-        size = sum(len(entry.payload) for entry in effect.request.entries)
-        response: msg.UpdateConsensusResponse | None = None
-        try:
-            response = await self._replica.rpc_client.call(
-                effect.address,
-                "ConsensusService.UpdateConsensus",
-                effect.request,
-                msg.UpdateConsensusResponse,
-                timeout_s=self._timeout_s(size),
-            )
-        except RpcError:
-            response = None  # the core tries again with the next heartbeat
+    def send_update(self, effect: ev.SendUpdate) -> None:
+        """Send entries or a heartbeat, without a task."""
+        entries = effect.request.entries
+        timeout_s = self._timeout_base_s
+        if entries:
+            timeout_s = self._timeout_s(sum(len(entry.payload) for entry in entries))
+        self._replica.rpc_client.start(
+            effect.address,
+            "ConsensusService.UpdateConsensus",
+            effect.request,
+            msg.UpdateConsensusResponse,
+            partial(self._update_ended, effect),
+            timeout_s=timeout_s,
+        )
+
+    def _update_ended(
+        self, effect: ev.SendUpdate, outcome: msg.UpdateConsensusResponse | RpcError
+    ) -> None:
+        # After an error the core tries again with the next heartbeat.
+        response = None if isinstance(outcome, RpcError) else outcome
         self._replica.step(ev.UpdateAnswered(effect.peer_uuid, effect.request_id, response))
 
-    async def _send_snapshot(self, effect: ev.SendSnapshot) -> None:
+    def send_snapshot(self, effect: ev.SendSnapshot) -> None:
+        """Send the snapshot on disk, in chunks, in a task."""
+        before = self._transfers.get(effect.peer_uuid)
+        if before is not None:
+            before.cancel()
+        self._transfers[effect.peer_uuid] = self._replica.env.spawn(
+            self._transfer(effect), name=f"snapshot for {effect.peer_uuid}"
+        )
+
+    async def _transfer(self, effect: ev.SendSnapshot) -> None:
         snapshot = await self._replica.load_snapshot()
         last_included = msg.OpId(0, 0) if snapshot is None else snapshot.last_included
         response: msg.InstallSnapshotResponse | None = None

@@ -6,13 +6,12 @@ request meant for a predecessor at the same address is refused (KUDU-1613 and it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.raft import messages as msg
-from targets.kudu.rpc import Handler, RpcClient, RpcServer
+from targets.kudu.rpc import Answer, Handler, RpcClient, RpcServer
 
 if TYPE_CHECKING:
     from targets.kudu.raft.replica import Replica
@@ -74,7 +73,7 @@ class ConsensusService:
 
     def _request_consensus_vote(
         self, request: msg.RequestConsensusVoteRequest, peer: str
-    ) -> msg.RequestConsensusVoteResponse | Awaitable[msg.RequestConsensusVoteResponse]:
+    ) -> msg.RequestConsensusVoteResponse | Answer:
         del peer
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
@@ -83,7 +82,7 @@ class ConsensusService:
 
     def _update_consensus(
         self, request: msg.UpdateConsensusRequest, peer: str
-    ) -> msg.UpdateConsensusResponse | Awaitable[msg.UpdateConsensusResponse]:
+    ) -> msg.UpdateConsensusResponse | Answer:
         del peer
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):
@@ -92,7 +91,7 @@ class ConsensusService:
 
     def _install_snapshot(
         self, request: msg.InstallSnapshotRequest, peer: str
-    ) -> msg.InstallSnapshotResponse | Awaitable[msg.InstallSnapshotResponse]:
+    ) -> msg.InstallSnapshotResponse | Answer:
         del peer
         replica = self._find(request)
         if isinstance(replica, msg.ConsensusError):

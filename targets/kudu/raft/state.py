@@ -152,6 +152,7 @@ class RaftState(abc.ABC):
         self.failed_elections = 0
         self.term_start_index = 0  # of the NO_OP that opened the own term
         self.heard_leader_ns: int | None = None
+        self.all_sent_ns = 0  # when, as leader, it last sent to all peers at once
 
         self._now_ns = 0
         self._effects: list[ev.Effect] = []
@@ -174,6 +175,11 @@ class RaftState(abc.ABC):
     def config(self) -> RaftConfig:
         """The active configuration."""
         return self.configs.active
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this replica knows of no leader ever: no term and no entry."""
+        return self.term == 0 and self.log.last_index == 0
 
     @property
     def committed_in_term(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 from harness.env import Env
@@ -17,6 +18,7 @@ from targets.kudu.flags import Flags
 __all__ = ["ElectionTimeouts", "LazyTimer"]
 
 _BACKOFF_EXPONENT_MAX: Final = 20
+_FIRST_SHARE_MAX: Final = 0.2
 _NS: Final = 1_000_000_000
 _SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many times at one instant
 
@@ -24,9 +26,15 @@ _SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many ti
 class ElectionTimeouts:
     """How long a replica waits for a leader: uniform between `min_ns` and a maximum that grows by
     half with every election it lost in a row, up to `leader_failure_exp_backoff_max_delta_ms`.
+
+    A timeout holds until it has run out or an election fails. So heartbeats only ever move the
+    deadline on, which costs no timer.
     """
 
-    def __init__(self, flags: Flags) -> None:
+    def __init__(self, flags: Flags, random: Random) -> None:
+        self._random = random
+        self._current_ns = 0  # 0: to be drawn
+        self._failed_elections = 0
         periods = flags.leader_failure_max_missed_heartbeat_periods
         self.min_ns = int(flags.raft_heartbeat_interval_ms * 1_000_000 * periods)
         self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
@@ -36,9 +44,27 @@ class ElectionTimeouts:
         exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
         return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
 
-    def draw_ns(self, failed_elections: int, share: float) -> int:
-        """A timeout; `share` is a random number from 0 to 1."""
-        return self.min_ns + int((self.max_ns(failed_elections) - self.min_ns) * share)
+    def draw_first_ns(self) -> int:
+        """The first timeout of a replica that knows of no leader ever: there is none to wait for.
+
+        Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`); a
+        share of the shortest timeout keeps the replicas of one group apart. It is safe because it
+        starts a pre-election, which a live leader's followers refuse; it is drawn once because
+        the last replica of a group to start finds all others there.
+        """
+        return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
+
+    def current_ns(self, failed_elections: int) -> int:
+        """The timeout that holds now, after so many failures."""
+        if not self._current_ns or failed_elections != self._failed_elections:
+            spread_ns = self.max_ns(failed_elections) - self.min_ns
+            self._current_ns = self.min_ns + int(spread_ns * self._random.random())
+            self._failed_elections = failed_elections
+        return self._current_ns
+
+    def redraw(self) -> None:
+        """The timeout has run out: draw another one next time."""
+        self._current_ns = 0
 
 
 class LazyTimer:

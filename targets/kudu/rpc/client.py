@@ -1,0 +1,428 @@
+"""The calling side: one connection per address, shared by all calls to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Generic
+
+import msgspec
+
+from harness.env import Address, Conn, Env
+from targets.kudu.rpc.errors import (
+    RpcBusyError,
+    RpcConnectionError,
+    RpcError,
+    RpcRemoteError,
+    RpcTimeoutError,
+)
+from targets.kudu.rpc.wire import (
+    BUSY,
+    ERROR_DECODER,
+    FRAME_DECODER,
+    RESPONSE,
+    Frame,
+    Response,
+    decoder,
+    parse_address,
+    request_frame,
+)
+
+__all__ = ["RpcClient"]
+
+_PENDING_CALLS_MAX: Final = 4096
+"""Unanswered calls a client keeps on one connection."""
+_PARSED_ADDRESSES_MAX: Final = 1024
+_TIMER_SLACK_S: Final = 1e-6
+"""Loops round deadlines; without slack a timer could fire again and again at one instant."""
+_CONNECT_TIMEOUT_FIRST_S: Final = 1.0
+_CONNECT_TIMEOUT_MAX_S: Final = 5.0
+
+
+class _Call:
+    """A call without an answer yet, somebody's who awaits `outcome`: a frame, or the error."""
+
+    __slots__ = ("deadline", "outcome", "received_before", "sender")
+
+    def __init__(self, outcome: asyncio.Future[Frame | RpcError] | None, deadline: float) -> None:
+        self.outcome = outcome
+        self.deadline = deadline
+        self.received_before = 0
+        self.sender: asyncio.Task[None] | None = None  # while back-pressure holds the request
+
+    def answer(self, frame: Frame) -> None:
+        """The answer came."""
+        self._finish(frame)
+
+    def fail(self, error: RpcError) -> None:
+        """There will be none."""
+        if self.sender is not None:
+            self.sender.cancel()
+        self._finish(error)
+
+    def _finish(self, outcome: Frame | RpcError) -> None:
+        # Errors travel as results: a future whose caller was cancelled at the same instant would
+        # otherwise complain of an exception nobody retrieved.
+        if self.outcome is not None and not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class _ToldCall(_Call, Generic[Response]):
+    """A call whose end is told to a function. An answer is told by the task that reads it, an
+    error by a task of its own, so that whatever the function raises fails a task of the node.
+    """
+
+    __slots__ = ("_address", "_done", "_env", "_method", "_response_type")
+
+    def __init__(
+        self,
+        env: Env,
+        address: Address,
+        method: str,
+        response_type: type[Response],
+        done: Callable[[Response | RpcError], None],
+        deadline: float,
+    ) -> None:
+        super().__init__(None, deadline)
+        self._env = env
+        self._address = address
+        self._method = method
+        self._response_type = response_type
+        self._done = done
+
+    def answer(self, frame: Frame) -> None:
+        """Tell the answer at once."""
+        outcome: Response | RpcError
+        try:
+            outcome = _read_answer(frame, self._address, self._method, self._response_type)
+        except RpcError as error:
+            outcome = error
+        self._done(outcome)
+
+    def _finish(self, outcome: Frame | RpcError) -> None:
+        assert isinstance(outcome, RpcError), "an answer is told by `answer`"
+        self._env.spawn(_tell(self._done, outcome), name=f"failure of {self._method}")
+
+
+async def _tell(done: Callable[[Any], None], outcome: Any) -> None:
+    done(outcome)
+
+
+def _read_answer(
+    frame: Frame, address: Address, method: str, response_type: type[Response]
+) -> Response:
+    """What the answer holds. Raises `RpcError` where that is an error, or unreadable."""
+    if frame.kind == RESPONSE:
+        try:
+            response: Response = decoder(response_type).decode(frame.body)
+        except msgspec.MsgspecError as error:
+            message = f"{address} answered {method} with something unreadable: {error}"
+            raise RpcRemoteError(message) from error
+        return response
+    code, message = ERROR_DECODER.decode(frame.body)
+    if code == BUSY:
+        raise RpcBusyError(message, sent=False)
+    raise RpcRemoteError(message)
+
+
+class _Link:
+    """One connection and the calls on it."""
+
+    def __init__(self, client: RpcClient, env: Env, address: Address, conn: Conn) -> None:
+        self._client = client
+        self._env = env
+        self._conn = conn
+        self._calls: dict[int, _Call] = {}
+        self._call_count = 0
+        self._received = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self.loop = asyncio.get_running_loop()
+        self.address = address
+        self.reader: asyncio.Task[None] | None = None
+
+    def start(self, method: str, request: msgspec.Struct, call: _Call) -> int:
+        """Send a request; the link answers or fails the call. Returns its id.
+
+        Raises `RpcBusyError` and `ValueError` when it was not even tried.
+        """
+        if len(self._calls) >= _PENDING_CALLS_MAX:
+            message = f"{len(self._calls)} calls to {self.address} wait for an answer already"
+            raise RpcBusyError(message, sent=False)
+        call_id = self._call_count + 1
+        frame = request_frame(call_id, method, request)
+        self._call_count = call_id
+        call.received_before = self._received
+        self._calls[call_id] = call
+        if self._timer is None or call.deadline < self._timer_due:
+            self._arm(call.deadline)
+        try:
+            if not self._conn.try_send(frame):
+                call.sender = self._env.spawn(self._send(frame, call), name=f"send {method}")
+        except OSError as error:
+            self._break(error)
+        return call_id
+
+    def forget(self, call_id: int) -> None:
+        """The caller waits no longer; a request that was still held back is not sent."""
+        call = self._calls.pop(call_id, None)
+        if call is not None and call.sender is not None:
+            call.sender.cancel()
+
+    async def _send(self, frame: bytes, call: _Call) -> None:
+        """Send what back-pressure held; whoever ends the call cancels this."""
+        try:
+            await self._conn.send(frame)
+        except OSError as error:
+            call.sender = None
+            self._break(error)
+        call.sender = None
+
+    def _break(self, error: OSError) -> None:
+        self.drop(f"the connection to {self.address} broke: {error}")
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = deadline
+        self._timer = self.loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Time out the calls that are due, and re-arm for the earliest of the others."""
+        self._timer = None
+        due_s = self.loop.time() + _TIMER_SLACK_S
+        silent = False
+        deadline_next: float | None = None
+        for call_id, call in list(self._calls.items()):
+            if call.deadline > due_s:
+                if deadline_next is None or call.deadline < deadline_next:
+                    deadline_next = call.deadline
+                continue
+            del self._calls[call_id]
+            silent = silent or call.received_before == self._received
+            message = f"no answer from {self.address} within the deadline"
+            call.fail(RpcTimeoutError(message, sent=True))
+        if deadline_next is not None:
+            self._arm(deadline_next)
+        if silent:
+            self._client.retire(self)
+        if not self._calls and self._client.is_retired(self):
+            self.drop(f"the connection to {self.address} was given up")
+
+    async def read(self) -> None:
+        """Hand answers to their calls until the connection ends."""
+        conn, decode = self._conn, FRAME_DECODER.decode
+        while True:
+            try:
+                frame = await conn.recv()
+            except OSError:
+                break
+            if frame is None:
+                break
+            self._received += 1
+            try:
+                answer = decode(frame)
+            except msgspec.MsgspecError:
+                break  # not our protocol: give the connection up
+            call = self._calls.pop(answer.call_id, None)
+            if call is not None:
+                call.answer(answer)
+                if not self._calls and self._client.is_retired(self):
+                    break
+        self.reader = None
+        self.drop(f"the connection to {self.address} ended before the answer came")
+
+    def drop(self, message: str) -> None:
+        """End the connection; calls under way may have been processed or not."""
+        self._client.retire(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.reader is not None:
+            self.reader.cancel()
+            self.reader = None
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.fail(RpcConnectionError(message, sent=True))
+        self._conn.close()
+
+
+class _Dial:
+    """An attempt to connect, and those who wait for it."""
+
+    __slots__ = ("task", "waiters")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.waiters: list[asyncio.Future[_Link | RpcError]] = []
+
+
+class RpcClient:
+    """Calls methods of other nodes over one cached connection per address."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._links: dict[Address, _Link] = {}
+        self._dials: dict[Address, _Dial] = {}
+        self._parsed: dict[str, Address] = {}
+        self._closed = False
+
+    async def call(
+        self,
+        address: Address | str,
+        method: str,
+        request: msgspec.Struct,
+        response_type: type[Response],
+        *,
+        timeout_s: float,
+    ) -> Response:
+        """One attempt, no retry. Raises an `RpcError`; see its `sent`."""
+        loop = asyncio.get_running_loop()
+        where = self._address(address)
+        deadline = loop.time() + timeout_s
+        link = self._links.get(where)
+        if link is None:
+            link = await self._connect(where, deadline)
+        future: asyncio.Future[Frame | RpcError] = loop.create_future()
+        call_id = link.start(method, request, _Call(future, deadline))
+        try:
+            outcome = await future
+        except asyncio.CancelledError:
+            link.forget(call_id)
+            raise
+        if isinstance(outcome, RpcError):
+            raise outcome
+        return _read_answer(outcome, where, method, response_type)
+
+    def start(
+        self,
+        address: Address | str,
+        method: str,
+        request: msgspec.Struct,
+        response_type: type[Response],
+        done: Callable[[Response | RpcError], None],
+        *,
+        timeout_s: float,
+    ) -> None:
+        """As `call`, for one who does not wait: `done` is told the answer or the error, once,
+        and never before this returns. What `done` raises panics the node.
+        """
+        where = self._address(address)
+        link = self._links.get(where)
+        if link is None:
+            self._env.spawn(
+                self._call_and_tell(where, method, request, response_type, done, timeout_s),
+                name=f"first call of {where}",
+            )
+            return
+        deadline = link.loop.time() + timeout_s
+        call = _ToldCall(self._env, where, method, response_type, done, deadline)
+        try:
+            link.start(method, request, call)
+        except RpcBusyError as error:
+            call.fail(error)
+
+    async def _call_and_tell(
+        self,
+        where: Address,
+        method: str,
+        request: msgspec.Struct,
+        response_type: type[Response],
+        done: Callable[[Response | RpcError], None],
+        timeout_s: float,
+    ) -> None:
+        outcome: Response | RpcError
+        try:
+            outcome = await self.call(where, method, request, response_type, timeout_s=timeout_s)
+        except RpcError as error:
+            outcome = error
+        done(outcome)
+
+    def close(self) -> None:
+        """End all connections; calls under way fail with `RpcConnectionError`."""
+        self._closed = True
+        for address in list(self._dials):
+            dial = self._dials.pop(address)
+            if dial.task is not None:
+                dial.task.cancel()
+            _finish_dial(dial, RpcConnectionError("the RPC client was closed", sent=False))
+        for link in list(self._links.values()):
+            link.drop("the RPC client was closed")
+
+    def retire(self, link: _Link) -> None:
+        """Let no further call use `link`; those on it keep their deadlines."""
+        if self._links.get(link.address) is link:
+            del self._links[link.address]
+
+    def is_retired(self, link: _Link) -> bool:
+        """Whether later calls to that address use another connection."""
+        return self._links.get(link.address) is not link
+
+    def _address(self, address: Address | str) -> Address:
+        if isinstance(address, Address):
+            return address
+        parsed = self._parsed.get(address)
+        if parsed is None:
+            parsed = parse_address(address)
+            if len(self._parsed) >= _PARSED_ADDRESSES_MAX:
+                self._parsed.clear()
+            self._parsed[address] = parsed
+        return parsed
+
+    async def _connect(self, address: Address, deadline: float) -> _Link:
+        """The link to `address` once it is up. Raises `RpcError` with `sent` False."""
+        if self._closed:
+            raise RpcConnectionError("the RPC client is closed", sent=False)
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._dials[address] = _Dial()
+            dial.task = self._env.spawn(self._dial(address, dial), name=f"connect {address}")
+        if len(dial.waiters) >= _PENDING_CALLS_MAX:
+            raise RpcBusyError(f"{len(dial.waiters)} calls wait for {address} already", sent=False)
+        waiter: asyncio.Future[_Link | RpcError] = asyncio.get_running_loop().create_future()
+        dial.waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                outcome = await waiter
+        except TimeoutError:
+            raise RpcTimeoutError(
+                f"no connection to {address} within the deadline", sent=False
+            ) from None
+        finally:
+            dial.waiters.remove(waiter)
+        if isinstance(outcome, RpcError):
+            raise outcome
+        return outcome
+
+    async def _dial(self, address: Address, dial: _Dial) -> None:
+        """Try to connect for as long as somebody waits.
+
+        Each attempt is bounded: one that began behind a cut must not outlive the cut for long.
+        """
+        timeout_s = _CONNECT_TIMEOUT_FIRST_S
+        outcome: _Link | RpcError
+        while True:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    conn = await self._env.net.connect(address)
+            except TimeoutError:
+                timeout_s = min(timeout_s * 2, _CONNECT_TIMEOUT_MAX_S)
+                if not dial.waiters:
+                    outcome = RpcTimeoutError(f"no connection to {address}", sent=False)
+                    break
+            except OSError as error:
+                outcome = RpcConnectionError(f"cannot connect to {address}: {error}", sent=False)
+                break
+            else:
+                outcome = _Link(self, self._env, address, conn)
+                self._links[address] = outcome
+                outcome.reader = self._env.spawn(outcome.read(), name=f"answers of {address}")
+                break
+        del self._dials[address]
+        _finish_dial(dial, outcome)
+
+
+def _finish_dial(dial: _Dial, outcome: _Link | RpcError) -> None:
+    for waiter in dial.waiters:
+        if not waiter.done():
+            waiter.set_result(outcome)

@@ -1,0 +1,46 @@
+"""Why a call brought no answer, and what its caller may conclude from that."""
+
+from __future__ import annotations
+
+__all__ = [
+    "RpcBusyError",
+    "RpcConnectionError",
+    "RpcError",
+    "RpcHandlerError",
+    "RpcRemoteError",
+    "RpcTimeoutError",
+]
+
+
+class RpcError(Exception):
+    """A call that brought no answer. `sent` False: it was certainly not processed."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class RpcTimeoutError(RpcError):
+    """The deadline passed; with `sent` the call may still be processed later."""
+
+
+class RpcConnectionError(RpcError):
+    """No connection came up (`sent` False), or it broke before the answer came (`sent` True)."""
+
+
+class RpcRemoteError(RpcError):
+    """The server answered that it cannot handle the call: unknown method, unreadable request, or
+    a handler that said so by `RpcHandlerError`. `message` is the server's.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message, sent=sent)
+        self.message = message
+
+
+class RpcBusyError(RpcError):
+    """The server has too many calls in flight and did not start this one (`sent` is False)."""
+
+
+class RpcHandlerError(Exception):
+    """Raised by a handler to answer with a remote error that carries the message."""

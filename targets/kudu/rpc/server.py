@@ -1,0 +1,267 @@
+"""The serving side: reads requests, runs their handlers, sends the answers."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Conn, Env, Listener
+from targets.kudu.rpc.errors import RpcHandlerError
+from targets.kudu.rpc.wire import (
+    BUSY,
+    FRAME_DECODER,
+    REMOTE,
+    REQUEST,
+    Frame,
+    answer_frame,
+    decoder,
+    error_frame,
+)
+
+__all__ = ["CALLS_IN_FLIGHT_MAX", "Answer", "Handler", "RpcServer"]
+
+CALLS_IN_FLIGHT_MAX: Final = 256
+"""Unanswered calls a server accepts per service (the part of the method before the dot), so that
+hanging writes cannot starve the consensus traffic that would end them."""
+
+_SEEN_CALLS_MAX: Final = 1024
+"""The window in which a server recognises a doubled request."""
+_CONNECTIONS_MAX: Final = 1024
+"""Connections a server keeps; further ones are closed at once."""
+
+
+class Answer:
+    """An answer that comes later, without a task: a handler returns it, and somebody calls `set`.
+
+    The first `set` wins. An `RpcHandlerError` answers with a remote error.
+    """
+
+    __slots__ = ("_on_set", "response")
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self._on_set: Callable[[Any], None] | None = None
+
+    def set(self, response: Any) -> None:
+        """Answer now."""
+        if self.response is None:
+            self.response = response
+            if self._on_set is not None:
+                self._on_set(response)
+
+    def when_set(self, on_set: Callable[[Any], None]) -> None:
+        """Have `on_set` called with the response by `set`, which must still be to come."""
+        assert self.response is None, "answered already"
+        self._on_set = on_set
+
+
+Handler = Callable[[Any, str], Awaitable[msgspec.Struct] | msgspec.Struct | Answer]
+
+
+class _Method:
+    """A served method."""
+
+    __slots__ = ("decoder", "handler", "name", "service")
+
+    def __init__(self, name: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
+        self.name = name
+        self.service = name.partition(".")[0]
+        self.handler = handler
+        self.decoder = decoder(request_type)
+
+
+class RpcServer:
+    """Serves registered methods on one port of the node.
+
+    `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
+    at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
+    """
+
+    def __init__(
+        self, env: Env, port: int, *, calls_in_flight_max: int = CALLS_IN_FLIGHT_MAX
+    ) -> None:
+        self._env = env
+        self._port = port
+        self._calls_in_flight_max = calls_in_flight_max
+        self._methods: dict[str, _Method] = {}
+        self._in_flight: dict[str, int] = {}
+        self._connections: dict[int, Conn] = {}
+        self._connection_count = 0
+        self._listener: Listener | None = None
+
+    def register(self, method: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
+        """Serve `method`, e.g. `MasterService.CreateTable`; a second handler is an error."""
+        assert method not in self._methods, f"{method} has a handler already"
+        self._methods[method] = _Method(method, handler, request_type)
+
+    async def start(self) -> None:
+        """Listen. Methods may be registered before or after."""
+        assert self._listener is None, "the server listens already"
+        self._listener = await self._env.net.listen(self._port, self._serve)
+
+    def close(self) -> None:
+        """Stop listening and end all connections; calls that run go on without an answer."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    async def _serve(self, conn: Conn) -> None:
+        """Read one connection to its end; calls started here outlive it."""
+        if len(self._connections) >= _CONNECTIONS_MAX:
+            conn.close()
+            return
+        self._connection_count += 1
+        key = self._connection_count
+        self._connections[key] = conn
+        seen = _SeenCalls()
+        decode = FRAME_DECODER.decode
+        try:
+            while True:
+                try:
+                    frame = await conn.recv()
+                except OSError:
+                    return  # the connection is over, in whatever way
+                if frame is None:
+                    return
+                try:
+                    request = decode(frame)
+                except msgspec.MsgspecError:
+                    return  # not our protocol: hang up
+                if request.kind == REQUEST and seen.add(request.call_id):
+                    answer = self._dispatch(request, conn)
+                    if answer is not None and not _try_send(conn, answer):
+                        await _send(conn, answer)
+        finally:
+            conn.close()
+            del self._connections[key]
+
+    def _dispatch(self, call: Frame, conn: Conn) -> bytes | None:
+        """Run a call, or start it; returns the answer where there is one at once."""
+        method = self._methods.get(call.method)
+        if method is None:
+            return error_frame(call.call_id, REMOTE, f"unknown method {call.method!r}")
+        service = method.service
+        in_flight = self._in_flight.get(service, 0)
+        if in_flight >= self._calls_in_flight_max:
+            message = f"too busy: {in_flight} calls of {service} are in flight"
+            return error_frame(call.call_id, BUSY, message)
+        try:
+            request = method.decoder.decode(call.body)
+        except msgspec.MsgspecError as error:
+            return error_frame(call.call_id, REMOTE, f"bad request of {method.name}: {error}")
+        try:
+            result = method.handler(request, conn.peer)
+        except RpcHandlerError as error:
+            return error_frame(call.call_id, REMOTE, str(error))
+        if isinstance(result, msgspec.Struct):
+            return answer_frame(call.call_id, result)
+        if isinstance(result, Answer):
+            if result.response is not None:
+                return _encode_answer(call.call_id, result.response)
+            self._in_flight[service] = in_flight + 1
+            self._await_answer(result, service, call.call_id, conn)
+            return None
+        if isinstance(result, types.CoroutineType):
+            result = _Unstarted(result)
+        self._in_flight[service] = in_flight + 1
+        self._env.spawn(self._finish(service, result, call.call_id, conn), name=method.name)
+        return None
+
+    def _await_answer(self, answer: Answer, service: str, call_id: int, conn: Conn) -> None:
+        """Send the answer from within its `set`."""
+
+        def send(response: Any) -> None:
+            self._in_flight[service] -= 1
+            frame = _encode_answer(call_id, response)
+            if not _try_send(conn, frame):
+                self._env.spawn(_send(conn, frame), name=f"answer of {service}")
+
+        answer.when_set(send)
+
+    async def _finish(
+        self, service: str, result: Awaitable[msgspec.Struct], call_id: int, conn: Conn
+    ) -> None:
+        try:
+            frame = answer_frame(call_id, await result)
+        except RpcHandlerError as error:
+            frame = error_frame(call_id, REMOTE, str(error))
+        finally:
+            self._in_flight[service] -= 1
+        if not _try_send(conn, frame):
+            await _send(conn, frame)
+
+
+class _Unstarted:
+    """Owns a handler's coroutine, and closes it if the node dies before its task first runs."""
+
+    def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, msgspec.Struct]:
+        return self._coroutine.__await__()
+
+    def __del__(self) -> None:
+        self._coroutine.close()
+
+
+class _SeenCalls:
+    """The call ids of one connection that were handled, within a bounded window.
+
+    A client counts its calls up, so every id up to the highest one was seen, but for those that
+    were skipped; ids far below the highest one must be late copies.
+    """
+
+    __slots__ = ("_highest", "_skipped")
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._skipped: dict[int, None] = {}  # rising
+
+    def add(self, call_id: int) -> bool:
+        """Note `call_id`; false when it was handled before, or is too old to tell."""
+        highest = self._highest
+        if call_id <= highest:
+            if call_id not in self._skipped:
+                return False
+            del self._skipped[call_id]
+            return True
+        self._highest = call_id
+        if call_id > highest + 1 or self._skipped:
+            self._skip(highest + 1, call_id)
+        return True
+
+    def _skip(self, first: int, end: int) -> None:
+        oldest = end - _SEEN_CALLS_MAX + 1
+        for call_id in range(max(first, oldest), end):
+            self._skipped[call_id] = None
+        while self._skipped and (eldest := next(iter(self._skipped))) < oldest:
+            del self._skipped[eldest]
+
+
+def _encode_answer(call_id: int, response: Any) -> bytes:
+    if isinstance(response, RpcHandlerError):
+        return error_frame(call_id, REMOTE, str(response))
+    return answer_frame(call_id, response)
+
+
+def _try_send(conn: Conn, frame: bytes) -> bool:
+    """Send an answer now; false when back-pressure holds it. If the connection is gone, its
+    caller has given up or will notice.
+    """
+    try:
+        return conn.try_send(frame)
+    except OSError:
+        return True
+
+
+async def _send(conn: Conn, frame: bytes) -> None:
+    """Send an answer; as above where the connection is gone."""
+    try:
+        await conn.send(frame)
+    except OSError:
+        return

@@ -1,0 +1,90 @@
+"""Frames on the wire, and addresses: the msgpack array `[kind, call_id, method, body]`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, TypeVar
+
+import msgspec
+
+from harness.env import FRAME_BYTES_MAX, Address
+
+__all__ = [
+    "BUSY",
+    "ERROR",
+    "ERROR_DECODER",
+    "FRAME_DECODER",
+    "REMOTE",
+    "REQUEST",
+    "RESPONSE",
+    "Frame",
+    "Response",
+    "answer_frame",
+    "decoder",
+    "error_frame",
+    "parse_address",
+    "request_frame",
+]
+
+REQUEST: Final = 0
+RESPONSE: Final = 1
+ERROR: Final = 2
+
+BUSY: Final = "ServiceUnavailable"
+REMOTE: Final = "RemoteError"
+
+Response = TypeVar("Response", bound=msgspec.Struct)
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A frame whose body is decoded once its type is known."""
+
+    kind: int
+    call_id: int
+    method: str
+    body: msgspec.Raw
+
+
+FRAME_DECODER: Final = msgspec.msgpack.Decoder(Frame)
+ERROR_DECODER: Final = msgspec.msgpack.Decoder(tuple[str, str])
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@functools.lru_cache(maxsize=256)
+def decoder(message_type: type[Response]) -> msgspec.msgpack.Decoder[Response]:
+    """The decoder of a type. Calls of one process share decoders; they keep no state."""
+    return msgspec.msgpack.Decoder(message_type)
+
+
+def request_frame(call_id: int, method: str, request: msgspec.Struct) -> bytes:
+    """A request. Raises `ValueError` where it does not fit into a frame."""
+    frame = _encode((REQUEST, call_id, method, request))
+    if len(frame) > FRAME_BYTES_MAX:
+        raise ValueError(
+            f"a request of {len(frame)} bytes for {method}; a frame holds {FRAME_BYTES_MAX}"
+        )
+    return frame
+
+
+def error_frame(call_id: int, code: str, message: str) -> bytes:
+    """The answer that there is none."""
+    return _encode((ERROR, call_id, "", (code, message)))
+
+
+def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
+    """An answer, or the error that it does not fit into a frame."""
+    frame = _encode((RESPONSE, call_id, "", response))
+    if len(frame) > FRAME_BYTES_MAX:
+        message = f"an answer of {len(frame)} bytes; a frame holds {FRAME_BYTES_MAX}"
+        return error_frame(call_id, REMOTE, message)
+    return frame
+
+
+def parse_address(address: Address | str) -> Address:
+    """`Address` from `"node:port"`; raises `ValueError` quoting what is wrong."""
+    if isinstance(address, Address):
+        return address
+    node, separator, port = address.rpartition(":")
+    if not separator or not node or not port.isdigit():
+        raise ValueError(f"the address {address!r} is not NODE:PORT, e.g. m1:7051")
+    return Address(node, int(port))
