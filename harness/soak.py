@@ -27,6 +27,7 @@ from harness.case import Case
 from harness.checking import Judgement, judge
 from harness.errors import (
     EXIT_CRASH,
+    EXIT_INTERRUPTED,
     EXIT_INVALID,
     EXIT_UNKNOWN,
     EXIT_VALID,
@@ -204,9 +205,13 @@ async def soak(
     feeders = [asyncio.create_task(feed()) for _ in range(jobs)]
     try:
         await asyncio.gather(*feeders)
-    finally:
+    except asyncio.CancelledError:
+        raise  # the feeders are cancelled with us; a second time would cut their cleaning up short
+    except BaseException:
         for feeder in feeders:
             feeder.cancel()
+        raise
+    finally:
         await asyncio.gather(*feeders, return_exceptions=True)
     return sorted(results, key=lambda result: result.seed)
 
@@ -217,7 +222,7 @@ class _Worker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._cases = 0
-        self._dead = False
+        self._dead = False  # or as good as: busy with a case, and so of no use until it answers
 
     @staticmethod
     async def start() -> _Worker:
@@ -246,29 +251,31 @@ class _Worker:
         assert self._process.stdout is not None
         begin_s = time.perf_counter()
         reason = "the worker died"
+        self._dead = True
         try:
             async with asyncio.timeout(SEED_TIMEOUT_S):
                 self._process.stdin.write(msgspec.json.encode(job) + b"\n")
                 await self._process.stdin.drain()
                 line = await self._process.stdout.readline()
             if line:
-                return msgspec.json.decode(line, type=SeedResult)
+                result = msgspec.json.decode(line, type=SeedResult)
+                self._dead = False
+                return result
             code = await self._process.wait()
             reason = f"the worker exited with {code}"
         except TimeoutError:
             reason = f"no answer within {SEED_TIMEOUT_S:g} s"
         except (ConnectionError, msgspec.DecodeError, ValueError) as error:
             reason = f"the worker broke: {error!r}"
-        self._dead = True
         return crashed(job, reason, time.perf_counter() - begin_s)
 
     async def close(self) -> None:
         """End the process; by force when it does not end by itself."""
         if self._process.returncode is None:
             assert self._process.stdin is not None
-            self._process.stdin.close()
             if self._dead:
-                self._process.kill()
+                self._process.kill()  # before the first wait, which a second Ctrl-C may cut short
+            self._process.stdin.close()
             try:
                 async with asyncio.timeout(5.0):
                     await self._process.wait()
@@ -298,4 +305,6 @@ if __name__ == "__main__":
     try:
         _worker_main()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(EXIT_CRASH)  # the soak is gone: there is nobody to answer

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from harness.cli.output import ensure_standard_streams
+from harness.cli.output import ensure_standard_streams, note
 from harness.cli.parser import VERBS, build_parser, verb_module
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError, UsageError
 
@@ -25,13 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except UsageError as error:
-        print(f"harness: {error}", file=sys.stderr)
+        note(f"harness: {error}")
         return EXIT_USAGE
     except HarnessError as error:
-        print(f"harness: {type(error).__name__}: {error}", file=sys.stderr)
+        note(f"harness: {type(error).__name__}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("harness: interrupted; `harness clean` removes what is left", file=sys.stderr)
+        note("harness: interrupted; `harness clean` removes what is left")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`harness list | head`); that is no failure of ours.
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     except Exception:  # noqa: BLE001 - the last line of defence turns a crash into its exit code
         traceback.print_exc()
-        print("harness: this is our own mistake; please report it", file=sys.stderr)
+        note("harness: this is our own mistake; please report it")
         return EXIT_CRASH
 
 

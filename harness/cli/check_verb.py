@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 
 from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement, checkers_of, judge
-from harness.cli.output import say
+from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
 from harness.ops import Verdict, worst
@@ -80,5 +79,5 @@ def _text(run: StoredRun, judgement: Judgement) -> list[str]:
             "since, or had another time limit"
         )
         if run.record.verdict is Verdict.INVALID:
-            print(f"harness: {run.folder} was invalid before", file=sys.stderr)
+            note(f"harness: {run.folder} was invalid before")
     return [*lines, *describe(judgement), ""]

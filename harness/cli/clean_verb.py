@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from harness.cli.output import say
+from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_CRASH, HarnessError
 from harness.plugins import Environment, load_plugin, plugin_names
@@ -30,6 +29,6 @@ def main(arguments: Sequence[str]) -> int:
             removed += [f"{name}: {line}" for line in environment.clean()]
         except HarnessError as error:
             failed = True
-            print(f"harness: cannot clean {name}: {error}", file=sys.stderr)
+            note(f"harness: cannot clean {name}: {error}")
     say("\n".join(removed) if removed else "nothing was left behind")
     return EXIT_CRASH if failed else 0

@@ -6,10 +6,11 @@ still listens: `harness run | head -1` of an invalid run exits with 1, not with 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
-__all__ = ["ensure_standard_streams", "say"]
+__all__ = ["ensure_standard_streams", "note", "say"]
 
 
 def say(text: str) -> None:
@@ -20,7 +21,13 @@ def say(text: str) -> None:
         _mute()  # the reader has what it wanted
     except OSError as error:
         _mute()
-        print(f"harness: the results cannot be printed: {error.strerror}", file=sys.stderr)
+        note(f"harness: the results cannot be printed: {error.strerror}")
+
+
+def note(text: str) -> None:
+    """Print `text` on stderr, if there is still anybody there: there is no further place to go."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _mute() -> None:

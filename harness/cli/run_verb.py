@@ -6,7 +6,6 @@ import argparse
 import datetime as dt
 import platform
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from harness.case import Case
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
 from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.choose import AUTO, choose_environment
-from harness.cli.output import say
+from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.progress import Progress
 from harness.cli.verdict_text import describe
@@ -51,10 +50,9 @@ def main(arguments: Sequence[str]) -> int:
     progress = Progress()
     started = dt.datetime.now(tz=dt.UTC)
     begin_s = time.monotonic()
-    print(
+    note(
         f"{plan.case.target}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
-        f"{','.join(plan.case.nemeses)}, seed {plan.case.seed}, in {environment.name}",
-        file=sys.stderr,
+        f"{','.join(plan.case.nemeses)}, seed {plan.case.seed}, in {environment.name}"
     )
     try:
         outcome = conduct(
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             listener=None if parsed.quiet else progress,
         )
     except (Exception, KeyboardInterrupt):
-        print(f"harness: nothing to judge; what there is lies in {folder.path}", file=sys.stderr)
+        note(f"harness: nothing to judge; what there is lies in {folder.path}")
         raise
     finally:
         progress.finish()

@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -17,10 +16,10 @@ from typing import Final
 import msgspec
 
 from harness.cli.case_options import case_from, parse_case_options
-from harness.cli.output import say
+from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.run_verb import default_name
-from harness.errors import EXIT_INTERRUPTED, UsageError
+from harness.errors import EXIT_INTERRUPTED, EXIT_INVALID, UsageError
 from harness.ops import Verdict
 from harness.planning import plan_case
 from harness.plugins import Environment, load_plugin
@@ -72,13 +71,15 @@ def main(arguments: Sequence[str]) -> int:
         interrupted = True
     results = sorted(reporter.results, key=lambda result: result.seed)
     wall_s = time.monotonic() - begin_s
+    code = exit_code_of(results)
+    if interrupted and code != EXIT_INVALID:
+        code = EXIT_INTERRUPTED
     replays = _Replays(arguments)
     if parsed.json:
-        say(_json(results, replays, wall_s, interrupted=interrupted))
+        say(_json(results, replays, wall_s, code, interrupted=interrupted))
     else:
         say("\n".join(_text(results, replays, wall_s, last - first + 1)))
-    code = exit_code_of(results)
-    return EXIT_INTERRUPTED if interrupted and code != 1 else code
+    return code
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
@@ -149,14 +150,13 @@ class _Reporter:
         if result.verdict != Verdict.VALID.value:
             self._failed += 1
             if not self._quiet:
-                print(f"seed {result.seed}: {result.verdict}: {result.reason}", file=sys.stderr)
+                note(f"seed {result.seed}: {result.verdict}: {result.reason}")
         if not self._quiet and now_s - self._shown_s >= PROGRESS_INTERVAL_S:
             self._shown_s = now_s
             done = len(self.results)
             left_s = (now_s - self._begin_s) / done * (self._total - done)
-            print(
-                f"{done}/{self._total} seeds, {self._failed} not valid, about {left_s:.0f} s to go",
-                file=sys.stderr,
+            note(
+                f"{done}/{self._total} seeds, {self._failed} not valid, about {left_s:.0f} s to go"
             )
         return self._stop_after == 0 or self._failed < self._stop_after
 
@@ -183,7 +183,9 @@ class _Replays:
         return shlex.join([*words, *self._kept, "--seed", str(result.seed)])
 
 
-def _json(results: list[SeedResult], replays: _Replays, wall_s: float, *, interrupted: bool) -> str:
+def _json(
+    results: list[SeedResult], replays: _Replays, wall_s: float, code: int, *, interrupted: bool
+) -> str:
     verdicts = Counter(result.verdict for result in results)
     seeds = [
         {**msgspec.to_builtins(result), "replay": replays.command(result)} for result in results
@@ -193,7 +195,7 @@ def _json(results: list[SeedResult], replays: _Replays, wall_s: float, *, interr
             "schema_version": 1,
             "seeds": len(results),
             "verdicts": dict(sorted(verdicts.items())),
-            "exit_code": exit_code_of(results),
+            "exit_code": code,
             "interrupted": interrupted,
             "wall_s": wall_s,
             "results": seeds,

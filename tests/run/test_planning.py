@@ -128,3 +128,40 @@ def test_streams_are_independent_and_stable():
 def test_cases_are_plain_json():
     case = planned(nemeses=("partition-leader",)).case
     assert msgspec.json.decode(case.encode())["faults"][0]["nemesis"] == "partition-leader"
+
+
+def fault(**fields):
+    return Fault(**{"id": "k", "nemesis": "kill-leader", "at_ns": 0, "duration_ns": 1, **fields})
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ([fault(), fault()], "two faults of the case have the id 'k'"),
+        ([fault(at_ns=-1)], "at_ns -1"),
+        ([fault(duration_ns=0)], "duration_ns 0"),
+        ([fault(duration_ns=10**18)], "duration_ns"),
+        ([fault(nemesis="earthquake")], "'earthquake'"),
+    ],
+)
+def test_schedules_by_hand_are_checked(faults, words):
+    with pytest.raises(UsageError, match=words):
+        planned(faults=tuple(faults))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"interval_s": 1e-10}, {"duration_s": 1e-6}, {"op_timeout_s": 61.0}]
+)
+def test_times_without_sense_are_refused(fields):
+    with pytest.raises(UsageError, match=next(iter(fields))):
+        planned(**fields)
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"seed": 1, "knobs": ' + b'{"a":' * 100_000, b'{"seed": 1, "target": "\xff"}']
+)
+def test_hostile_case_files_are_refused(data, tmp_path):
+    path = tmp_path / "case.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="is no case"):
+        load_case(path)

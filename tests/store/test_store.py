@@ -208,3 +208,80 @@ def test_a_full_disk_is_an_infrastructure_error(tmp_path):
     with pytest.raises(InfrastructureError, match="--store"):
         log.append(Op(0, 0, 0, OpType.INVOKE, "f", 1))
     log.close()
+
+
+def some_ops(count=20):
+    return [
+        Op(n, n * 10, n // 2, OpType.OK if n % 2 else OpType.INVOKE, "f", {"n": n})
+        for n in range(count)
+    ]
+
+
+def run_folder(tmp_path):
+    folder = RunFolder(tmp_path, "name", "run")
+    folder.write_case(Case(seed=1))
+    return folder.path
+
+
+def test_a_damaged_length_in_the_middle_is_no_torn_end(tmp_path):
+    path = tmp_path / "ops.log"
+    write_log(path, some_ops())
+    data = bytearray(path.read_bytes())
+    data[len(b"catalog-harness ops 1\n") + 2] ^= 0x40  # the first record now claims 4 MB more
+    path.write_bytes(data)
+    with pytest.raises(HistoryError, match="another begins at byte"):
+        read_log(path)
+
+
+@given(cut=st.integers(0, 400))
+def test_every_cut_is_a_torn_end(cut, tmp_path_factory):
+    path = tmp_path_factory.mktemp("l") / "ops.log"
+    write_log(path, some_ops())
+    data = path.read_bytes()
+    path.write_bytes(data[: max(0, len(data) - cut)])
+    ops, _ = read_log(path)
+    assert ops == some_ops()[: len(ops)]
+
+
+def test_pipes_and_loops_in_a_folder_are_not_read(tmp_path):
+    path = run_folder(tmp_path)
+    os.mkfifo(path / "ops.log")
+    (path / "history.parquet").symlink_to("history.parquet")
+    with pytest.raises(HistoryError, match="neither"):
+        load_run(path)
+
+
+def test_a_name_too_long_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="cannot read"):
+        load_run(tmp_path / ("a" * 5000))
+
+
+@pytest.mark.parametrize("content", [b'{"run": "\xff"}', b"[" * 100_000, b"{}"])
+def test_a_hostile_run_record_is_refused(content, tmp_path):
+    path = run_folder(tmp_path)
+    (path / "run.json").write_bytes(content)
+    with pytest.raises(HistoryError, match="run record"):
+        load_run(path)
+
+
+def test_an_impossible_history_is_named_with_its_file(tmp_path):
+    path = run_folder(tmp_path)
+    ops = some_ops(2)
+    write_log(path / "ops.log", [ops[0], ops[0]])
+    with pytest.raises(HistoryError, match=r"ops\.log.*indices must rise"):
+        load_run(path)
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (Op(0, 0, "god", OpType.INFO, "f"), "process 'god' is unknown"),
+        (Op(0, 0, -1, OpType.INVOKE, "f"), "below 0"),
+        (Op(2**70, 0, 1, OpType.INVOKE, "f"), "64 bits"),
+        (Op(0, 0, 1, OpType.INVOKE, "f", "\ud800"), "plain JSON"),
+    ],
+)
+def test_what_the_file_cannot_hold_is_refused(op, words, tmp_path):
+    with pytest.raises(HistoryError, match=words):
+        write_parquet(tmp_path / "history.parquet", History([op]))
+    assert list(tmp_path.iterdir()) == []

@@ -2,13 +2,14 @@
 
 import collections
 
+import msgspec
 import pytest
 
 from harness.case import Case, stream
 from harness.errors import UsageError
 from harness.generator import Emit, new_context
 from harness.planning import with_defaults
-from workloads.ddl import KINDS, DdlWorkload, parse_mix
+from workloads.ddl import KINDS, READS, DdlWorkload, parse_mix
 
 
 def case(**options):
@@ -70,6 +71,24 @@ def test_mix_of_zeros_is_refused():
 def test_impossible_sizes_are_refused(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         DdlWorkload().generator(case(**options))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "tservers", "words"),
+    [(2, 3, "a majority"), (0, 3, "a majority"), (3, 1, "--tservers 3")],
+)
+def test_replicas_that_nobody_could_place_are_refused(replicas, tservers, words):
+    """Else the target would be blamed for creating nothing."""
+    impossible = msgspec.structs.replace(
+        case(replicas=replicas), target_options={"tservers": tservers}
+    )
+    with pytest.raises(UsageError, match=words):
+        DdlWorkload().generator(impossible)
+
+
+def test_readers_may_be_all_clients():
+    drafts = take(DdlWorkload().generator(case(readers=100)), 200)
+    assert {draft.f for draft in drafts} == set(READS)
 
 
 def test_probe_covers_every_kind_with_fresh_names():

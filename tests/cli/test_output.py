@@ -1,0 +1,63 @@
+"""The exit code is the verdict's, whoever reads or does not read what is printed."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli.progress import Progress
+from harness.ops import HARNESS, Op, OpType
+
+PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register", "--seed", "1"]
+RUN += ["--time-limit", "2"]
+
+
+def exit_code(words, tmp_path, **streams):
+    return subprocess.run([*PROGRAM, *words], cwd=tmp_path, check=False, **streams).returncode
+
+
+@pytest.fixture
+def deaf_pipe():
+    """The writing end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+def test_nobody_reads_the_results(deaf_pipe, tmp_path):
+    assert exit_code(RUN, tmp_path, stdout=deaf_pipe, stderr=subprocess.DEVNULL) == 0
+
+
+def test_nobody_reads_the_progress(deaf_pipe, tmp_path):
+    assert exit_code(RUN, tmp_path, stdout=subprocess.DEVNULL, stderr=deaf_pipe) == 0
+
+
+def test_a_full_stdout_is_said_and_changes_no_verdict(tmp_path):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *RUN], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 0
+    assert b"cannot be printed: No space left" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_are_never_files_of_ours(closed, tmp_path):
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *PROGRAM, *RUN]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0
+    (folder,) = (tmp_path / "store" / "register-none").glob("2*")
+    assert exit_code(["check", str(folder)], tmp_path, stdout=subprocess.DEVNULL) == 0
+
+
+def test_progress_survives_its_terminal():
+    stream = io.StringIO()
+    progress = Progress(stream)
+    stream.close()
+    progress(Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": "chaos"}))
+    progress.finish()
