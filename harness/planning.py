@@ -136,7 +136,10 @@ def _able(capability: Capability) -> list[str]:
     """The installed environments that can do it."""
     able = []
     for name in plugin_names("environments"):
-        other: Environment = load_plugin("environments", name)
+        try:
+            other: Environment = load_plugin("environments", name)
+        except UsageError:  # one that does not load can do nothing; `harness doctor` says why
+            continue
         if other.capabilities.get(capability, Fidelity.NONE) is not Fidelity.NONE:
             able.append(name)
     return able

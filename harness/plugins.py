@@ -356,9 +356,10 @@ def load_plugin(group: str, name: str) -> Any:
         raise UsageError(f"{name!r} is not among the {group}: {known}")
     try:
         plugin = points[name].load()()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that exits when it is imported
         raise UsageError(
-            f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}"
+            f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}; "
+            "mend it or uninstall its package (HARNESS_NO_PLUGINS=1 leaves all but our own out)"
         ) from error
     version = getattr(plugin, "api_version", None)
     if version != API_VERSION:
@@ -366,4 +367,26 @@ def load_plugin(group: str, name: str) -> Any:
             f"the plug-in {name!r} of {group} has api_version {version}; "
             f"this harness speaks {API_VERSION}"
         )
+    missing = _missing(plugin, group)
+    if missing:
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({points[name].value}) lacks {', '.join(missing)}; "
+            "see the protocol in harness.plugins"
+        )
     return plugin
+
+
+def _missing(plugin: Any, group: str) -> list[str]:
+    """What the protocol of the group demands and the plug-in does not have."""
+    protocols: dict[str, type] = {
+        "targets": Target,
+        "nemeses": Nemesis,
+        "workloads": Workload,
+        "checkers": Checker,
+        "environments": Environment,
+    }
+    protocol = protocols.get(group)
+    if protocol is None:
+        return []
+    members = [*protocol.__annotations__, *vars(protocol)]
+    return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]
