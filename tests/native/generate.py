@@ -22,7 +22,7 @@ Ops = list[Operation[Any, Any]]
 
 
 class Name(NamedTuple):
-    """A call on the directory: put, drop, move (to `other`), look, all."""
+    """A call on the directory: put, drop, move (to `other`), look, all, nap (does nothing)."""
 
     f: str
     name: str = ""
@@ -46,6 +46,8 @@ class Directory(Model[State, Name, Any]):
                 return state, state
             case "look":
                 return held.get(input_.name), state
+            case "nap":
+                return "ok", state
             case "put" if input_.name in held:
                 return "exists", state
             case "put":
@@ -162,8 +164,8 @@ def _txn_lie(rng: random.Random, input_: Any, output: Any) -> Any:
 
 
 def _name_call(rng: random.Random) -> Any:
-    f = rng.choice(("put", "put", "drop", "move", "look", "look", "all"))
-    name = "" if f == "all" else rng.choice("abcd")
+    f = rng.choice(("put", "put", "drop", "move", "look", "look", "all", "nap"))
+    name = "" if f in {"all", "nap"} else rng.choice("abcd")
     other = rng.choice("abcd") if f == "move" else ""
     return Name(f, name, other, rng.randrange(9) if f == "put" else 0)
 

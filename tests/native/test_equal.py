@@ -156,12 +156,24 @@ def test_outcomes_are_equal_with_witness_and_explanation(
 
 
 @pytest.mark.parametrize(
-    ("clients", "unknown"), [(3, 70), (3, 300), (70, 2), (100, 300), (130, 3), (5, 1025)]
+    ("clients", "unknown"),
+    [
+        (3, 70),
+        (3, 250),
+        (3, 300),
+        (70, 2),
+        (100, 250),
+        (100, 300),
+        (100, 1000),
+        (130, 3),
+        (5, 1025),
+    ],
 )
 def test_wide_masks_are_equal_too(clients: int, unknown: int) -> None:
     kind = KINDS["directory"]
     operations = wide(clients, unknown)
     one = (Problem(kind.model, operations), native(kind, operations))
+    assert (len(one[1].unknown), max(one[1].core.return_slots)) == (unknown, clients - 1)
     assert_same_preparation(*one)
     for lean in (True, False):
         assert_same_search(
@@ -177,13 +189,16 @@ def test_wide_masks_are_equal_too(clients: int, unknown: int) -> None:
 
 
 def wide(clients: int, unknown: int) -> Ops:
-    """Many at once on a few names, after many whose outcome nobody knows."""
+    """Many at once on a few names, after many mutations whose outcome nobody knows."""
     kind = KINDS["directory"]
     made: Ops = []
-    for number in range(unknown):
-        made += [replace(o, call=o.call + 100 * number) for o in history(kind, number)[:1]]
-        made[-1] = replace(made[-1], output=UNKNOWN, return_time=None)
-    start = 100 * unknown + 1000
+    seed = 0
+    while len(made) < unknown:
+        seed += 1
+        (first, *_) = history(kind, seed)
+        if first.input.f not in {"look", "all"}:
+            made.append(replace(first, call=seed, output=UNKNOWN, return_time=None))
+    start = 10 * seed
     for number in range(clients):
         (first, *_) = history(kind, 5000 + number)
         made.append(replace(first, call=start, return_time=start + 1000 + number))
