@@ -11,7 +11,7 @@ from harness.ops import Op, OpType, Pair
 
 __all__ = ["did", "explain_failure", "ops", "seconds", "sentence", "where"]
 
-CORE_MAX = 12
+CORE_MAX = 5
 STORIES_MAX = 3
 NAMES_MAX = 8
 
@@ -213,10 +213,10 @@ def explain_failure(
             text.append(f"{len(stories) - STORIES_MAX} more ways are not shown.")
     rest = [index for index in failure.core if index != failure.operation]
     if rest:
-        small = "a minimal set" if failure.core_minimal else "a smaller set"
+        small = "a minimal set" if failure.core_minimal else "not proven minimal"
         text.append(
-            f"{ops(failure.core).capitalize()} contradict each other by themselves ({small}), "
-            f"whatever became of the {len(failure.weakened)} other changes."
+            f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
+            f"({small}), whatever became of the {len(failure.weakened)} other changes."
         )
         # The last ones before the contradiction tell most.
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])

@@ -1,16 +1,21 @@
 """The linearizability checkers as plug-ins: over the whole catalog, and over one register.
 
-A run's history becomes operations (`_catalog_history`), the search judges, and an invalid verdict
-is told in sentences that name the operations (`_sentences`). The steps of a search are bounded
-before its time is, so that re-checking a history on a slower machine gives the same verdict.
+A run's history becomes operations (`_catalog_history`). Over the catalog, passes look for what two
+or three answers refute by themselves (`catalog_passes`); the search judges what they leave. Every
+verdict is proven by a certificate that another method verifies (`linearizability.certificate`): one
+that proves nothing is a crash, and one that nobody could confirm in time leaves `unknown`. An
+invalid verdict is told in sentences that name the operations (`_sentences`). The steps of a search
+are bounded before its time is, so that re-checking a history on a slower machine gives the same
+verdict.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from checkers._catalog_history import CatalogHistory, catalog_history
+from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
+from checkers.catalog_passes import Contradiction, conflict, refute
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -20,6 +25,7 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
+from checkers.linearizability.certificate import Certificate, certify, certify_core
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.models.register import Cas, Read, Register, RegisterInput, Write
 from harness.errors import HistoryError
@@ -33,10 +39,13 @@ VERDICTS = {
     Result.UNKNOWN: Verdict.UNKNOWN,
 }
 OPERATIONS_MAX = 64
-CONFLICTS_MAX = 10
+CONFLICTS_MAX = 3
+CORE_SHOWN_MAX = 9
 
 
-def _details(outcome: CheckOutcome, operations: int, unknown: int) -> dict[str, Any]:
+def _details(
+    outcome: CheckOutcome, proof: Certificate | None, operations: int, unknown: int
+) -> dict[str, Any]:
     details: dict[str, Any] = {
         "operations": operations,
         "unknown": unknown,
@@ -46,6 +55,8 @@ def _details(outcome: CheckOutcome, operations: int, unknown: int) -> dict[str, 
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
     }
+    if proof is not None:
+        details["proof"] = proof.to_json()
     failure = outcome.failure
     if failure is not None:
         details["failure"] = {
@@ -67,6 +78,18 @@ def _details(outcome: CheckOutcome, operations: int, unknown: int) -> dict[str, 
             ],
         }
     return details
+
+
+UNCONFIRMED = "a search found no legal order, but nothing else could confirm that in time"
+
+
+def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict, str]:
+    """The verdict that may be passed on, and the reason where it is unknown."""
+    if proof is None:
+        return Verdict.UNKNOWN, outcome.reason
+    if not proof.confirmed_by:
+        return Verdict.UNKNOWN, UNCONFIRMED
+    return VERDICTS[outcome.result], ""
 
 
 def _offenders(failure: Failure) -> tuple[int, ...]:
@@ -94,16 +117,24 @@ class CatalogLinearizable:
         converted = catalog_history(history)
         if converted.conflicts:
             return self._conflicting(converted)
+        found = refute(converted.operations)
+        if found is not None:
+            return self._contradicted(found, converted)
         model = Catalog(converted.operations, converted.bindings)
         outcome = check_operations(
             model, converted.operations, timeout_s=time_limit_s, limits=self._limits
         )
+        proof = certify(model, converted.operations, outcome, limits=self._limits)
+        verdict, reason = _verdict(outcome, proof)
         unknown = sum(operation.is_unknown for operation in converted.operations)
-        details = _details(outcome, len(converted.operations), unknown)
-        if outcome.failure is None:
-            return CheckResult(
-                self.name, VERDICTS[outcome.result], self._reason(outcome, details), details=details
-            )
+        details = _details(outcome, proof, len(converted.operations), unknown)
+        if outcome.failure is None or verdict is Verdict.UNKNOWN:
+            if verdict is Verdict.VALID:
+                reason = (
+                    f"{len(converted.operations)} operations ({unknown} of unknown outcome) "
+                    "are linearizable"
+                )
+            return CheckResult(self.name, verdict, reason, details=details)
         failure = outcome.failure
         projected = None
         if failure.projection:
@@ -126,33 +157,59 @@ class CatalogLinearizable:
             details,
         )
 
-    def _reason(self, outcome: CheckOutcome, details: dict[str, Any]) -> str:
-        if outcome.result is Result.OK:
-            return (
-                f"{details['operations']} operations ({details['unknown']} of unknown outcome) "
-                "are linearizable"
-            )
-        return outcome.reason
-
-    def _conflicting(self, converted: CatalogHistory) -> CheckResult:
-        text: list[str] = []
-        for conflict in converted.conflicts[:CONFLICTS_MAX]:
-            first, second = converted.pairs[conflict.first], converted.pairs[conflict.second]
-            text.append(f"{sentence(first)}.")
-            text.append(f"{sentence(second)}.")
-            text.append(f"So {conflict.text}; a create takes effect once and ids are never reused.")
-        first_conflict = converted.conflicts[0]
+    def _contradicted(self, found: Contradiction, converted: CatalogHistory) -> CheckResult:
+        """What a pass found, in a sentence for each answer and one for what they break."""
+        proof = certify_core(found.part, found.core, minimal=True, limits=self._limits)
+        last, *before = (converted.pairs[index] for index in found.core)
+        text = [f"{sentence(last)}.", *(f"{sentence(pair)}." for pair in reversed(before))]
+        text.append(
+            f"But {found.rule}: no order of the operations that respects real time explains "
+            f"{'this answer' if not before else f'these {len(found.core)} answers'}."
+        )
+        details = {
+            "operations": len(converted.operations),
+            "unknown": sum(operation.is_unknown for operation in converted.operations),
+            "decided_by": f"a pass over the {found.part.name}",
+            "proof": proof.to_json(),
+        }
         return CheckResult(
             self.name,
             Verdict.INVALID,
-            f"not linearizable: {first_conflict.text}",
+            f"not linearizable: {sentence(last)}",
+            tuple(text),
+            found.core,
+            details,
+        )
+
+    def _conflicting(self, converted: CatalogHistory) -> CheckResult:
+        text: list[str] = []
+        for found in converted.conflicts[:CONFLICTS_MAX]:
+            first, second = converted.pairs[found.first], converted.pairs[found.second]
+            text.append(f"{sentence(first)}.")
+            text.append(f"{sentence(second)}.")
+            text.append(f"So {found.text}; a create takes effect once and ids are never reused.")
+        if len(converted.conflicts) > CONFLICTS_MAX:
+            text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
+        told = converted.conflicts[0]
+        shown = [
+            (index, (ident, nonce))
+            for index in (told.first, told.second)
+            for ident, nonce in shown_tables(converted.pairs[index])
+            if nonce is not None
+        ]
+        against = conflict(shown, told.text)
+        proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
+        return CheckResult(
+            self.name,
+            Verdict.INVALID,
+            f"not linearizable: {told.text}",
             tuple(text),
             tuple(
                 index
-                for conflict in converted.conflicts[:CONFLICTS_MAX]
-                for index in (conflict.first, conflict.second)
+                for found in converted.conflicts[:CONFLICTS_MAX]
+                for index in (found.first, found.second)
             ),
-            {"conflicts": len(converted.conflicts)},
+            {"conflicts": len(converted.conflicts), "proof": proof.to_json()},
         )
 
 
@@ -210,15 +267,16 @@ class RegisterLinearizable:
         model = Register(None)
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
         unknown = sum(operation.is_unknown for operation in operations)
-        details = _details(outcome, len(operations), unknown)
+        proof = certify(model, operations, outcome, limits=self._limits)
+        verdict, reason = _verdict(outcome, proof)
+        details = _details(outcome, proof, len(operations), unknown)
         failure = outcome.failure
-        if failure is None:
-            reason = outcome.reason
-            if outcome.result is Result.OK:
+        if failure is None or verdict is Verdict.UNKNOWN:
+            if verdict is Verdict.VALID:
                 reason = (
                     f"{len(operations)} operations ({unknown} of unknown outcome) are linearizable"
                 )
-            return CheckResult(self.name, VERDICTS[outcome.result], reason, details=details)
+            return CheckResult(self.name, verdict, reason, details=details)
         said = {
             operation.id: (
                 f"process {operation.client_id} did "
@@ -232,8 +290,11 @@ class RegisterLinearizable:
         text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
         offenders = _offenders(failure)
         if len(offenders) > 1:
-            text.append("Together with these it is a contradiction whatever the others did:")
-            text.extend(f"P{said[index][1:]}." for index in offenders[1:13])
+            small = "" if failure.core_minimal else " (not proven minimal)"
+            text.append(f"With these it is a contradiction whatever the others did{small}:")
+            text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
+            if len(offenders) > 1 + CORE_SHOWN_MAX:
+                text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
         return CheckResult(
             self.name,
             Verdict.INVALID,

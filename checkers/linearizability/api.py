@@ -186,7 +186,7 @@ def check_operations(
                 if projections is None:
                     projections = _projected(model, labelled, limits)
                 told = _sharpest(part, projections, limits, clock)
-                failure = _explained(told, limits, clock)
+                failure: Failure | None = _explained(told, limits, clock)
                 return _illegal(told, [*parts, *projections], failure)
         if all(part.result is Result.OK for part in parts):
             return _valid(parts, spent)

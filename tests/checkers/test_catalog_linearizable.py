@@ -191,7 +191,12 @@ def test_a_deleted_table_that_is_seen_again_is_explained() -> None:
     h.get(3, "b", "T1")
     result = check(h.history)
     assert result.verdict is Verdict.INVALID
-    assert "'b' must have been free: process 2 had deleted it (op 2, ok" in result.explanation[1]
+    assert result.operations == (4, 2)
+    assert result.explanation[1:] == (
+        "Process 2 deleted table 'b' (op 2, delete, 0.002-0.003 s, answered by m1).",
+        "But table T1 was deleted and cannot come back: no order of the operations that respects "
+        "real time explains these 2 answers.",
+    )
 
 
 def test_a_list_that_leaves_out_a_table_is_explained() -> None:
@@ -246,14 +251,13 @@ def test_one_id_of_two_creates_is_a_conflict() -> None:
 def test_a_lost_create_that_is_seen_took_effect_and_stays() -> None:
     h = Writer()
     lost = h.lost(1, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
-    h.get(2, "b", "T1")
+    seen = h.get(2, "b", "T1")
     assert check(h.history).verdict is Verdict.VALID
-    h.get(3, "b", None)
+    missed = h.get(3, "b", None)
     result = check(h.history)
     assert result.verdict is Verdict.INVALID
-    assert any(
-        f"Op {lost}, whose answer was lost, did take effect" in s for s in result.explanation
-    )
+    assert result.operations == (missed, seen)
+    assert any(f"(op {lost}, from 0.000 s, whose answer was lost)" in s for s in result.explanation)
 
 
 def test_a_lost_create_may_take_effect_late_or_never() -> None:

@@ -25,7 +25,7 @@ from checkers.linearizability import (
     check_events,
     check_operations,
 )
-from checkers.linearizability.explain import weaken
+from checkers.linearizability.core import find_core
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.register import (
@@ -341,13 +341,14 @@ def test_failure_names_the_operation_the_one_before_and_what_survived() -> None:
     assert failure.core_minimal
 
 
-def test_weaken_stops_at_its_budget_and_says_so() -> None:
+def test_the_search_for_a_core_stops_at_its_budget_and_says_so() -> None:
     operations = [Operation(0, Write(n), 2 * n, None, 2 * n + 1, n) for n in range(50)] + [
         Operation(0, Read(), 200, 99, 201, 50)
     ]
-    core, _, minimal = weaken(Register(0), operations, 50, Limits(shrink_steps=60))
-    assert not minimal
-    assert 50 in core
+    everything = set(range(51))
+    core = find_core(Register(0), operations, everything, 50, Limits(shrink_steps=60))
+    assert not core.minimal
+    assert 50 in core.operations
 
 
 # --- limits -----------------------------------------------------------------------------------

@@ -1,0 +1,169 @@
+"""A verdict with its proof, checked before anybody sees it.
+
+`certify` turns what a check found into a `Certificate` and has `verify` go over it:
+
+* valid: one legal order for each part, and the operations of unknown outcome that never took
+  effect. Replaying it is near-linear, so it is always done in full.
+* invalid: a core of operations (see `core`) and the problem in which they contradict each other:
+  the whole history, one of its parts, or one of the model's projections.
+
+Where enumerating a core takes too many steps, another search than the one that found it confirms:
+the depth-first one, in pure Python. The certificate says who confirmed. A certificate that turns
+out to prove nothing raises `CertificateError`; one that nobody could confirm within the limits says
+so in `confirmed_by`, which is then empty, and its verdict should not be passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from checkers.linearizability.api import CheckOutcome
+from checkers.linearizability.core import relaxed
+from checkers.linearizability.frontier import Frontier
+from checkers.linearizability.model import Limits, Model, Operation, Projection, Result
+from checkers.linearizability.problem import Problem
+from checkers.linearizability.search import DepthFirst, Status
+from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
+
+__all__ = ["Certificate", "certify", "certify_core"]
+
+VERIFIER_STEPS_MAX: Final = 300_000
+VERIFIER_CORE_MAX: Final = 200  # operations; each configuration costs as much to expand
+SHOWN_MAX: Final = 100_000  # ids of an order that go into a result
+ENUMERATION: Final = "the verifier, by enumeration"
+REPLAY: Final = "the verifier, by replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The proof of one verdict. All numbers are operation ids.
+
+    `orders` and `never` belong to `OK`; `core`, `minimal` and `part` to `ILLEGAL`. `part` names the
+    problem in which the core contradicts itself.
+    """
+
+    verdict: Result
+    orders: tuple[tuple[int, ...], ...] = ()
+    never: tuple[int, ...] = ()
+    core: tuple[int, ...] = ()
+    minimal: bool = False
+    part: str = ""
+    confirmed_by: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; orders longer than 100,000 ids in all are left out, which it then says."""
+        if self.verdict is Result.ILLEGAL:
+            return {
+                "core": list(self.core),
+                "minimal": self.minimal,
+                "part": self.part,
+                "confirmed_by": self.confirmed_by,
+            }
+        total = sum(len(order) for order in self.orders)
+        shown: dict[str, Any] = {"orders": [list(order) for order in self.orders]}
+        if total > SHOWN_MAX:
+            shown = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
+        return {**shown, "never": list(self.never), "confirmed_by": self.confirmed_by}
+
+
+def certify(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    outcome: CheckOutcome,
+    *,
+    limits: Limits | None = None,
+) -> Certificate | None:
+    """The verified certificate of `outcome`, which is about `operations`; `None` if undecided.
+
+    `operations` are those given to `check_operations`. Raises `CertificateError` when the outcome
+    does not hold, and `ValueError` for an invalid one that was not explained.
+    """
+    labelled = [o if o.id >= 0 else replace(o, id=n) for n, o in enumerate(operations)]
+    if outcome.result is Result.OK:
+        if outcome.witness is None:
+            raise CertificateError("the verdict is valid, but there is no order")
+        verify_orders(model, labelled, outcome.witness)
+        placed = {number for order in outcome.witness for number in order}
+        return Certificate(
+            verdict=Result.OK,
+            orders=outcome.witness,
+            never=tuple(o.id for o in labelled if o.id not in placed),
+            confirmed_by=REPLAY,
+        )
+    if outcome.result is Result.UNKNOWN:
+        return None
+    failure = outcome.failure
+    if failure is None:
+        raise ValueError("an invalid outcome without a core; check with explained=True")
+    return certify_core(
+        _part(model, labelled, failure.core, failure.projection),
+        failure.core,
+        minimal=failure.core_minimal,
+        limits=limits,
+    )
+
+
+def _part(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    core: Sequence[int],
+    projection: str,
+) -> Projection[Any, Any, Any]:
+    """The problem in which the core is said to contradict itself."""
+    if projection:
+        for found in model.projections(operations):
+            if found.name == projection:
+                return found
+        raise CertificateError(f"there is no projection {projection}")
+    parts = [part for part in model.partition(operations) if part]
+    for number, part in enumerate(parts):
+        if set(core) <= {operation.id for operation in part}:
+            name = "the whole history" if len(parts) == 1 else f"partition {number}"
+            return Projection(name, model, tuple(part))
+    raise CertificateError(f"core {tuple(core)} is in no part")
+
+
+def certify_core(
+    part: Projection[Any, Any, Any],
+    core: Sequence[int],
+    *,
+    minimal: bool,
+    limits: Limits | None = None,
+) -> Certificate:
+    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not."""
+    confirmed = ENUMERATION
+    small = len(core) <= VERIFIER_CORE_MAX
+    if not small or not verify_core(
+        part.model, part.operations, core, steps_max=VERIFIER_STEPS_MAX
+    ):
+        confirmed = _confirm(part, core, limits or Limits())
+    return Certificate(
+        verdict=Result.ILLEGAL,
+        core=tuple(core),
+        minimal=minimal,
+        part=part.name,
+        confirmed_by=confirmed,
+    )
+
+
+def _confirm(part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits) -> str:
+    """Who else finds the core illegal; `""` if nobody does in time.
+
+    Cores are found breadth-first, natively where that is possible; so the others are the
+    depth-first search, and the breadth-first one in Python.
+    """
+    problem = Problem(*relaxed(part.model, part.operations, set(core)))
+    most = limits.configurations
+    searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
+        ("the depth-first search", DepthFirst(problem, lean=False, configurations_max=most)),
+        ("the breadth-first search in Python", Frontier(problem, configurations_max=most)),
+    )
+    for name, search in searches:
+        search.run(limits.steps // 10)
+        if search.status is Status.FOUND:
+            raise CertificateError(f"core {tuple(core)} has a legal order, says {name}")
+        if search.status is Status.EXHAUSTED:
+            return f"{name}, since the core is too large to enumerate"
+    return ""

@@ -1,0 +1,208 @@
+"""From an invalid history to the few operations that contradict each other.
+
+A *core* is a set of operations that cannot all have happened as they answered, whatever became of
+the others: each other operation is made **optional**, so that it may take effect, with the answer
+it gave, at any moment after its call, or never. (Leaving it out would prove nothing; see `verify`.)
+Making one more operation optional can only make a history more linearizable, so
+
+* a core refutes the whole history, and
+* an operation that was needed in a larger core is needed in every smaller one: a core is *minimal*,
+  dropping any one makes it linearizable, when each of its operations was tried once and found
+  needed. A trial that runs out of steps keeps its operation and the core is not called minimal.
+
+The search for it: everything before some return is made optional at once, that return found by
+halving (the window in which the contradiction lies is mostly short); then chunks of operations,
+halving their size down to one (delta debugging, after Zeller and Hildebrandt 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkers.linearizability.model import UNKNOWN, Limits, Model, Operation, Result, Unknown
+from checkers.linearizability.native import breadth_first, depth_first, problem_of
+from checkers.linearizability.search import Status
+
+__all__ = ["Core", "Recorded", "find_core", "relaxed"]
+
+STEPS_PER_TRIAL = 20_000
+LEAN_STEPS = 2_000  # what is valid without an operation mostly shows at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """Ids: the operations of the core, and those made optional that can have changed something."""
+
+    operations: tuple[int, ...]
+    weakened: tuple[int, ...]
+    minimal: bool
+
+
+class Recorded(Model[Any, Any, Any]):
+    """A model whose inputs are (input, answer given, their types), whether or not it returned.
+
+    To a search an operation without a return is unknown; here it still does what it answered.
+    """
+
+    def __init__(self, model: Model[Any, Any, Any]) -> None:
+        """The same specification as `model`."""
+        self._model = model
+
+    def init(self) -> Any:
+        """As in the model."""
+        return self._model.init()
+
+    def step(self, state: Any, input_: Any, output: Any | Unknown, /) -> tuple[bool, Any]:
+        """As in the model, with the answer in the input."""
+        del output
+        return self._model.step(state, input_[0], input_[1])
+
+    def read_only(self, input_: Any, output: Any | Unknown, /) -> bool:
+        """As in the model, with the answer in the input."""
+        del output
+        return self._model.read_only(input_[0], input_[1])
+
+    def footprint(self, input_: Any, /) -> frozenset[str] | None:
+        """As in the model."""
+        return self._model.footprint(input_[0])
+
+
+def relaxed(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
+) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
+    """The problem in which all but `core` are optional."""
+    chosen = [o for o in operations if o.id in core]
+    end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
+    # What was called after all of the core had returned can be placed last: it does not matter.
+    kept = [o for o in operations if o.id in core or o.call <= end]
+    known = [o if o.id in core else replace(o, return_time=None) for o in kept]
+    # Unknown outcomes keep their output only in `known`, where the model may look for names.
+    hinted = model.for_operations(known)
+    pairs: list[Operation[Any, Any]] = []
+    for operation, weaker in zip(kept, known, strict=True):
+        said = UNKNOWN if operation.is_unknown else operation.output
+        input_ = (operation.input, said, type(operation.input), type(said))
+        pairs.append(replace(weaker, input=input_, output=said))
+    return Recorded(hinted), pairs
+
+
+class _Trials:
+    """Tries weaker and weaker histories, within a budget of steps."""
+
+    def __init__(
+        self,
+        model: Model[Any, Any, Any],
+        operations: Sequence[Operation[Any, Any]],
+        limits: Limits,
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._model = model
+        self._operations = operations
+        self._limits = limits
+        self._left = limits.shrink_steps
+        self._is_over = is_over
+
+    @property
+    def exhausted(self) -> bool:
+        return self._left <= 0 or self._is_over()
+
+    def decide(self, core: set[int]) -> Result:
+        """Whether `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
+        if self.exhausted:
+            return Result.UNKNOWN
+        problem = problem_of(*relaxed(self._model, self._operations, core))
+        most = self._limits.configurations
+        # Building the problem costs about as much as a step per operation.
+        self._left -= len(problem.operations)
+        lean = depth_first(problem, lean=True, configurations_max=most)
+        lean.run(min(LEAN_STEPS, max(1, self._left)))
+        self._left -= lean.steps
+        if lean.status is Status.FOUND:
+            return Result.OK
+        breadth = breadth_first(problem, configurations_max=most)
+        breadth.run(min(STEPS_PER_TRIAL, max(1, self._left)))
+        self._left -= breadth.steps
+        return {Status.EXHAUSTED: Result.ILLEGAL, Status.FOUND: Result.OK}.get(
+            breadth.status, Result.UNKNOWN
+        )
+
+    def refutes(self, core: set[int]) -> bool:
+        return self.decide(core) is Result.ILLEGAL
+
+
+def find_core(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    first: set[int],
+    failing: int,
+    limits: Limits,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Core:
+    """A small core of the invalid `operations`.
+
+    `first` are the ids among which to look first, mostly what had returned when operation `failing`
+    did; `limits.shrink_steps` bounds the work. With no budget the core is all that returned.
+    """
+    everything = [o for o in operations if not o.is_unknown]
+    everything.sort(key=lambda o: (o.return_time, o.id))
+    trials = _Trials(model, operations, limits, is_over)
+    # What is still open at the failing return may owe its part to an answer that came later; then
+    # what had returned by then proves nothing, and the whole is taken instead.
+    ids = [o.id for o in everything if o.id in first]
+    if len(ids) == len(everything) or not trials.refutes(set(ids)):
+        ids = [o.id for o in everything]
+    ids = _window(trials, ids)
+    needed: set[int] = set()
+    core = set(ids)
+    candidates = [number for number in ids if number != failing]
+    size = max(1, len(candidates) // 2)
+    while candidates and not trials.exhausted:
+        candidates = _drop_chunks(trials, core, candidates, size, needed)
+        if size == 1:
+            break
+        size = max(1, min(size, len(candidates)) // 2)
+    if failing in core and failing not in needed:
+        _drop_chunks(trials, core, [failing], 1, needed)
+    weakened = [
+        o.id
+        for o in operations
+        if o.id not in core and not model.read_only(o.input, UNKNOWN if o.is_unknown else o.output)
+    ]
+    return Core(
+        operations=tuple(sorted(core)), weakened=tuple(sorted(weakened)), minimal=core <= needed
+    )
+
+
+def _window(trials: _Trials, ids: list[int]) -> list[int]:
+    """The latest part of `ids` (in the order of returns) that is still a core."""
+    low, high = 0, len(ids) - 1  # dropping `low` operations refutes; more than `high` would be all
+    while low < high and not trials.exhausted:
+        middle = (low + high + 1) // 2
+        if trials.refutes(set(ids[middle:])):
+            low = middle
+        else:
+            high = middle - 1
+    return ids[low:]
+
+
+def _drop_chunks(
+    trials: _Trials, core: set[int], candidates: list[int], size: int, needed: set[int]
+) -> list[int]:
+    """Make chunks optional where the rest still refutes; returns the candidates that stay.
+
+    Puts into `needed` what makes `core` linearizable when dropped alone.
+    """
+    kept: list[int] = []
+    for start in range(0, len(candidates), size):
+        chunk = candidates[start : start + size]
+        verdict = trials.decide(core - set(chunk)) if len(chunk) < len(core) else Result.OK
+        if verdict is Result.ILLEGAL:
+            core -= set(chunk)
+            continue
+        kept.extend(chunk)
+        if verdict is Result.OK and len(chunk) == 1:
+            needed |= set(chunk)
+    return kept

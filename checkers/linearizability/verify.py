@@ -1,0 +1,149 @@
+"""Certificates, verified by other means than those that found them.
+
+This module shares nothing with the searches but the vocabulary and the model's own `step`, keeps to
+the plainest methods there are, and is kept short enough to be checked by reading:
+
+* an **order** (verdict valid) is replayed: all known operations once, unknown ones at most once,
+  nothing placed before an operation that had returned before it was called, every step legal;
+* a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
+
+What a core claims. Its operations took effect, with the answers they gave, between their calls and
+their returns. Every other operation is *optional*: it took effect with the answer it gave (if it
+gave one) at some moment after its call, or never. If even that has no legal order, then the history
+has none, for its legal order would be one here as well: this holds for every model, whatever its
+`read_only` or its reading of unknown outcomes. Leaving operations out instead would prove
+nothing: without the create, the read of what it made is a contradiction of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from checkers.linearizability.model import UNKNOWN, Model, Operation
+from harness.errors import InternalError
+
+__all__ = ["CertificateError", "verify_core", "verify_orders"]
+
+
+class CertificateError(InternalError):
+    """A certificate does not prove its verdict: the checker is wrong. Never a verdict."""
+
+
+def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
+    """The model without what it read off answers beforehand to prune its steps."""
+    return model.for_operations([replace(operation, return_time=None) for operation in operations])
+
+
+def _said(operation: Operation[Any, Any]) -> Any:
+    return UNKNOWN if operation.is_unknown else operation.output
+
+
+def verify_orders(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    orders: Sequence[Sequence[int]],
+) -> None:
+    """That `orders` (ids, one for each part) linearize `operations`, or `CertificateError`."""
+    parts = [part for part in model.partition(operations) if part]
+    if len(parts) != len(orders):
+        raise CertificateError(f"{len(orders)} orders for {len(parts)} parts")
+    lost = {o.id for o in operations if not o.is_unknown} - {o.id for p in parts for o in p}
+    if lost:
+        raise CertificateError(f"operation {min(lost)} is in no part")
+    for part, order in zip(parts, orders, strict=True):
+        _verify_order(model, part, order)
+
+
+def _verify_order(
+    model: Model[Any, Any, Any], part: Sequence[Operation[Any, Any]], order: Sequence[int]
+) -> None:
+    by_id = {operation.id: operation for operation in part}
+    placed = set(order)
+    if len(placed) != len(order):
+        raise CertificateError("an operation takes effect twice")
+    if placed - set(by_id):
+        raise CertificateError(f"operation {min(placed - set(by_id))} is not in this part")
+    missing = {o.id for o in part if not o.is_unknown} - placed
+    if missing:
+        raise CertificateError(f"operation {min(missing)} returned, but never takes effect")
+    plain = _without_hints(model, part)
+    state = plain.init()
+    latest_call = float("-inf")
+    for number in order:
+        operation = by_id[number]
+        latest_call = max(latest_call, operation.call)
+        if operation.return_time is not None and operation.return_time < latest_call:
+            raise CertificateError(
+                f"operation {number} takes effect after one that was called when it had returned"
+            )
+        legal, state = plain.step(state, operation.input, _said(operation))
+        if not legal:
+            raise CertificateError(f"operation {number} is not legal where it takes effect")
+
+
+def verify_core(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    core: Sequence[int],
+    *,
+    steps_max: int,
+) -> bool:
+    """That `core` (ids) contradicts `model` whatever became of the other `operations`.
+
+    `False`: `steps_max` steps could not tell. Raises `CertificateError` if there is a legal order.
+    """
+    wanted = set(core)
+    must = [operation for operation in operations if operation.id in wanted]
+    if not wanted or len(must) != len(core) or any(operation.is_unknown for operation in must):
+        raise CertificateError(f"core {tuple(core)} is not a set of operations that returned")
+    returns = [o.return_time for o in must if o.return_time is not None]
+    # What was called after all of the core had returned can take effect last, so does not matter.
+    others = [o for o in operations if o.id not in wanted and o.call <= max(returns)]
+    twins = _interchangeable(others)
+    plain = _without_hints(model, operations)
+    full = (1 << len(must)) - 1
+    todo: deque[tuple[int, tuple[int, ...], Any]] = deque([(0, (0,) * len(twins), plain.init())])
+    seen: dict[tuple[int, Any], list[tuple[int, ...]]] = {}
+    steps = 0
+    while todo:
+        done, used, state = todo.popleft()
+        known = seen.setdefault((done, state), [])
+        # Whoever used up fewer optional operations can do all that others can.
+        if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in known):
+            continue
+        known.append(used)
+        if done == full:
+            raise CertificateError(f"core {tuple(core)} has a legal order")
+        first = min(end for n, end in enumerate(returns) if not done >> n & 1)
+        for n, operation in enumerate(must):
+            if not done >> n & 1 and operation.call <= first:
+                steps += 1
+                legal, after = plain.step(state, operation.input, operation.output)
+                if legal:
+                    todo.append((done | 1 << n, used, after))
+        for n, alike in enumerate(twins):
+            if used[n] < len(alike) and alike[used[n]].call <= first:
+                steps += 1
+                legal, after = plain.step(state, alike[0].input, _said(alike[0]))
+                if legal and after != state:
+                    todo.append((done, (*used[:n], used[n] + 1, *used[n + 1 :]), after))
+        if steps > steps_max:
+            return False
+    return True
+
+
+def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]]]:
+    """Equal optional operations, in the order of their calls, in which they are used."""
+    classes: dict[Hashable, list[Operation[Any, Any]]] = {}
+    for operation in sorted(operations, key=lambda o: o.call):
+        said = _said(operation)
+        key: Hashable = (operation.input, said, type(operation.input), type(said))
+        try:
+            alike = classes.setdefault(key, [])
+        except TypeError:  # not hashable: it is interchangeable with none
+            alike = classes.setdefault(("alone", id(operation)), [])
+        alike.append(operation)
+    return list(classes.values())
