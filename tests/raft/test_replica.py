@@ -148,6 +148,70 @@ def test_a_single_node_leads_at_once() -> None:
     assert simulate(main, nodes=1) < 0.5
 
 
+async def _first_leader_s(group: Group) -> float:
+    while not group.leaders:  # noqa: ASYNC110 - an event of the simulation
+        await asyncio.sleep(0.01)
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_new_group_does_not_wait_for_a_leader_it_never_had(seed: int) -> None:
+    assert simulate(_first_leader_s, seed=seed) < 0.5
+
+
+def test_only_a_new_group_does_not_wait() -> None:
+    async def main(group: Group) -> float:
+        await _first_leader_s(group)
+        await asyncio.sleep(1)
+        for name in group.names:
+            await group.session.cluster.kill(name)
+        group.leaders.clear()
+        for name in group.names:
+            await group.session.cluster.start(name)
+        before = asyncio.get_running_loop().time()
+        return await _first_leader_s(group) - before
+
+    assert 1.5 <= simulate(main) < 3
+
+
+def test_without_pre_elections_a_new_group_waits_too() -> None:
+    """A real election that comes too late would depose the leader of the others."""
+    flags = {"raft_enable_pre_election": False}
+    assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
+
+
+def test_a_late_member_of_a_new_group_does_not_disturb_its_leader() -> None:
+    async def main(group: Group) -> dict[int, str]:
+        late = group.names[-1]
+        await group.session.cluster.kill(late)
+        await group.leader(among=group.names[:-1])
+        await group.session.cluster.start(late)
+        await asyncio.sleep(5)
+        await group.check()
+        return group.leaders
+
+    assert len(simulate(main)) == 1
+
+
+def test_what_is_sent_to_all_counts_as_a_heartbeat() -> None:
+    async def main(group: Group) -> tuple[int, int]:
+        leader = await group.leader()
+        counts = []
+        for writes in (0, 30):
+            before = group.kinds.get("acked", 0)
+            for number in range(writes):
+                await asyncio.sleep(0.1)
+                assert await group.write(leader, f"w{number}") == "ok"
+            await asyncio.sleep(0.4 if writes else 3)
+            counts.append(group.kinds.get("acked", 0) - before)
+        await group.check()
+        return counts[0], counts[1]
+
+    idle, busy = simulate(main, trace_steps=True)
+    assert 10 <= idle <= 12  # every half second, to two followers
+    assert busy == 60  # two for each write, and not one heartbeat more
+
+
 def test_followers_say_who_leads() -> None:
     async def main(group: Group) -> tuple[str, dict[str, Any], dict[str, Any]]:
         leader = await group.leader()

@@ -80,6 +80,37 @@ def test_frames_keep_their_borders_and_names(tmp_path):
     drive(tmp_path, body)
 
 
+def test_try_send_stops_where_send_would_wait(tmp_path):
+    async def body(pair):
+        release = asyncio.Event()
+        sizes = []
+
+        async def read_late(conn):
+            await release.wait()
+            while (frame := await conn.recv()) is not None:
+                sizes.append(len(frame))
+
+        await pair.listen(read_late)
+        conn = await pair.client.net.connect(Address("server", PORT))
+        sent = 0
+        while conn.try_send(bytes(1_000_000)):
+            sent += 1
+            await asyncio.sleep(0)
+            assert sent < 1000, "no back-pressure"
+        assert sent >= 1
+        release.set()
+        await conn.send(b"last")
+        assert conn.try_send(b"very last")
+        conn.close()
+        with pytest.raises(ConnectionResetError):
+            conn.try_send(b"late")
+        while sizes[-1:] != [9]:  # noqa: ASYNC110 - another node's list
+            await asyncio.sleep(0.01)
+        assert sizes == [1_000_000] * sent + [4, 9]
+
+    drive(tmp_path, body)
+
+
 def test_a_cancelled_recv_loses_nothing(tmp_path):
     """The worst moment is between the header and the body."""
 

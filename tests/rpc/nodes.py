@@ -12,7 +12,7 @@ from harness.cluster import NodeSpec
 from harness.env import Env
 from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan, Session
-from targets.kudu.rpc import RpcHandlerError, RpcServer
+from targets.kudu.rpc import Answer, RpcHandlerError, RpcServer
 
 PORT = 7000
 T = TypeVar("T")
@@ -45,6 +45,17 @@ async def server(env: Env, config: dict[str, Any]) -> None:
     async def break_down(request: Ping, peer: str) -> Pong:
         raise KeyError("a bug")
 
+    def later(request: Ping, peer: str) -> Answer:
+        """Answered by nobody's task: at once, after a wait, twice, or with an error."""
+        answer = Answer()
+        outcome = Pong(request.number) if request.number >= 0 else RpcHandlerError("no, thank you")
+        if request.wait_s:
+            asyncio.get_running_loop().call_later(request.wait_s, answer.set, outcome)
+            asyncio.get_running_loop().call_later(request.wait_s, answer.set, Pong(-1))
+        else:
+            answer.set(outcome)
+        return answer
+
     def count(request: Ping, peer: str) -> Pong:
         return Pong(calls.get(request.number, 0))
 
@@ -52,6 +63,7 @@ async def server(env: Env, config: dict[str, Any]) -> None:
     rpc.register("Test.Echo", echo, Ping)
     rpc.register("Test.Slow", slow, Ping)
     rpc.register("Other.Slow", slow, Ping)
+    rpc.register("Test.Later", later, Ping)
     rpc.register("Test.Refuse", refuse, Ping)
     rpc.register("Test.BreakDown", break_down, Ping)
     rpc.register("Test.Count", count, Ping)

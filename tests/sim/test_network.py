@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality
+from harness.env import FRAME_BYTES_MAX
 from harness.environments.sim.network import BACKLOG_MAX
 from harness.errors import UsageError
 from tests.sim.toy import LEASE_S, call, connect, run, specs, within
@@ -252,6 +253,27 @@ def test_back_pressure_stops_a_sender_and_a_cancelled_send_sent_nothing():
         assert await within(5, conn.recv()) == "timeout"
         await conn.send(b"end")
         assert await conn.recv() == b"end@a"
+
+    run(main, TWO)
+
+
+def test_try_send_stops_where_send_would_wait():
+    async def main(s):
+        conn = await connect(s.env, "a")
+        await s.cluster.pause("a", lease_s=LEASE_S)
+        sent = 0
+        while conn.try_send(b"x" * 1_000_000):
+            sent += 1
+        assert 3 <= sent <= 6
+        with pytest.raises(ValueError, match="limit"):
+            conn.try_send(bytes(FRAME_BYTES_MAX + 1))
+        await s.cluster.resume("a")
+        for _ in range(sent):
+            assert len(await conn.recv()) == 1_000_002
+        assert await within(1, conn.recv()) == "timeout"
+        conn.close()
+        with pytest.raises(ConnectionResetError):
+            conn.try_send(b"late")
 
     run(main, TWO)
 

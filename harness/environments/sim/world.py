@@ -145,7 +145,8 @@ class World:
             with self.tripwires.installed():
                 self._run()
         finally:
-            self._enter(None)
+            self.current = None
+            self.tripwires.armed = False
             _set_running_loop(outer)
             if collecting:
                 gc.enable()
@@ -204,7 +205,9 @@ class World:
                     return
                 self.now_ns = due_ns
             if loop is not self.current:
-                self._enter(loop)
+                self.current = loop
+                _set_running_loop(loop)
+                self.tripwires.armed = loop.armed
             handle = ready.popleft()
             callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
             if callback is not None:
@@ -226,11 +229,6 @@ class World:
                 loop.due_ns = due_ns
                 runnable.append(loop)
                 return
-
-    def _enter(self, loop: NodeLoop | None) -> None:
-        self.current = loop
-        _set_running_loop(loop)
-        self.tripwires.armed = loop is not None and loop.armed
 
     def _callback_failed(self, loop: NodeLoop, error: BaseException) -> None:
         if loop.on_callback_error is None:

@@ -6,8 +6,6 @@ reported. One table at a time, under its lock, one batch each.
 
 from __future__ import annotations
 
-import asyncio
-
 from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.master.assignment import (
@@ -36,11 +34,7 @@ async def run_background(env: Env, epoch: Epoch, tservers: TServerMap, flags: Fl
                 env.event("background-refused", table=table_id, error=refusal.error.message)
                 if not epoch.is_current():
                     return
-        try:
-            async with asyncio.timeout(interval_s):
-                await epoch.wake.wait()
-        except TimeoutError:
-            continue
+        await epoch.wake.wait(interval_s)
 
 
 async def _settle(

@@ -44,6 +44,7 @@ from targets.kudu.raft.replica import (
     NotLeaderError,
     OverloadedError,
 )
+from targets.kudu.wakeup import Wakeup
 
 __all__ = ["LOCK_WAITERS_MAX", "Epoch", "Outcome", "SystemReplica"]
 
@@ -88,7 +89,7 @@ class Epoch:
         self.tasks: Final = tasks
         self.in_flight: Final[dict[tuple[str, int], asyncio.Future[Outcome]]] = {}
         self.ready_ns: Final = env.clock.monotonic_ns()
-        self.wake: Final = asyncio.Event()  # of the background loop
+        self.wake: Final = Wakeup()  # of the background loop
         self._env = env
         self._replica = replica
         self._flags = flags

@@ -18,7 +18,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
-from targets.kudu.master.refusals import RefusedError, not_initialized
+from targets.kudu.master.refusals import RefusedError, not_initialized, not_the_leader
 from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
@@ -47,7 +47,10 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """One heartbeat; only a report with tablets in it needs to wait for anything."""
+        """One heartbeat; only a report that changes a record needs to wait for anything.
+
+        Reports are judged without locks first, and most of them teach nothing.
+        """
         del peer
         replica = self._leadership.replica
         if replica is None:
@@ -70,7 +73,14 @@ class Heartbeats:
         if not report.updated_tablets:
             _note_handled(epoch, server, report)
             return _answer(meta, epoch, server, report.sequence_number)
-        return self._handle_report(meta, epoch, server, report)
+        draft = plan_report(epoch.catalog, server.uuid, report.updated_tablets)
+        if draft.tablets:
+            return self._handle_report(meta, epoch, server, report, draft)
+        if not epoch.is_current():
+            return TSHeartbeatResponse(meta, error=not_the_leader())
+        self._follow_up(epoch, draft)
+        _note_handled(epoch, server, report)
+        return _answer(meta, epoch, server, report.sequence_number)
 
     def _hear(self, request: TSHeartbeatRequest, epoch: Epoch | None) -> TServer | None:
         now_ns = self._env.clock.monotonic_ns()
@@ -86,10 +96,10 @@ class Heartbeats:
         return server
 
     async def _handle_report(
-        self, meta: Meta, epoch: Epoch, server: TServer, report: TabletReport
+        self, meta: Meta, epoch: Epoch, server: TServer, report: TabletReport, draft: ReportPlan
     ) -> TSHeartbeatResponse:
         try:
-            await self._process(epoch, server.uuid, report.updated_tablets)
+            await self._process(epoch, server.uuid, report.updated_tablets, draft)
             epoch.check()
         except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
             return TSHeartbeatResponse(meta, error=refusal.error)
@@ -97,14 +107,10 @@ class Heartbeats:
         return _answer(meta, epoch, server, report.sequence_number)
 
     async def _process(
-        self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet]
+        self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Judge without locks first: what changes nothing needs none, and most reports do not."""
+        """Judge what the draft would change again, under the locks of its tables."""
         catalog = epoch.catalog
-        draft = plan_report(catalog, ts_uuid, reported)
-        if not draft.tablets:
-            self._follow_up(epoch, draft)
-            return
         changed = sorted({tablet.table_id for tablet in draft.tablets})
         mine = [r for r in reported if _table_of(epoch, r) in changed]
         rest = [r for r in reported if _table_of(epoch, r) not in changed]

@@ -37,6 +37,7 @@ from targets.kudu.messages import (
     TabletServerResponse,
 )
 from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.wakeup import Wakeup
 
 __all__ = ["PENDING_MAX", "Tasks", "retry_delay_ms"]
 
@@ -68,7 +69,7 @@ class _Step(enum.Enum):
 class _Pending:
     call: Call
     table_id: str
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    wake: Wakeup = field(default_factory=Wakeup)
     task: asyncio.Task[None] | None = None
 
 
@@ -167,11 +168,7 @@ class Tasks:
 
     async def _pause(self, entry: _Pending, delay_s: float) -> None:
         entry.wake.clear()
-        try:
-            async with asyncio.timeout(delay_s):
-                await entry.wake.wait()
-        except TimeoutError:
-            return
+        await entry.wake.wait(delay_s)
 
     async def _try(self, call: Call) -> _Step:
         match call:

@@ -24,6 +24,7 @@ from targets.kudu.messages import (
 )
 from targets.kudu.rpc import RpcClient, RpcError
 from targets.kudu.tserver._reports import BeatPlan, ReportKind, ReportTracker
+from targets.kudu.wakeup import Wakeup
 
 __all__ = ["Heartbeater", "TabletReports"]
 
@@ -69,7 +70,7 @@ class _MasterLoop:
         self._tracker = ReportTracker(
             failures_before_backoff=flags.heartbeat_max_failures_before_backoff
         )
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
 
     def mark_dirty(self, tablet_id: str) -> None:
         self._tracker.mark_dirty(tablet_id)
@@ -86,12 +87,8 @@ class _MasterLoop:
                 else:  # refused at once, say: Kudu retries without a pause, which only burns CPU
                     await asyncio.sleep(self._interval_s / 10)
                 continue
-            try:
-                async with asyncio.timeout(self._interval_s):
-                    await self._wake.wait()
+            if await self._wake.wait(self._interval_s):
                 await asyncio.sleep(_COALESCE_S)
-            except TimeoutError:
-                continue  # the interval passed: a beat is due
 
     async def _beat(self, tablets: TabletReports) -> None:
         plan = self._tracker.plan()

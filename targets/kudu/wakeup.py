@@ -1,0 +1,51 @@
+"""A loop that works once an interval, or earlier when told to, waits on a `Wakeup`.
+
+It is `asyncio.Event` and `asyncio.timeout` in one, for one waiting task, at a third of their price:
+heartbeats alone wait a dozen times in a simulated second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Wakeup"]
+
+
+class Wakeup:
+    """A flag that one task waits for, for so long at most."""
+
+    __slots__ = ("_is_set", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[bool] | None = None
+
+    def set(self) -> None:
+        """Let the waiting task, or the next one to wait, go on."""
+        self._is_set = True
+        if self._waiter is not None:
+            _settle(self._waiter, is_set=True)
+
+    def clear(self) -> None:
+        """Take `set` back."""
+        self._is_set = False
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait until it is set; false when `timeout_s` passed first."""
+        if self._is_set:
+            return True
+        assert self._waiter is None, "another task waits already"
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiter = waiter
+        timer = loop.call_later(timeout_s, _settle, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+def _settle(waiter: asyncio.Future[bool], *, is_set: bool = False) -> None:
+    if not waiter.done():
+        waiter.set_result(is_set)

@@ -1,0 +1,161 @@
+"""Calls without a task: `RpcClient.start` at the client, `Answer` at the server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cluster import CLIENT, Link
+from harness.plugins import Session
+from targets.kudu.rpc import (
+    RpcClient,
+    RpcConnectionError,
+    RpcError,
+    RpcRemoteError,
+    RpcTimeoutError,
+)
+from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
+from tests.rpc.nodes import PORT, Ping, Pong, simulate
+
+WHERE = f"n1:{PORT}"
+
+
+class Told:
+    """What a call told its function, and when."""
+
+    def __init__(self, client: RpcClient) -> None:
+        self.client = client
+        self.outcomes: list[Pong | RpcError] = []
+        self.started = False
+
+    def start(self, method: str, request: Ping, *, timeout_s: float = 2.0) -> None:
+        self.started = False
+        self.client.start(WHERE, method, request, Pong, self._done, timeout_s=timeout_s)
+        self.started = True
+
+    def _done(self, outcome: Pong | RpcError) -> None:
+        assert self.started, "told before `start` returned"
+        self.outcomes.append(outcome)
+
+
+def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one() -> None:
+    async def main(session: Session) -> list[Pong | RpcError]:
+        told = Told(RpcClient(session.env))
+        for number in (1, 2):
+            told.start("Test.Echo", Ping(number))
+            await asyncio.sleep(1)
+        return told.outcomes
+
+    assert simulate(main) == [Pong(1, "n1 to client"), Pong(2, "n1 to client")]
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_cut_is_told_as_a_timeout_once(connected: bool) -> None:
+    async def main(session: Session) -> list[Pong | RpcError]:
+        told = Told(RpcClient(session.env))
+        if connected:
+            await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        await session.cluster.cut([Link(CLIENT, "n1")], lease_s=60)
+        told.start("Test.Echo", Ping(2))
+        await asyncio.sleep(30)
+        return told.outcomes
+
+    (outcome,) = simulate(main)
+    assert isinstance(outcome, RpcTimeoutError)
+    assert outcome.sent is connected
+
+
+def test_a_broken_connection_is_told() -> None:
+    async def main(session: Session) -> list[Pong | RpcError]:
+        told = Told(RpcClient(session.env))
+        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        told.start("Test.Slow", Ping(1, 1.0))
+        await asyncio.sleep(0.1)
+        await session.cluster.kill("n1")
+        await asyncio.sleep(0.1)
+        told.start("Test.Echo", Ping(2))  # nobody listens now
+        await asyncio.sleep(1)
+        return told.outcomes
+
+    first, second = simulate(main)
+    assert isinstance(first, RpcConnectionError)
+    assert isinstance(second, RpcConnectionError)
+    assert (first.sent, second.sent) == (True, False)
+
+
+def test_refusals_are_told() -> None:
+    async def main(session: Session) -> list[Pong | RpcError]:
+        told = Told(RpcClient(session.env))
+        for _ in range(2):
+            told.start("Test.Refuse", Ping(1))
+            await asyncio.sleep(1)
+        return told.outcomes
+
+    outcomes = simulate(main)
+    assert [str(outcome) for outcome in outcomes] == ["no, thank you"] * 2
+    assert all(isinstance(outcome, RpcRemoteError) for outcome in outcomes)
+
+
+def test_closing_the_client_is_told() -> None:
+    async def main(session: Session) -> list[Pong | RpcError]:
+        told = Told(RpcClient(session.env))
+        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        told.start("Test.Slow", Ping(1, 1.0))
+        told.client.close()
+        await asyncio.sleep(1)
+        return told.outcomes
+
+    (outcome,) = simulate(main)
+    assert isinstance(outcome, RpcConnectionError)
+    assert outcome.sent
+
+
+def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent() -> None:
+    async def main(session: Session) -> Pong:
+        client = RpcClient(session.env)
+        told = Told(client)
+        await client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        await session.cluster.pause("n1", lease_s=60)
+        link = next(iter(client._links.values()))
+        while link._conn.try_send(bytes(1_000_000)):
+            pass
+        told.start("Test.Echo", Ping(5))
+        await asyncio.sleep(3)
+        assert [type(outcome) for outcome in told.outcomes] == [RpcTimeoutError]
+        await session.cluster.resume("n1")
+        await asyncio.sleep(1)
+        return await client.call(WHERE, "Test.Count", Ping(5), Pong, timeout_s=5.0)
+
+    assert simulate(main) == Pong(0)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.5])
+@pytest.mark.parametrize("number", [1, -1])
+def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(
+    wait_s: float, number: int
+) -> None:
+    async def main(session: Session) -> Pong | str:
+        client = RpcClient(session.env)
+        try:
+            request = Ping(number, wait_s)
+            return await client.call(WHERE, "Test.Later", request, Pong, timeout_s=2.0)
+        except RpcRemoteError as error:
+            return error.message
+
+    assert simulate(main) == (Pong(1) if number == 1 else "no, thank you")
+
+
+@given(st.lists(st.integers(1, 40)), st.integers(0, 3))
+def test_a_call_id_is_new_once(call_ids: list[int], windows: int) -> None:
+    """Against the plain rule: new is what was not seen and lies within the window."""
+    seen, everything, highest = _SeenCalls(), set[int](), 0
+    for position, small_id in enumerate(call_ids):
+        call_id = small_id + (position % (windows + 1)) * (_SEEN_CALLS_MAX - 20)
+        is_new = call_id not in everything and call_id > highest - _SEEN_CALLS_MAX
+        assert seen.add(call_id) is is_new
+        everything.add(call_id)
+        highest = max(highest, call_id)
+    assert len(seen._skipped) < _SEEN_CALLS_MAX
