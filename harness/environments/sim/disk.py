@@ -100,15 +100,19 @@ class DiskStore:
         """An append was served by the page cache."""
         self._appends_ns += int(self._random.random() * self._append_ns_max)
 
-    async def quick(self, loop: NodeLoop, effect: Callable[[], None] | None = None) -> None:
+    def quick(
+        self, loop: NodeLoop, effect: Callable[[], None] | None = None
+    ) -> asyncio.Future[None]:
         """A request that the page cache serves: its effect is at once, its return a bit later."""
         if effect is not None:
             effect()
-        await self._wait(loop, self.world.now_ns + int(self._random.random() * self._append_ns_max))
+        return self._wait(
+            loop, self.world.now_ns + int(self._random.random() * self._append_ns_max)
+        )
 
-    async def slow(
+    def slow(
         self, loop: NodeLoop, effect: Callable[[], None], *, all_or_nothing: bool = False
-    ) -> None:
+    ) -> asyncio.Future[None]:
         """A request of the device: queued, and its effect is when it is done.
 
         A crash in the midst of an `all_or_nothing` request draws whether it took effect.
@@ -117,21 +121,22 @@ class DiskStore:
         took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
         self._appends_ns = 0
         self._busy_until_ns = max(self.world.now_ns, self._busy_until_ns) + took_ns
+        if not all_or_nothing:
+            return self._wait(loop, self._busy_until_ns, effect)
         self._requests += 1
         request = self._requests
-        if all_or_nothing:
-            self._in_flight[request] = effect
+        self._in_flight[request] = effect
 
         def done() -> None:
             self._in_flight.pop(request, None)
             effect()
 
-        await self._wait(loop, self._busy_until_ns, done)
+        return self._wait(loop, self._busy_until_ns, done)
 
-    async def _wait(
+    def _wait(
         self, loop: NodeLoop, until_ns: int, effect: Callable[[], None] | None = None
-    ) -> None:
-        future = loop.create_future()
+    ) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = loop.create_future()
 
         def complete(_: None) -> None:
             if loop.alive:
@@ -141,7 +146,7 @@ class DiskStore:
                     future.set_result(None)
 
         self.world.schedule(until_ns, complete)
-        await future
+        return future
 
     # --- faults -----------------------------------------------------------------------------
 

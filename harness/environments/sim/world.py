@@ -213,7 +213,10 @@ class World:
             if callback is not None:
                 self.events += 1
                 try:
-                    handle._context.run(callback, *handle._args)  # noqa: SLF001
+                    if args := handle._args:  # noqa: SLF001
+                        handle._context.run(callback, *args)  # noqa: SLF001
+                    else:
+                        handle._context.run(callback)  # noqa: SLF001
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # noqa: BLE001 (becomes the end of node or run)

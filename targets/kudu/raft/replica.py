@@ -307,16 +307,17 @@ class Replica:
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
         core, effects, events = self.core, self._effects, self._events
+        methods = self._CARRY_OUT
         while self.state_text == "RUNNING":
             if effects:
                 effect = effects.popleft()
-                carry_out = self._CARRY_OUT.get(type(effect))
+                carry_out = methods.get(type(effect))
                 if carry_out is None:
                     self._spawn(self._pass_barrier(effect), "barrier")
                     return
                 carry_out(self, effect)
             elif events:
-                effects.extend(core.step(events.popleft(), self._monotonic_ns()))
+                effects += core.step(events.popleft(), self._monotonic_ns())
             else:
                 self._busy = False
                 return
