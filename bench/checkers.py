@@ -6,9 +6,8 @@ runs, reading excluded, on histories made ready in memory; the verdict alone is 
 group adds up the best time of each history. Every verdict is compared with the expected one.
 
 Porcupine runs in the same run, through the driver in `bench/porcupine`. Where there is no Go
-toolchain, the times in `porcupine/recorded.csv` stand in, marked "recorded"; so do histories that
-Porcupine cannot decide within the limits below. `--record` writes that file (what stands in it was
-measured with Go 1.26.8 on two shared cores of an AMD EPYC).
+toolchain, the times in `porcupine/recorded.csv` stand in, marked "recorded"; `--record` keeps them
+(those there were measured with Go 1.26.8 on two shared cores of an AMD EPYC).
 """
 
 from __future__ import annotations
