@@ -1,10 +1,10 @@
 """Which anomaly implies which, which consistency model forbids which, and what a finding refutes.
 
-Three relations carry everything. `IMPLIES` says that an anomaly present brings others with it (a
-`G0` is a trivial `G1c`). `WEAKER` says that a model implies weaker ones. `FORBIDS` says what a model
-rules out by itself. From found anomalies follows the boundary: close them under `IMPLIES`, take the
-models that forbid one of them, and all models that imply those. The weakest of these are the
-statement worth making ("not repeatable-read"); the stronger ones fall with them.
+Three relations carry everything. `IMPLIES` says that an anomaly that is present brings others (a
+`G0` is a trivial `G1c`). `WEAKER` says that a model implies weaker ones. `FORBIDS` says what a
+model rules out by itself. From found anomalies follows the boundary: close them under `IMPLIES`,
+take the models that forbid one of them, and all models that imply those. The weakest of these are
+the statement worth making ("not repeatable-read"); the stronger ones fall with them.
 
 Sources: Adya, "Weak Consistency" (1999); Adya, Liskov, O'Neil, "Generalized Isolation Level
 Definitions" (2000); Cerone, Bernardi, Gotsman (2015); Bailis et al. (2013); Daudjee, Salem
@@ -315,9 +315,7 @@ def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozense
     return forbidden_by(models) | with_implying(anomalies)
 
 
-def impossible_models(
-    anomalies: Iterable[str], models: Iterable[str] = ()
-) -> frozenset[str]:
+def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
     """Canonical names of the models refuted by `anomalies`, or stronger than one of `models`."""
     refuted = {canonical(model) for model in models}
     for anomaly in with_implied(anomalies):
@@ -337,9 +335,7 @@ def boundary(anomalies: Iterable[str]) -> Boundary:
     """The boundary of `anomalies`, in friendly names, sorted."""
     impossible = impossible_models(anomalies)
     weakest = {
-        model
-        for model in impossible
-        if not (_closure([model], WEAKER) - {model}) & impossible
+        model for model in impossible if not (_closure([model], WEAKER) - {model}) & impossible
     }
     return Boundary(
         tuple(sorted(friendly(model) for model in weakest)),

@@ -1,0 +1,18 @@
+"""Transactional isolation: infer dependencies from what transactions saw, and find cycles."""
+
+from checkers.elle.check import ElleResult, check_list_append, check_rw_register
+from checkers.elle.columns import Transaction
+from checkers.elle.findings import Case, Reason, Step
+from checkers.elle.plugin import ElleListAppend, ElleRwRegister
+
+__all__ = [
+    "Case",
+    "ElleListAppend",
+    "ElleResult",
+    "ElleRwRegister",
+    "Reason",
+    "Step",
+    "Transaction",
+    "check_list_append",
+    "check_rw_register",
+]

@@ -1,0 +1,330 @@
+"""The checks: infer, find cycles, judge.
+
+A request names the consistency models (and perhaps single anomalies) that must hold. It decides
+which orders count (real time, or the order within processes, or neither) and which findings make a
+history invalid. The boundary (`not_`, `also_not`) is told from everything found. Rules of judging
+follow jepsen-io/elle, `txn.clj` at ccdee6f:
+
+* invalid: an anomaly was found that a requested model, or one it implies, forbids;
+* unknown: only `empty-transaction-graph` or `cycle-search-timeout` was found, or the history does
+  not allow inference at all;
+* valid: else; anomalies that the request does not forbid are not mentioned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.elle.append import infer_append
+from checkers.elle.columns import NEVER, Columns, Transaction, columns_of
+from checkers.elle.explain import explain_cycle
+from checkers.elle.findings import Case, Inference, Refused
+from checkers.elle.graph import PROCESS, Component, Graph, GraphBuilder, process_edges
+from checkers.elle.kinds import Budget, Cycle
+from checkers.elle.models import (
+    CYCLE_TYPES,
+    EXISTENCE_MODELS,
+    UNKNOWN_TYPES,
+    boundary,
+    check_names,
+    existence_type,
+    friendly,
+    impossible_models,
+    prohibited,
+)
+from checkers.elle.register import RegisterOptions, infer_register
+from checkers.elle.search import Search
+from harness.ops import History, Verdict
+
+__all__ = ["ElleResult", "check_columns", "check_list_append", "check_rw_register"]
+
+CASES_MAX: Final = 16
+"""How many occurrences of one anomaly are put into words; all are counted."""
+
+SEARCH_STEPS_MAX: Final = 4_000_000
+COMPONENTS_SEARCHED_MAX: Final = 1000
+
+_REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
+_PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
+
+
+@dataclass(frozen=True, slots=True)
+class ElleResult:
+    """The verdict on a history.
+
+    `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles, one
+    is looked for in each component). `not_` are the weakest consistency models refuted, `also_not`
+    the stronger ones that fall with them. `notes` are observations that judge nothing.
+    """
+
+    verdict: Verdict
+    reason: str
+    anomalies: Mapping[str, tuple[Case, ...]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    not_: tuple[str, ...] = ()
+    also_not: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    statistics: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked for."""
+
+    models: tuple[str, ...]
+    anomalies: tuple[str, ...]
+    deadline_passed: Callable[[], bool]
+    search_steps: int
+
+    @property
+    def forbidden(self) -> frozenset[str]:
+        return prohibited(self.models, self.anomalies)
+
+
+def _request(
+    models: Sequence[str], anomalies: Sequence[str], time_limit_s: float, search_steps: int
+) -> _Request:
+    check_names(models, anomalies)
+    deadline = time.monotonic() + time_limit_s
+    return _Request(
+        tuple(models), tuple(anomalies), lambda: time.monotonic() > deadline, search_steps
+    )
+
+
+def check_list_append(
+    source: History | Iterable[Transaction],
+    *,
+    consistency_models: Sequence[str] = ("strict-serializable",),
+    anomalies: Sequence[str] = (),
+    time_limit_s: float = 60.0,
+    search_steps: int = SEARCH_STEPS_MAX,
+) -> ElleResult:
+    """Check transactions of appends and reads over lists.
+
+    Raises `HistoryError` for what is no such transaction and `UsageError` for unknown names. After
+    `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles ends;
+    the models refuted stay right, the cycles shown may be fewer.
+    """
+    request = _request(consistency_models, anomalies, time_limit_s, search_steps)
+    return check_columns(columns_of(source, writes_are="append"), infer_append, request_of=request)
+
+
+def check_rw_register(
+    source: History | Iterable[Transaction],
+    *,
+    consistency_models: Sequence[str] = ("strict-serializable",),
+    anomalies: Sequence[str] = (),
+    linearizable_keys: bool = False,
+    sequential_keys: bool = False,
+    wfr_keys: bool = False,
+    transaction_order: Mapping[int, int] | None = None,
+    initial_values: Mapping[Any, Any] | None = None,
+    unknown_writes: bool = False,
+    time_limit_s: float = 60.0,
+    search_steps: int = SEARCH_STEPS_MAX,
+) -> ElleResult:
+    """Check transactions of writes and reads over registers.
+
+    The order of a key's versions is not visible in reads; it is inferred from what the caller says
+    of single keys: that they are linearizable, or sequentially consistent, or that writes follow
+    reads in a transaction (`wfr_keys`), or from the order in which transactions were committed
+    (`transaction_order`: index of the completion op -> number). `initial_values` declares what keys
+    hold before any write; reads of values that nobody wrote are then a `garbage-read`, and only
+    noted otherwise. With `unknown_writes`, writes of transactions whose answer was lost count like
+    others where somebody read them, which upstream does not do. Limits and errors as in
+    `check_list_append`.
+    """
+    request = _request(consistency_models, anomalies, time_limit_s, search_steps)
+    options = RegisterOptions(
+        linearizable_keys=linearizable_keys,
+        sequential_keys=sequential_keys,
+        wfr_keys=wfr_keys,
+        transaction_order=transaction_order,
+        initial_values=initial_values,
+        unknown_writes=unknown_writes,
+    )
+    return check_columns(
+        columns_of(source, writes_are="w"),
+        lambda columns: infer_register(columns, options),
+        request_of=request,
+    )
+
+
+def check_columns(
+    columns: Columns, infer: Callable[[Columns], Inference], *, request_of: _Request
+) -> ElleResult:
+    """Check a history that is in columns already."""
+    try:
+        inference = infer(columns)
+    except Refused as refused:
+        return ElleResult(Verdict.UNKNOWN, str(refused))
+    realtime = bool(_REALTIME & request_of.forbidden)
+    processes = not realtime and bool(_PROCESS & request_of.forbidden)
+
+    def graph_of(builder: GraphBuilder) -> Graph:
+        if processes:
+            builder.add(*process_edges(columns), PROCESS)
+        return builder.build(realtime=realtime)
+
+    graph = graph_of(inference.builder)
+    found = list(graph.components())
+    if found and inference.refine is not None:
+        members = np.concatenate([component.txns for component in found])
+        refined = inference.refine(members)
+        if refined is not None:
+            graph = graph_of(refined)
+            found = list(graph.components())
+    results = _Found(columns, inference)
+    if not inference.builder.touched and not (realtime and _ordered_in_time(columns)):
+        results.record(_empty())
+    for number, component in enumerate(found):
+        results.search(component, number, request_of)
+    statistics = {
+        "transactions": len(columns),
+        "edges": len(graph.source),
+        "components": len(found),
+        "bytes": columns.nbytes + graph.nbytes,
+    }
+    return _judge(results, request_of, statistics)
+
+
+def _ordered_in_time(columns: Columns) -> bool:
+    """Whether any answered transaction was invoked after another's ok completion."""
+    ok = columns.end != NEVER
+    answered = columns.start[columns.answered]
+    return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
+
+
+def _empty() -> Case:
+    text = "No two transactions depend on each other, so nothing could be checked."
+    return Case("empty-transaction-graph", (text,), ())
+
+
+class _Found:
+    """Cases and counts by type, as they come in."""
+
+    def __init__(self, columns: Columns, inference: Inference) -> None:
+        self.columns = columns
+        self.inference = inference
+        self.cases: dict[str, list[Case]] = {}
+        self.counts = {name: finding.count for name, finding in inference.findings.items()}
+        self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
+
+    def record(self, case: Case) -> None:
+        """Count the case, and keep it if there are not too many."""
+        self.counts[case.type] = self.counts.get(case.type, 0) + 1
+        shown = self.cases.setdefault(case.type, [])
+        if len(shown) < CASES_MAX:
+            shown.append(case)
+
+    def record_cycle(self, component: Component, cycle: Cycle) -> None:
+        """Put a cycle into words."""
+        txns = component.txns.tolist()
+        self.record(explain_cycle(self.columns, self.inference.explainer, txns, cycle))
+
+    def search(self, component: Component, number: int, request: _Request) -> None:
+        """Find the cycles of one component."""
+        search = Search(component, self.inference.preference)
+        refuted = search.refuted()
+        for model, members in refuted.items():
+            self.record(_exists(self.columns, component, model, members))
+        if number >= COMPONENTS_SEARCHED_MAX:
+            self.record(_unsearched())
+            return
+        budget = Budget(request.search_steps, request.deadline_passed)
+        cycles, unfinished = search.find_all(refuted, budget)
+        if unfinished:
+            self.record(_unfinished(unfinished, component.members))
+            if not cycles:
+                cycles.append(search.any_cycle())
+        for cycle in cycles:
+            self.record_cycle(component, cycle)
+        covered = impossible_models(cycle.name for cycle in cycles)
+        unshown = tuple(model for model in refuted if model not in covered)
+        if unshown:
+            self.unshown.append((component, search, unshown))
+
+    def show(self, models: frozenset[str], request: _Request) -> None:
+        """Find cycles that refute `models`, of which only the existence of one is known yet."""
+        for component, search, unshown in self.unshown:
+            for model in unshown:
+                if model in models:
+                    budget = Budget(request.search_steps, request.deadline_passed)
+                    cycle = search.show(model, budget)
+                    if cycle is not None:
+                        self.record_cycle(component, cycle)
+
+
+def _exists(columns: Columns, component: Component, model: str, members: int) -> Case:
+    text = (
+        f"Among {component.members} transactions that depend on each other there is a cycle which "
+        f"{friendly(model)} forbids; the smallest part that must hold one has {members}."
+    )
+    operations = tuple(columns.index[component.txns[:CASES_MAX]].tolist())
+    return Case(existence_type(model), (text,), operations, {"transactions": members})
+
+
+def _unsearched() -> Case:
+    text = (
+        f"Cycles were looked for in {COMPONENTS_SEARCHED_MAX} components only; of the others it is "
+        "known which models they refute."
+    )
+    return Case("cycle-search-timeout", (text,), ())
+
+
+def _unfinished(kinds: list[str], members: int) -> Case:
+    text = (
+        f"The search in a component of {members} transactions ended before it could tell whether "
+        f"there is a {', '.join(kinds)}; raise the limit on steps or time to know."
+    )
+    return Case("cycle-search-timeout", (text,), (), {"kinds": kinds, "transactions": members})
+
+
+def _shown(found: _Found, request: _Request) -> set[str]:
+    """The types worth reporting: forbidden, and not told better by others."""
+    forbidden = request.forbidden
+    shown = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
+    concrete = {name for name in shown if not name.endswith("-cycle-exists")}
+    covered = impossible_models(concrete)
+    return shown - {existence_type(model) for model in EXISTENCE_MODELS if model in covered}
+
+
+def _judge(found: _Found, request: _Request, statistics: Mapping[str, int]) -> ElleResult:
+    shown = _shown(found, request)
+    bare = frozenset(model for model in EXISTENCE_MODELS if existence_type(model) in shown)
+    if bare:
+        found.show(bare, request)
+        shown = _shown(found, request)
+    asked = ", ".join((*request.models, *(f"no {name}" for name in request.anomalies)))
+    notes = found.inference.notes
+    if not shown:
+        total = statistics["transactions"]
+        return ElleResult(
+            Verdict.VALID,
+            f"{total} transactions: nothing that {asked} forbids",
+            notes=notes,
+            statistics=statistics,
+        )
+    for name in shown & set(found.inference.findings):
+        finding = found.inference.findings[name]
+        found.cases[name] = [finding.explain(i) for i in range(min(finding.count, CASES_MAX))]
+    edge = boundary(found.counts)
+    names = sorted(shown)
+    reason = ", ".join(names)
+    if edge.not_:
+        reason += f": not {', not '.join(edge.not_)}"
+    return ElleResult(
+        Verdict.INVALID if set(found.counts) & request.forbidden else Verdict.UNKNOWN,
+        reason,
+        {name: tuple(found.cases[name]) for name in names},
+        {name: found.counts[name] for name in names},
+        edge.not_,
+        edge.also_not,
+        notes,
+        statistics,
+    )

@@ -1,0 +1,143 @@
+"""A cycle in words and as a drawing.
+
+A cycle is a list of transactions, each of which must come before the next, and the last before the
+first. The text names them T1, T2, ... and gives the reason for each step; the drawing shows the
+same as boxes and arrows in SVG, which needs nothing else to be displayed.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any, Final
+
+from checkers.elle.columns import Columns
+from checkers.elle.findings import Case, Explainer, Reason, Step
+from checkers.elle.graph import PROCESS, REALTIME
+from checkers.elle.kinds import Cycle
+
+__all__ = ["draw", "explain_cycle"]
+
+_COLOURS: Final = {
+    "ww": "#b3261e",
+    "wr": "#0b57d0",
+    "rw": "#8a4b00",
+    "process": "#5f6368",
+    "realtime": "#5f6368",
+}
+_TEXT_MAX: Final = 96
+_DRAWN_MAX: Final = 40
+_WIDTH: Final = 760
+_BOX_WIDTH: Final = 620
+_BOX_HEIGHT: Final = 46
+_GAP: Final = 44
+
+
+def _reason(
+    columns: Columns, explainer: Explainer, source: int, target: int, relation: int
+) -> Reason:
+    if relation == PROCESS:
+        return Reason("process", "one process executed {source} before {target}")
+    if relation == REALTIME:
+        return Reason(
+            "realtime",
+            f"{{source}} completed (op {columns.index[source]}) before {{target}} was invoked "
+            f"(op {columns.call_index[target]})",
+        )
+    return explainer.explain(source, target, relation)
+
+
+def explain_cycle(columns: Columns, explainer: Explainer, txns: list[int], cycle: Cycle) -> Case:
+    """The case of a cycle; `txns` are the numbers that the cycle's ones stand for."""
+    members = [txns[node] for node in cycle.txns]
+    steps: list[Step] = []
+    lines: list[str] = []
+    size = len(members)
+    for position, txn in enumerate(members):
+        lines.append(f"T{position + 1} is op {columns.index[txn]}: {columns.render_txn(txn)}.")
+    for position, relation in enumerate(cycle.relations):
+        after = (position + 1) % size
+        source, target = members[position], members[after]
+        reason = _reason(columns, explainer, source, target, relation)
+        steps.append(Step(int(columns.index[source]), int(columns.index[target]), reason))
+        text = reason.tell(f"T{position + 1}", f"T{after + 1}")
+        order = f"T{position + 1} < T{after + 1}, because {text}"
+        lines.append(f"{order}." if after else f"However, {order}: a contradiction.")
+    details: dict[str, Any] = {"relations": [step.reason.relation for step in steps]}
+    operations = tuple(int(columns.index[txn]) for txn in members)
+    boxes = [
+        (f"T{i + 1}  op {columns.index[txn]}", columns.render_txn(txn, most=6))
+        for i, txn in enumerate(members)
+    ]
+    return Case(
+        cycle.name, tuple(lines), operations, details, tuple(steps), draw(cycle.name, boxes, steps)
+    )
+
+
+def _short(text: str) -> str:
+    return _safe(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}...")
+
+
+def _safe(text: str) -> str:
+    """Text for XML, which has no place for most control characters."""
+    return escape("".join(char if char.isprintable() else "?" for char in text))
+
+
+def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
+    """The cycle as SVG: a box for each transaction, an arrow for each step."""
+    shown = boxes[:_DRAWN_MAX]
+    height = 64 + len(shown) * (_BOX_HEIGHT + _GAP)
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="13"',
+        f'  width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}">',
+        '<defs><marker id="head" orient="auto"',
+        '  markerWidth="9" markerHeight="7" refX="8" refY="3.5">',
+        '<polygon points="0 0, 9 3.5, 0 7"/></marker></defs>',
+        f'<text x="20" y="28" font-size="16" font-weight="bold">{_safe(title)}</text>',
+    ]
+    for position, (name, text) in enumerate(shown):
+        y = 44 + position * (_BOX_HEIGHT + _GAP)
+        parts += [
+            f'<rect x="20" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}"',
+            '  rx="6" fill="#f6f8fa" stroke="#444"/>',
+            f'<text x="32" y="{y + 18}" font-weight="bold">{_safe(name)}</text>',
+            f'<text x="32" y="{y + 37}" font-family="monospace">{_short(text)}</text>',
+        ]
+        if position + 1 < len(shown):
+            parts += _arrow_down(y + _BOX_HEIGHT, steps[position], position)
+    last = 44 + (len(shown) - 1) * (_BOX_HEIGHT + _GAP) + _BOX_HEIGHT // 2
+    parts += _arrow_back(last, 44 + _BOX_HEIGHT // 2, steps[-1])
+    if len(boxes) > len(shown):
+        parts.append(f'<text x="32" y="{height - 6}">... {len(boxes) - len(shown)} more</text>')
+    parts.append("</svg>")
+    return "\n".join(parts)
+
+
+def _label(step: Step) -> str:
+    key = f" on {step.reason.key}" if step.reason.key is not None else ""
+    return _short(f"{step.reason.relation}{key}")
+
+
+def _title(step: Step) -> str:
+    return f"<title>{_safe(step.reason.tell(f'op {step.source}', f'op {step.target}'))}</title>"
+
+
+def _arrow_down(y: int, step: Step, position: int) -> list[str]:
+    colour = _COLOURS[step.reason.relation]
+    x = 80 + 24 * (position % 2)
+    return [
+        f'<g stroke="{colour}" fill="{colour}">{_title(step)}',
+        f'<path d="M {x} {y} V {y + _GAP - 2}" marker-end="url(#head)" fill="none"/>',
+        f'<text x="{x + 10}" y="{y + _GAP // 2 + 5}" stroke="none">{_label(step)}</text></g>',
+    ]
+
+
+def _arrow_back(low: int, high: int, step: Step) -> list[str]:
+    colour = _COLOURS[step.reason.relation]
+    right = _BOX_WIDTH + 20
+    return [
+        f'<g stroke="{colour}" fill="{colour}">{_title(step)}',
+        f'<path d="M {right} {low} C {right + 70} {low}, {right + 70} {high}, {right} {high}"',
+        '  marker-end="url(#head)" fill="none"/>',
+        f'<text x="{right + 8}" y="{(low + high) // 2 - 14}" stroke="none">{_label(step)}</text>',
+        "</g>",
+    ]

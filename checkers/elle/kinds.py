@@ -1,0 +1,297 @@
+"""Kinds of cycles as automata, and the shortest cycle of a kind.
+
+A walk over (node, state of the automaton), breadth first, from each edge that a cycle of that kind
+must contain. Gates and joints are passed at no cost, so that what is shortest is counted in
+transactions. The shortest closed walk may visit a transaction twice; then it is no cycle, but falls
+apart into smaller ones of other kinds, and if nothing else turns up, simple paths are enumerated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.elle.columns import IntArray
+from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
+
+__all__ = ["Budget", "Cycle", "Kind", "TimedOut", "Walker", "cycle_of"]
+
+ENUMERATED_MAX: Final = 20_000
+DEADLINE_EVERY_STEPS: Final = 4096
+
+Adjacency = list[list[tuple[int, int]]]
+Walk = list[tuple[int, int]]
+"""Nodes with the relation of the step that leaves them; the last step leads to the first node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A cycle of transactions (numbers within the component), and the relation of each step.
+
+    Step i leads from txns[i] to txns[i + 1], the last one back to the first.
+    """
+
+    txns: tuple[int, ...]
+    relations: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The anomaly it is."""
+        count = self.relations.count(RW)
+        if count == 1:
+            name = "G-single-item"
+        elif count:
+            # Position -1 is the last step, which comes before the first.
+            adjacent = any(
+                relation == RW and self.relations[i - 1] == RW
+                for i, relation in enumerate(self.relations)
+            )
+            name = "G2-item" if adjacent else "G-nonadjacent-item"
+        else:
+            name = "G1c" if WR in self.relations else "G0"
+        if REALTIME in self.relations:
+            return f"{name}-realtime"
+        return f"{name}-process" if PROCESS in self.relations else name
+
+
+class TimedOut(Exception):  # noqa: N818 - the end of a budget, not an error
+    """A search used up its steps or the time."""
+
+
+class Budget:
+    """Steps that searches may take, and a moment when they must stop in any case."""
+
+    def __init__(self, steps: int, deadline_passed: Callable[[], bool]) -> None:
+        self.steps = steps
+        self._deadline_passed = deadline_passed
+        self._look_at = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps; raises `TimedOut` at the end."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise TimedOut
+        if self.steps <= self._look_at:
+            self._look_at = self.steps - DEADLINE_EVERY_STEPS
+            if self._deadline_passed():
+                raise TimedOut
+
+    @contextmanager
+    def part(self, steps: int) -> Iterator[Budget]:
+        """A budget of at most `steps` out of this one; what it leaves stays here."""
+        portion = Budget(min(steps, self.steps), self._deadline_passed)
+        given = portion.steps
+        try:
+            yield portion
+        finally:
+            self.steps -= given - max(portion.steps, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of cycle as an automaton.
+
+    `rw` is how many anti-dependencies there must be: 0, 1 (exactly) or 2 (or more); `apart` says
+    that no two may follow each other.
+    """
+
+    free: int
+    rw: int
+    apart: bool
+    first: int
+    suffix: int
+
+    @staticmethod
+    def named(name: str) -> Kind:
+        """The automaton for `name`; those of predicates are unknown here."""
+        suffix = 0
+        if name.endswith("-process"):
+            suffix = PROCESS
+        elif name.endswith("-realtime"):
+            suffix = REALTIME
+        base = name.removesuffix("-process").removesuffix("-realtime")
+        free = (WW if base == "G0" else WW | WR) | suffix
+        rw = {"G0": 0, "G1c": 0, "G-single-item": 1}.get(base, 2)
+        first = RW if rw else WR if base == "G1c" else suffix or WW
+        return Kind(free, rw, base == "G-nonadjacent-item", first, suffix)
+
+    def step(self, state: int, relation: int) -> int:
+        """The state after a step by `relation`, or -1 if this kind has no such step.
+
+        Bits of a state: 1-2 how many anti-dependencies, 4 the last step was one, 8 the suffix's
+        relation was seen.
+        """
+        if relation == JOINT:
+            return state
+        if relation == RW:
+            count = state & 3
+            if not self.rw or (self.rw == 1 and count) or (self.apart and state & 4):
+                return -1
+            return (state & 8) | min(count + 1, 2) | 4
+        if not relation & self.free:
+            return -1
+        return (state & 3) | (8 if relation == self.suffix else state & 8)
+
+    def accepts(self, state: int) -> bool:
+        """Whether a walk that has come back to its start is of this kind."""
+        if (state & 3) != self.rw or (self.suffix and not state & 8):
+            return False
+        return not (self.apart and state & 4)
+
+
+class Walker:
+    """Looks for cycles of one `kind` in a component.
+
+    `label` are component labels of the subgraph in which such cycles lie, used to leave early; with
+    `extended`, of its nodes twice (see `Search`).
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        out: Adjacency,
+        kind: Kind,
+        label: IntArray,
+        extended: bool,
+        budget: Budget,
+    ) -> None:
+        self._members, self._count = component.members, component.count
+        self._out = out
+        self._kind = kind
+        self._label: list[int] = label.tolist()
+        self._extended = extended
+        self._budget = budget
+
+    def shortest(self) -> Cycle | None:
+        """The shortest cycle; raises `TimedOut` if none was found and there may be one."""
+        best: Walk = []
+        size = 0
+        folded = False
+        try:
+            for origin in range(self._members):
+                for head, relation in self._out[origin]:
+                    if relation != self._kind.first or not self._may(origin, head):
+                        continue
+                    walk = self._walk(origin, head, size)
+                    if walk is None:
+                        continue
+                    txns = [node for node, _ in walk if node < self._members]
+                    if len(set(txns)) == len(txns):
+                        best, size = walk, len(txns)
+                    else:
+                        folded = True
+        except TimedOut:
+            if not best:
+                raise
+        if not best and folded:
+            with self._budget.part(ENUMERATED_MAX) as part:
+                best = self._enumerate(part)
+        return cycle_of(best, self._members) if best else None
+
+    def _may(self, origin: int, head: int) -> bool:
+        """Whether a cycle can begin with the edge from `origin` to `head`."""
+        if self._kind.rw == 1:
+            return self._label[head] >= self._label[origin]
+        if self._extended:
+            return self._label[origin] == self._label[head + self._count]
+        return self._label[origin] == self._label[head]
+
+    def _walk(self, origin: int, head: int, best: int) -> Walk | None:
+        """The shortest walk over `head` back to `origin`, if shorter than `best` transactions."""
+        kind, label, extended = self._kind, self._label, self._extended
+        members, count = self._members, self._count
+        state = kind.step(0, kind.first)
+        if head == origin:
+            return [(origin, kind.first)] if kind.accepts(state) else None
+        start = (head, state)
+        parents: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {start: None}
+        length = {start: 1 if head >= members else 2}
+        if best and length[start] >= best:
+            return None
+        queue = deque([(start, length[start])])
+        home = label[origin]
+        while queue:
+            place, reached_at = queue.popleft()
+            if length[place] < reached_at:
+                continue
+            node, state = place
+            out = self._out[node]
+            self._budget.spend(len(out) + 1)
+            for following, relation in out:
+                after = kind.step(state, relation)
+                if after < 0:
+                    continue
+                if following == origin:
+                    if kind.accepts(after):
+                        return _unwind(parents, place, relation, origin, kind.first)
+                    continue
+                size = length[place] + (following < members)
+                if best and size >= best:
+                    continue
+                if kind.rw == 1:
+                    if label[following] < home:
+                        continue
+                elif label[following + count if extended and after & 4 else following] != home:
+                    continue
+                reached = (following, after)
+                if size < length.get(reached, size + 1):
+                    parents[reached] = (place, relation)
+                    length[reached] = size
+                    # Gates and joints cost nothing: they come before other nodes of the queue.
+                    if following < members:
+                        queue.append((reached, size))
+                    else:
+                        queue.appendleft((reached, size))
+        return None
+
+    def _enumerate(self, budget: Budget) -> Walk:
+        """A simple cycle by trying simple paths, the shortest first; empty if there is none."""
+        kind, members = self._kind, self._members
+        for limit in range(2, members + 1):
+            for origin in range(members):
+                stack: list[tuple[list[tuple[int, int]], int, int]] = [([], origin, 0)]
+                while stack:
+                    path, node, state = stack.pop()
+                    budget.spend(1)
+                    visited = {step[0] for step in path}
+                    size = sum(step[0] < members for step in path) + (node < members)
+                    for following, relation in reversed(self._out[node]):
+                        if not path and relation != kind.first:
+                            continue
+                        after = kind.step(state, relation)
+                        if after < 0:
+                            continue
+                        longer = [*path, (node, relation)]
+                        if following == origin:
+                            if kind.accepts(after):
+                                return longer
+                        elif following not in visited and size + (following < members) <= limit:
+                            stack.append((longer, following, after))
+        return []
+
+
+def cycle_of(walk: Walk, members: int) -> Cycle:
+    """The walk without gates and joints, from its smallest transaction on."""
+    steps = [step for step in walk if step[0] < members]
+    least = min(range(len(steps)), key=lambda i: steps[i][0])
+    steps = steps[least:] + steps[:least]
+    return Cycle(tuple(node for node, _ in steps), tuple(relation for _, relation in steps))
+
+
+def _unwind(
+    parents: dict[tuple[int, int], tuple[tuple[int, int], int] | None],
+    last: tuple[int, int],
+    closing: int,
+    origin: int,
+    first: int,
+) -> Walk:
+    """The walk from `origin` on."""
+    backwards = [(last[0], closing)]
+    step = parents[last]
+    while step is not None:
+        backwards.append((step[0][0], step[1]))
+        step = parents[step[0]]
+    return [(origin, first), *reversed(backwards)]

@@ -1,0 +1,275 @@
+"""Which cycles a component has: first that there are some, then the shortest of each kind.
+
+**Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
+decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
+anti-dependencies, but never two in a row; that is a plain cycle in the graph of (node, whether the
+last step was one). Kinds that only refute models still possible need not be looked for.
+
+**Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
+from each edge that such a cycle must contain finds the shortest closed walk; among equals the one
+through the smallest transactions. A walk that visits a transaction twice is no cycle: it falls
+apart into smaller ones, of other kinds. If only such walks are found, simple paths are enumerated.
+Every search counts its steps; one that runs out is reported, and costs time, not truth: the
+existence of cycles, and so the models refuted, are known already.
+
+The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from checkers.elle.columns import IntArray
+from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
+from checkers.elle.kernels import strong_components
+from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut, Walker, cycle_of
+from checkers.elle.models import (
+    CYCLE_TYPES,
+    EXISTENCE_MODELS,
+    forbidden_by,
+    impossible_models,
+    with_implied,
+)
+
+__all__ = ["Search"]
+
+_ORDER: Final = (
+    "G-single-item",
+    "G0",
+    "G-nonadjacent-item",
+    "G-single-item-process",
+    "G1c",
+    "G-nonadjacent-item-process",
+    "G-single-item-realtime",
+    "G2-item",
+    "G-nonadjacent-item-realtime",
+    "G0-process",
+    "G1c-process",
+    "G2-item-process",
+    "G0-realtime",
+    "G1c-realtime",
+    "G2-item-realtime",
+)
+
+_EXTENDED: Final = frozenset(
+    {"PL-SI", "strong-session-snapshot-isolation", "strong-snapshot-isolation"}
+)
+_EXISTENCE: Final = {
+    "PL-1": WW,
+    "PL-2": WW | WR,
+    "PL-SI": WW | WR | RW,
+    "PL-2.99": WW | WR | RW,
+    "PL-3": WW | WR | RW,
+    "strong-session-PL-1": WW | PROCESS,
+    "strong-session-PL-2": WW | WR | PROCESS,
+    "strong-session-snapshot-isolation": WW | WR | RW | PROCESS,
+    "strong-session-serializable": WW | WR | RW | PROCESS,
+    "strong-PL-1": WW | REALTIME,
+    "strong-PL-2": WW | WR | REALTIME,
+    "strong-snapshot-isolation": WW | WR | RW | REALTIME,
+    "PL-SS": WW | WR | RW | REALTIME,
+}
+
+_SHOWN_BY: Final = {
+    model: tuple(f"{name}{suffix}" for name in names)
+    for suffix, models in (
+        ("", ("PL-1", "PL-2", "PL-SI", "PL-2.99", "PL-3")),
+        (
+            "-process",
+            (
+                "strong-session-PL-1",
+                "strong-session-PL-2",
+                "strong-session-snapshot-isolation",
+                "",
+                "strong-session-serializable",
+            ),
+        ),
+        (
+            "-realtime",
+            ("strong-PL-1", "strong-PL-2", "strong-snapshot-isolation", "", "PL-SS"),
+        ),
+    )
+    for model, names in zip(
+        models,
+        (("G0",), ("G1c",), ("G-single-item", "G-nonadjacent-item"), ("G2-item",), ("G2-item",)),
+        strict=True,
+    )
+}
+
+
+class Search:
+    """The cycles of one component. `preference` orders the relations that name a step."""
+
+    def __init__(self, component: Component, preference: tuple[int, ...]) -> None:
+        self._component = component
+        self._labels: dict[tuple[int, bool], IntArray] = {}
+        self._raw = _adjacency(
+            component.count, component.source, component.target, component.relation
+        )
+        self._named = _adjacency(component.count, *_named(component, preference))
+
+    # --- existence ---------------------------------------------------------------------------
+
+    def _label(self, relations: int, *, extended: bool) -> IntArray:
+        """Component labels of the subgraph; nodes twice if anti-dependencies must stand apart."""
+        found = self._labels.get((relations, extended))
+        if found is None:
+            # All relations of an edge count here, not only the one that would name it.
+            whole = self._component
+            count = whole.count
+            keep = (whole.relation & (relations | JOINT)) != 0
+            source, target = whole.source[keep], whole.target[keep]
+            if extended:
+                rw = whole.relation[keep] == RW
+                joint = whole.relation[keep] == JOINT
+                free = ~rw & ~joint
+                # Node i after a free step, node i + count after an anti-dependency.
+                source, target = (
+                    np.concatenate(
+                        [source[free], source[free] + count, source[rw], source[joint] + count]
+                    ),
+                    np.concatenate(
+                        [target[free], target[free], target[rw] + count, target[joint] + count]
+                    ),
+                )
+                count *= 2
+            found = strong_components(count, source, target)
+            self._labels[relations, extended] = found
+        return found
+
+    def _members(self, model: str) -> int:
+        """How many transactions the smallest component has that refutes `model`; 0 if none."""
+        extended = model in _EXTENDED
+        label = self._label(_EXISTENCE[model], extended=extended)
+        size = np.bincount(label)
+        if _EXISTENCE[model] & WR and self._component.loops:
+            return 1
+        if size.max() == 1:
+            return 0
+        nodes = np.arange(len(label)) % self._component.count
+        real = nodes < self._component.members
+        inside = real & (size[label] > 1)
+        pairs = np.unique(np.stack([label[inside], nodes[inside]]), axis=1)
+        return int(np.unique(pairs[0], return_counts=True)[1].min())
+
+    def refuted(self) -> dict[str, int]:
+        """Models refuted by the mere existence of a cycle, none implied by another of them.
+
+        The value is how many transactions the smallest component has that shows it.
+        """
+        refuted: dict[str, int] = {}
+        known: frozenset[str] = frozenset()
+        for model in EXISTENCE_MODELS:
+            if model not in known and (members := self._members(model)):
+                refuted[model] = members
+                known |= impossible_models((), [model])
+        return refuted
+
+    # --- search ------------------------------------------------------------------------------
+
+    def find_all(self, refuted: Iterable[str], budget: Budget) -> tuple[list[Cycle], list[str]]:
+        """The shortest cycle of each kind that no other finding implies.
+
+        The second part names the kinds whose search did not finish.
+        """
+        possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
+        redundant = set(forbidden_by(possible) & CYCLE_TYPES)
+        found: list[Cycle] = []
+        unfinished: list[str] = []
+
+        for name in _ORDER:
+            if name in redundant:
+                continue
+            # Without anti-dependencies the kind itself does not depend on how steps are named.
+            raw = not Kind.named(name).rw
+            try:
+                with budget.part(budget.steps // 4 + 1) as part:
+                    cycle = self.find(name, part, raw=raw)
+            except TimedOut:
+                unfinished.append(name)
+                continue
+            if cycle is not None:
+                found.append(self._retold(cycle))
+                redundant |= with_implied([name])
+        return list({cycle.name: cycle for cycle in reversed(found)}.values())[::-1], unfinished
+
+    def show(self, model: str, budget: Budget) -> Cycle | None:
+        """A cycle that refutes `model`, whatever else may explain its steps; `None` if too hard."""
+        for name in _SHOWN_BY[model]:
+            try:
+                with budget.part(budget.steps // 2 + 1) as part:
+                    cycle = self.find(name, part)
+            except TimedOut:
+                continue
+            if cycle is not None:
+                return cycle
+        return None
+
+    def _retold(self, cycle: Cycle) -> Cycle:
+        """The cycle with each step told by the relation that names it."""
+        size = len(cycle.txns)
+        told = []
+        for i, relation in enumerate(cycle.relations):
+            names = dict(self._named[cycle.txns[i]])
+            told.append(names.get(cycle.txns[(i + 1) % size], relation))
+        return Cycle(cycle.txns, tuple(told))
+
+    def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
+        """The shortest cycle of the kind `name`; raises `TimedOut` if there may be one unseen.
+
+        With `raw`, any relation of an edge may be taken; without, only the one that names it.
+        """
+        kind = Kind.named(name)
+        walker = Walker(
+            self._component, self._raw if raw else self._named, kind, *self._scope(kind), budget
+        )
+        return walker.shortest()
+
+    def _scope(self, kind: Kind) -> tuple[IntArray, bool]:
+        if kind.rw == 2:
+            return self._label(kind.free | RW, extended=kind.apart), kind.apart
+        return self._label(kind.free, extended=False), False
+
+    def any_cycle(self) -> Cycle:
+        """Some cycle, for when nothing better was found in time."""
+        place: dict[int, int] = {}
+        walk: list[tuple[int, int]] = []
+        node = 0
+        while node not in place:
+            place[node] = len(walk)
+            following, relation = self._raw[node][0]
+            walk.append((node, relation))
+            node = following
+        return cycle_of(walk[place[node] :], self._component.members)
+
+
+def _adjacency(
+    count: int, source: IntArray, target: IntArray, relation: IntArray
+) -> list[list[tuple[int, int]]]:
+    """Per node its (target, relation), ascending, each once."""
+    order = np.lexsort((relation, target, source))
+    first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
+    edges = list(zip(target[order].tolist(), relation[order].tolist(), strict=True))
+    return [list(dict.fromkeys(edges[low:high])) for low, high in pairwise(first)]
+
+
+def _named(
+    component: Component, preference: tuple[int, ...]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The edges; of several between two transactions the one that names the step.
+
+    Order of process or of time names a step only where no data does.
+    """
+    rank = np.full(JOINT + 1, len(preference), np.int32)
+    for position, relation in enumerate(preference):
+        rank[relation] = position
+    source, target = component.source, component.target
+    order = np.lexsort((component.relation, rank[component.relation], target, source))
+    source, target = source[order], target[order]
+    first = np.append(True, (source[1:] != source[:-1]) | (target[1:] != target[:-1]))
+    first = first[: len(source)]
+    return source[first], target[first], component.relation[order][first]
