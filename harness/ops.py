@@ -16,6 +16,9 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": lines}`  |
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
+| "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
+| "harness" | unread      | final reads that were given up, and why                     |
+| "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
 """
 
@@ -35,11 +38,14 @@ __all__ = [
     "NEMESIS",
     "Attempt",
     "CheckResult",
+    "Counterexample",
     "History",
+    "ModelSettings",
     "Op",
     "OpType",
     "Pair",
     "Pairing",
+    "PartialOrder",
     "Process",
     "Verdict",
     "encode_op",
@@ -255,3 +261,40 @@ class CheckResult(msgspec.Struct, frozen=True):
     explanation: tuple[str, ...] = ()
     operations: tuple[int, ...] = ()
     details: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user of `harness check` asked for besides the model; each model takes its own.
+
+    The consistency models and version orders are Elle's; an empty tuple stands for its default.
+    """
+
+    consistency_models: tuple[str, ...] = ()
+    linearizable_keys: bool = False
+    sequential_keys: bool = False
+    wfr_keys: bool = False
+
+
+class PartialOrder(msgspec.Struct, frozen=True):
+    """A longest legal beginning of a linearization: indices of invocations, in order.
+
+    `states` describes the state after each of the last `len(states)` steps; `pending` are
+    operations that were open where it ends.
+    """
+
+    steps: tuple[int, ...]
+    states: tuple[str, ...]
+    pending: tuple[int, ...] = ()
+
+
+class Counterexample(msgspec.Struct, frozen=True):
+    """What a picture of an invalid history shows; all numbers are indices of invocations.
+
+    `failing` is the first operation that fits nowhere (`None` where no single one is to blame);
+    `core` contradict each other by themselves; `labels` says what operations did.
+    """
+
+    failing: int | None
+    core: tuple[int, ...]
+    orders: tuple[PartialOrder, ...] = ()
+    labels: dict[int, str] = msgspec.field(default_factory=dict)

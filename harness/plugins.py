@@ -1,9 +1,9 @@
 """What a plug-in is, and how it is found: protocols and the registry of entry points.
 
-Five groups, `harness.targets`, `.nemeses`, `.workloads`, `.checkers` and `.environments`; a value
-is `module:Class`, its name is what the command line shows. Names are listed without loading
-anything; only the chosen plug-in is imported. The built-in ones register in the same way, and
-`harness` imports none of them by itself.
+Six groups, `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments` and `.models`
+(what foreign histories are checked against); a value is `module:Class`, its name is what the
+command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
+The built-in ones register in the same way, and `harness` imports none of them by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import importlib.metadata
 import os
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -22,7 +22,15 @@ from harness.case import Case, Fault
 from harness.cluster import Bite, Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.errors import UsageError
-from harness.ops import Attempt, CheckResult, History, OpType
+from harness.ops import (
+    Attempt,
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+    OpType,
+)
 
 if TYPE_CHECKING:
     from harness.generator import Generator
@@ -36,10 +44,12 @@ __all__ = [
     "Convergence",
     "DeploymentPlan",
     "Environment",
+    "HistoryModel",
     "Injection",
     "Nemesis",
     "NodeRole",
     "Option",
+    "PreparedCheck",
     "Request",
     "Roles",
     "Session",
@@ -51,7 +61,7 @@ __all__ = [
 ]
 
 API_VERSION: Final = 1
-GROUPS: Final = ("targets", "nemeses", "workloads", "checkers", "environments")
+GROUPS: Final = ("targets", "nemeses", "workloads", "checkers", "environments", "models")
 T = TypeVar("T")
 
 
@@ -249,6 +259,48 @@ class Checker(Protocol):
         ...
 
 
+# --- models ------------------------------------------------------------------------------------
+
+
+class PreparedCheck(Protocol):
+    """One history, understood by one model and ready to be judged."""
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        ...
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; with `draw`, an invalid history comes with its counterexample.
+
+        Entries of `details` that the command shows: `configurations` (states of the search), and
+        Elle's `anomalies` and `not` (the weakest consistency models violated), both lists of names.
+        """
+        ...
+
+
+class HistoryModel(Protocol):
+    """What a history is checked against, by the name that `--model` or `--elle` takes.
+
+    `kind` is "model" or "elle". The model reads ops in its own vocabulary of `f` and values.
+    """
+
+    api_version: int
+    name: str
+    doc: str
+    kind: str
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        """Understand all ops, executing nothing.
+
+        Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
+        `UsageError` for settings that mean nothing to this model.
+        """
+        ...
+
+
 # --- environments ----------------------------------------------------------------------------
 
 
@@ -384,6 +436,7 @@ def _missing(plugin: Any, group: str) -> list[str]:
         "workloads": Workload,
         "checkers": Checker,
         "environments": Environment,
+        "models": HistoryModel,
     }
     protocol = protocols.get(group)
     if protocol is None:

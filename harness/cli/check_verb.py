@@ -1,50 +1,117 @@
-"""`harness check RUN...`: judge stored histories again, whole or torn."""
+"""`harness check PATH...`: judge stored runs again, and histories that others recorded."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import concurrent.futures
+import multiprocessing
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import msgspec
 
-from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement, checkers_of, judge
+from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement
+from harness.cli.check_tasks import (
+    KEPT_BYTES_MAX,
+    CheckRequest,
+    Outcome,
+    Prepared,
+    Task,
+    find_tasks,
+    judge_task,
+    prepare,
+)
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
-from harness.ops import Verdict, worst
-from harness.store import StoredRun, load_run
+from harness.errors import UsageError
+from harness.ops import ModelSettings, Verdict, worst
+from harness.plugins import load_plugin, plugin_names
 
 __all__ = ["main"]
 
+JOBS_MAX: Final = 256
+SENTENCES_MAX: Final = 40
+
+EPILOG: Final = """what is checked:
+  a run's folder        judged by the checkers of its workload, unless a model is named
+  a file                Jepsen or Knossos EDN, Porcupine's etcd and kv logs, the tables of
+                        registers and catalogs, a sealed history.parquet; told by its content
+  any other folder      every run and every .edn, .log, .txt, .tsv and .parquet file below it
+
+Without --model and --elle, a history's format and operations suggest the model.
+
+examples:
+  harness check store/ddl-partition-leader/latest
+  harness check --model cas-register --json histories/
+  harness check --elle list-append --consistency-model serializable history.edn
+
+exit codes, of the worst verdict: 0 valid, 1 invalid, 2 unknown; 254 usage, 255 crash"""
+
 
 def main(arguments: Sequence[str]) -> int:
-    """Check every run; the exit code is that of the worst verdict."""
+    """Check every history; the exit code is that of the worst verdict."""
     parsed = _parse(arguments)
-    # Every run is read before any is judged: a usage error must execute nothing.
-    stored = [load_run(path) for path in parsed.run]
-    checkers = [checkers_of(run.case) for run in stored]
+    request = _request(parsed)
+    tasks, skipped = find_tasks(parsed.path)
+    if skipped:
+        note(f"harness: left {skipped} files aside whose suffix is none of a history")
     verdicts = []
-    for run, chosen in zip(stored, checkers, strict=True):
-        judgement = judge(run.history, run.case, chosen, time_limit_s=parsed.check_time_limit)
-        verdicts.append(judgement.verdict)
+    for outcome in _outcomes(tasks, request, jobs=min(parsed.jobs, len(tasks))):
+        verdicts.append(outcome.verdict)
         if parsed.json:
-            say(msgspec.json.encode(_report(run, judgement)).decode())
+            say(msgspec.json.encode(outcome.report).decode())
         else:
-            say("\n".join(_text(run, judgement)))
+            say("\n".join(_text(outcome)))
+        if outcome.warning is not None:
+            note(f"harness: {outcome.warning}")
+        if outcome.report.get("recorded_verdict") == "invalid" != outcome.verdict.value:
+            note(f"harness: {outcome.report['run']} was invalid before")
     return EXIT_CODES[worst(verdicts)]
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness check",
-        description="Judge stored runs again. A run that was cut short is read from its op log.",
-        epilog="example:\n  harness check store/ddl-partition-leader/latest",
+        description="Judge stored runs again, and histories that others recorded.\n"
+        "A run that was cut short is read from its op log.",
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("run", nargs="+", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="a run, file or folder")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--model", metavar="M", help="check linearizability against this model")
+    chosen.add_argument("--elle", metavar="KIND", help="check isolation: list-append, rw-register")
+    parser.add_argument(
+        "--consistency-model",
+        action="append",
+        default=[],
+        metavar="C",
+        help="with --elle: what must hold; can be given more than once "
+        "(default: strict-serializable)",
+    )
+    for flag, text in (
+        ("--linearizable-keys", "each key by itself is linearizable"),
+        ("--sequential-keys", "each key by itself is sequentially consistent"),
+        ("--wfr-keys", "within a transaction, writes of a key follow its reads"),
+    ):
+        parser.add_argument(flag, action="store_true", help=f"with --elle rw-register: {text}")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="check this many histories at once (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="DIR",
+        help="write a picture of each invalid history to this folder (default: runs get theirs "
+        "beside their results, other histories none)",
+    )
     parser.add_argument(
         "--check-time-limit",
         type=float,
@@ -52,32 +119,117 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="S",
         help="each checker may take this long, in seconds (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line and run")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
     return parser.parse_args(list(arguments))
 
 
-def _report(run: StoredRun, judgement: Judgement) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "run": str(run.folder),
-        "verdict": judgement.verdict.value,
-        "ops": len(run.history),
-        "history_sha256": run.history.digest(),
-        "note": run.note,
-        "recorded_verdict": None if run.record is None else run.record.verdict.value,
-        "checkers": [msgspec.to_builtins(result) for result in judgement.results],
-    }
+def _request(parsed: argparse.Namespace) -> CheckRequest:
+    """Validate what needs no history; raises `UsageError`."""
+    if not 1 <= parsed.jobs <= JOBS_MAX:
+        raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
+    if not parsed.check_time_limit > 0:
+        raise UsageError(f"--check-time-limit is {parsed.check_time_limit}; it must be positive")
+    for kind in ("model", "elle"):
+        name = getattr(parsed, kind)
+        if name is not None:
+            _require_kind(name, kind)
+    if parsed.html is not None:
+        try:
+            parsed.html.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"--html is {str(parsed.html)!r}, which cannot be a folder: {error.strerror}"
+            ) from error
+    return CheckRequest(
+        model=parsed.model or parsed.elle,
+        settings=ModelSettings(
+            consistency_models=tuple(parsed.consistency_model),
+            linearizable_keys=parsed.linearizable_keys,
+            sequential_keys=parsed.sequential_keys,
+            wfr_keys=parsed.wfr_keys,
+        ),
+        time_limit_s=parsed.check_time_limit,
+        html=parsed.html,
+    )
 
 
-def _text(run: StoredRun, judgement: Judgement) -> list[str]:
-    lines = [f"{judgement.verdict.value.upper()}: {run.folder} ({len(run.history)} ops)"]
-    if run.note is not None:
-        lines.append(f"  note: {run.note}")
-    if run.record is not None and run.record.verdict is not judgement.verdict:
+def _require_kind(name: str, kind: str) -> None:
+    names = plugin_names("models")
+    kinds = {known: load_plugin("models", known).kind for known in names}
+    if kinds.get(name) == kind:
+        return
+    known = ", ".join(other for other in names if kinds[other] == kind)
+    other = f"; use --{kinds[name]} {name}" if name in kinds else f"; it is one of: {known}"
+    raise UsageError(f"--{kind} is {name!r}, which it cannot be{other}")
+
+
+def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome]:
+    """Judge all tasks, in order; all of them are read before any is judged."""
+    if jobs > 1:
+        yield from _outcomes_in_parallel(tasks, request, jobs)
+        return
+    kept: dict[int, Prepared] = {}
+    left = KEPT_BYTES_MAX
+    for number, task in enumerate(tasks):
+        prepared = prepare(task, request)
+        left -= _size(task)
+        if left >= 0:
+            kept[number] = prepared
+    for number, task in enumerate(tasks):
+        yield judge_task(task, request, kept.pop(number, None))
+
+
+def _size(task: Task) -> int:
+    files = task.path.glob("*") if task.is_run else (task.path,)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _understand(task: Task, request: CheckRequest) -> None:
+    """The first pass, in a process whose memory the second does not share."""
+    prepare(task, request)
+
+
+def _outcomes_in_parallel(tasks: list[Task], request: CheckRequest, jobs: int) -> Iterator[Outcome]:
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        try:
+            for reading in [pool.submit(_understand, task, request) for task in tasks]:
+                reading.result()
+            for judging in [pool.submit(judge_task, task, request) for task in tasks]:
+                yield judging.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _text(outcome: Outcome) -> list[str]:
+    report = outcome.report
+    if "checkers" in report:
+        return _run_text(outcome)
+    took = f"{report['operations']} operations, {report['model']}, {report['seconds']:.3f} s"
+    lines = [f"{outcome.verdict.value.upper()}: {report['path']} ({took})", f"  {report['reason']}"]
+    if report["not"]:
+        lines.append(f"  not: {', '.join(report['not'])}")
+    if outcome.verdict is not Verdict.VALID:
+        sentences = [line for result in outcome.results for line in result.explanation]
+        lines += [f"  {line}" for line in sentences[:SENTENCES_MAX]]
+        if len(sentences) > SENTENCES_MAX:
+            lines.append(f"  ... and {len(sentences) - SENTENCES_MAX} more sentences")
+    if outcome.page is not None:
+        lines.append(f"  picture: {outcome.page}")
+    return lines
+
+
+def _run_text(outcome: Outcome) -> list[str]:
+    report = outcome.report
+    lines = [f"{outcome.verdict.value.upper()}: {report['run']} ({report['ops']} ops)"]
+    if report["note"] is not None:
+        lines.append(f"  note: {report['note']}")
+    recorded = report["recorded_verdict"]
+    if recorded is not None and recorded != outcome.verdict.value:
         lines.append(
-            f"  note: the run itself had said {run.record.verdict.value}; checkers have changed "
-            "since, or had another time limit"
+            f"  note: the run itself had said {recorded}; checkers have changed since, or had "
+            "another time limit"
         )
-        if run.record.verdict is Verdict.INVALID:
-            note(f"harness: {run.folder} was invalid before")
-    return [*lines, *describe(judgement), ""]
+    if outcome.page is not None:
+        lines.append(f"  picture: {outcome.page}")
+    return [*lines, *describe(Judgement(outcome.results)), ""]

@@ -38,7 +38,7 @@ def run(arguments, capsys):
         (["soak", "--seeds", "1", "--nemesis", "nope"], "nope"),
         (["soak"], "--seeds"),
         (["check", "/no/such/run"], "no run folder"),
-        (["check"], "RUN"),
+        (["check"], "PATH"),
         (["check-determinism", "--runs", "1"], "--runs"),
         (["image", "destroy"], "build"),
         (["fly"], "fly"),

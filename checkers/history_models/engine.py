@@ -1,0 +1,220 @@
+"""What the linearizability models share: judge operations, tell why not, and draw it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.linearizability import (
+    UNKNOWN,
+    CheckOutcome,
+    Failure,
+    Limits,
+    Model,
+    Operation,
+    Result,
+    Survivor,
+    check_operations,
+)
+from harness.errors import HistoryError, UsageError
+from harness.ops import (
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+    OpType,
+    Pair,
+    PartialOrder,
+    Verdict,
+)
+
+__all__ = ["LinearizabilityCheck", "pairs_of", "refuse_settings", "strange", "unreturned"]
+
+VERDICTS: Final = {
+    Result.OK: Verdict.VALID,
+    Result.ILLEGAL: Verdict.INVALID,
+    Result.UNKNOWN: Verdict.UNKNOWN,
+}
+CORE_TOLD_MAX: Final = 16
+LABEL_CHARS_MAX: Final = 200
+STATE_CHARS_MAX: Final = 400
+STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
+STATE_CHARS_TOTAL_MAX: Final = 4 << 20
+
+AnyOperation = Operation[Any, Any]
+
+
+def pairs_of(ops: Iterable[Op]) -> tuple[Pair, ...]:
+    """The client operations; raises `HistoryError` for ops that no clients can have made."""
+    return (ops if isinstance(ops, History) else History(ops)).pairs
+
+
+def refuse_settings(name: str, settings: ModelSettings) -> None:
+    """Raise `UsageError` if any of Elle's settings is set: `name` is no model of Elle's."""
+    for field in dataclasses.fields(_Flags):
+        if getattr(settings, field.name):
+            flag = f"--{field.name.replace('_', '-').removesuffix('s') + 's'}"
+            flag = "--consistency-model" if field.name == "consistency_models" else flag
+            raise UsageError(
+                f"{flag} means nothing to the model {name}; it is for --elle list-append and "
+                "--elle rw-register"
+            )
+
+
+@dataclass
+class _Flags:
+    consistency_models: object
+    linearizable_keys: object
+    sequential_keys: object
+    wfr_keys: object
+
+
+def strange(op: Op, model: str, known: str) -> HistoryError:
+    """The error for an op that is not in the model's vocabulary."""
+    value = repr(op.value)
+    shown = value if len(value) <= 80 else f"{value[:77]}..."
+    return HistoryError(
+        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}"
+    )
+
+
+def unreturned(pair: Pair) -> bool:
+    """Whether nobody knows if the operation took effect."""
+    return pair.type is OpType.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class LinearizabilityCheck:
+    """Operations, whose ids are indices of invocations, ready to be checked against a model."""
+
+    name: str
+    model: Model[Any, Any, Any]
+    found: Sequence[AnyOperation]
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        return len(self.found)
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; see `harness.plugins.PreparedCheck`."""
+        outcome = check_operations(
+            self.model, self.found, timeout_s=time_limit_s, limits=self.limits
+        )
+        unknown = sum(operation.is_unknown for operation in self.found)
+        details: dict[str, Any] = {
+            "operations": len(self.found),
+            "unknown": unknown,
+            "steps": outcome.steps,
+            "configurations": outcome.configurations,
+            "decided_by": outcome.decided_by,
+        }
+        verdict = VERDICTS[outcome.result]
+        failure = outcome.failure
+        if failure is None:
+            reason = outcome.reason
+            if verdict is Verdict.VALID:
+                reason = (
+                    f"{len(self.found)} operations ({unknown} of unknown outcome) are linearizable"
+                )
+            return CheckResult(self.name, verdict, reason, details=details), None
+        by_id = {operation.id: operation for operation in self.found}
+        offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
+        result = CheckResult(
+            self.name,
+            verdict,
+            f"not linearizable: {self._did(by_id[failure.operation])} fits nowhere",
+            tuple(self._sentences(outcome, failure, by_id)),
+            offenders,
+            details,
+        )
+        return result, self._counterexample(failure, by_id) if draw else None
+
+    def _did(self, operation: AnyOperation) -> str:
+        output = UNKNOWN if operation.is_unknown else operation.output
+        what = _cut(self.model.describe_operation(operation.input, output), LABEL_CHARS_MAX)
+        return f"{what} by process {operation.client_id} (op {operation.id})"
+
+    def _sentences(
+        self, outcome: CheckOutcome, failure: Failure, by_id: Mapping[int, AnyOperation]
+    ) -> list[str]:
+        failing = self._did(by_id[failure.operation])
+        text = [f"No order of the operations that respects real time explains {failing}."]
+        if failure.previous is None:
+            text.append("It is the first operation that returns.")
+        else:
+            text.append(
+                f"Everything that returned before it can be explained ({outcome.progress} "
+                f"operations of {outcome.returns}), last {self._did(by_id[failure.previous])}."
+            )
+        states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
+        if states:
+            shown = " or ".join(_cut(state, LABEL_CHARS_MAX) for state in states[:4])
+            more = f", or {len(states) - 4} others" if len(states) > 4 else ""
+            text.append(f"By then, {shown}{more}.")
+        others = [number for number in failure.core if number != failure.operation]
+        if others and len(others) <= CORE_TOLD_MAX:
+            text.append(
+                "Together with the following it is a contradiction, whatever became of all others:"
+            )
+            text.extend(f"  {self._did(by_id[number])}" for number in others)
+        elif others:
+            text.append(
+                f"It contradicts {len(others)} other operations, whatever became of the rest."
+            )
+        if failure.projection:
+            text.append(f"This is already so if one looks at {failure.projection} alone.")
+        return text
+
+    def _counterexample(
+        self, failure: Failure, by_id: Mapping[int, AnyOperation]
+    ) -> Counterexample:
+        left = STATE_CHARS_TOTAL_MAX
+        orders = []
+        for number, survivor in enumerate(failure.survivors):
+            states = self._states(survivor, by_id, STATES_MAX if number else len(self.found))
+            kept = []
+            for state in reversed(states):
+                left -= len(state)
+                if left < 0:
+                    break
+                kept.append(state)
+            orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
+        labels = {
+            operation.id: _cut(
+                self.model.describe_operation(
+                    operation.input, UNKNOWN if operation.is_unknown else operation.output
+                ),
+                LABEL_CHARS_MAX,
+            )
+            for operation in self.found
+        }
+        return Counterexample(failure.operation, failure.core, tuple(orders), labels)
+
+    def _states(
+        self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
+    ) -> list[str]:
+        """Descriptions of the last `most` states; of a projection only the last is known."""
+        state = self.model.init()
+        described = []
+        first = len(survivor.order) - most
+        for position, number in enumerate(survivor.order):
+            operation = by_id[number]
+            output = UNKNOWN if operation.is_unknown else operation.output
+            legal, state = self.model.step(state, operation.input, output)
+            if not legal:
+                # A projection weakens operations, so its orders need not be legal in the whole.
+                return [_cut(survivor.state_text, STATE_CHARS_MAX)]
+            if position >= first:
+                described.append(_cut(self.model.describe_state(state), STATE_CHARS_MAX))
+        return described
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,152 @@
+"""list-append and rw-register: transactional isolation, checked by `checkers.elle`.
+
+That package is imported where it is used: it brings numpy, and listing plug-ins must stay quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import UsageError
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+
+__all__ = ["ListAppend", "RwRegister"]
+
+DEFAULT_MODELS: Final = ("strict-serializable",)
+LABEL_CHARS_MAX: Final = 200
+CASES_TOLD_MAX: Final = 4
+DRAWINGS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Transactions, ready to be checked."""
+
+    name: str
+    history: History
+    settings: ModelSettings
+    writes_are: str
+
+    @property
+    def operations(self) -> int:
+        """How many transactions will be checked."""
+        return len(self.history.pairs)
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; see `harness.plugins.PreparedCheck`."""
+        result = self._judge(self.settings.consistency_models or DEFAULT_MODELS, time_limit_s)
+        calls = {
+            pair.completion.index: pair.invoke.index
+            for pair in self.history.pairs
+            if pair.completion is not None
+        }
+        cases = [case for found in result.anomalies.values() for case in found]
+        blamed = dict.fromkeys(
+            calls.get(index, index) for case in cases for index in case.operations
+        )
+        text: list[str] = []
+        for name, found in result.anomalies.items():
+            text.append(f"{name} ({result.counts.get(name, len(found))} found):")
+            for case in found[:CASES_TOLD_MAX]:
+                text.extend(f"  {sentence}" for sentence in case.text)
+        text.extend(result.notes)
+        drawings = [case.drawing for case in cases if case.drawing is not None]
+        details: dict[str, Any] = {
+            "operations": self.operations,
+            "configurations": 0,
+            "anomalies": sorted(result.anomalies),
+            "counts": dict(result.counts),
+            "not": list(result.not_),
+            "also_not": list(result.also_not),
+            "drawings": drawings[:DRAWINGS_MAX],
+            **{key: value for key, value in result.statistics.items() if key != "operations"},
+        }
+        judged = CheckResult(
+            self.name, result.verdict, result.reason, tuple(text), tuple(blamed), details
+        )
+        if not draw or result.verdict is not Verdict.INVALID:
+            return judged, None
+        labels = {pair.invoke.index: _label(pair) for pair in self.history.pairs}
+        return judged, Counterexample(None, tuple(blamed), (), labels)
+
+    def _judge(self, models: Sequence[str], time_limit_s: float) -> ElleResult:
+        from checkers.elle import check_list_append, check_rw_register
+
+        if self.writes_are == "append":
+            return check_list_append(
+                self.history, consistency_models=models, time_limit_s=time_limit_s
+            )
+        return check_rw_register(
+            self.history,
+            consistency_models=models,
+            linearizable_keys=self.settings.linearizable_keys,
+            sequential_keys=self.settings.sequential_keys,
+            wfr_keys=self.settings.wfr_keys,
+            time_limit_s=time_limit_s,
+        )
+
+
+def _label(pair: Pair) -> str:
+    """What a transaction did, in EDN's manner."""
+    done = pair.completion
+    known = done is not None and done.value is not None
+    value = done.value if known and done is not None else pair.invoke.value
+    text = "; ".join(" ".join(_atom(item) for item in mop) for mop in value or ())
+    return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
+
+
+def _atom(value: Any) -> str:
+    if value is None:
+        return "nil"
+    if isinstance(value, list):
+        return f"[{' '.join(_atom(item) for item in value)}]"
+    return str(value)
+
+
+class ListAppend:
+    """Transactions of appends to lists and reads of whole lists."""
+
+    api_version = 1
+    name = "list-append"
+    doc = "transactions that append to lists and read them: Elle's anomalies and models"
+    kind = "elle"
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
+        """See `HistoryModel`."""
+        for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
+            if getattr(settings, flag):
+                raise UsageError(
+                    f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
+                    "lists show their order; use it with --elle rw-register"
+                )
+        return _prepared(self.name, ops, settings, "append")
+
+
+class RwRegister:
+    """Transactions of writes and reads of registers, where each value is written once."""
+
+    api_version = 1
+    name = "rw-register"
+    doc = "transactions that write and read registers: Elle's anomalies and models"
+    kind = "elle"
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
+        """See `HistoryModel`."""
+        return _prepared(self.name, ops, settings, "w")
+
+
+def _prepared(name: str, ops: Iterable[Op], settings: ModelSettings, writes_are: str) -> _Check:
+    from checkers.elle.columns import columns_of
+    from checkers.elle.models import check_names
+
+    check_names(settings.consistency_models, ())
+    history = ops if isinstance(ops, History) else History(ops)
+    columns_of(history, writes_are=writes_are)  # raises for what is no such transaction
+    return _Check(name, history, settings, writes_are)

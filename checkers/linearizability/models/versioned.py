@@ -1,0 +1,122 @@
+"""A catalog in few words: name -> (id, version, payload), as in tables of generated histories.
+
+Unlike `models.catalog` it has no columns and no nonces: an id is known from the start, even that of
+a create whose answer was lost, and a version counts from 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from checkers.linearizability.model import UNKNOWN, Model, Unknown
+
+__all__ = ["VersionedCatalog", "VersionedInput", "VersionedOutput"]
+
+
+class VersionedInput(NamedTuple):
+    """`op` is create, drop, alter, ren, get or list; `ident` is the id that a create gives."""
+
+    op: str
+    name: str
+    name2: str
+    payload: int
+    ident: int
+
+
+class VersionedOutput(NamedTuple):
+    """`result` is ok, ex (exists) or nf (not found); `listing` holds (name, id), sorted."""
+
+    result: str
+    ident: int
+    version: int
+    seen: int
+    listing: tuple[tuple[str, int], ...]
+
+
+Entry = tuple[str, int, int, int]
+State = tuple[Entry, ...]
+
+
+class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
+    """Initially empty; the state is sorted by name."""
+
+    def init(self) -> State:
+        """Nothing is there."""
+        return ()
+
+    def step(
+        self, state: State, input_: VersionedInput, output: VersionedOutput | Unknown, /
+    ) -> tuple[bool, State]:
+        """Names first: what is absent is not found, whatever else would be wrong."""
+        if input_.op == "list":
+            assert output is not UNKNOWN
+            return tuple((e[0], e[1]) for e in state) == output.listing, state
+        entry = next((e for e in state if e[0] == input_.name), None)
+        if output is UNKNOWN:
+            after = self._apply(state, input_, entry)
+            return True, state if after is None else after
+        if output.result == "nf":
+            return entry is None and input_.op != "create", state
+        if output.result == "ex":
+            if input_.op == "ren":
+                taken = any(e[0] == input_.name2 for e in state)
+                return entry is not None and taken, state
+            return entry is not None, state
+        if input_.op == "get":
+            seen = (input_.name, output.ident, output.version, output.seen)
+            return entry == seen, state
+        after = self._apply(state, input_, entry)
+        if after is None:
+            return False, state
+        if entry is not None and entry[1] != output.ident:
+            return False, state
+        if input_.op == "alter" and entry is not None and entry[2] + 1 != output.version:
+            return False, state
+        return True, after
+
+    def _apply(self, state: State, input_: VersionedInput, entry: Entry | None) -> State | None:
+        rest = [e for e in state if e[0] != input_.name]
+        match input_.op:
+            case "create" if entry is None:
+                new = (input_.name, input_.ident, 1, input_.payload)
+                return tuple(sorted([*rest, new]))
+            case "drop" if entry is not None:
+                return tuple(rest)
+            case "alter" if entry is not None:
+                new = (entry[0], entry[1], entry[2] + 1, input_.payload)
+                return tuple(sorted([*rest, new]))
+            case "ren" if entry is not None and all(e[0] != input_.name2 for e in state):
+                return tuple(sorted([*rest, (input_.name2, *entry[1:])]))
+            case _:
+                return None
+
+    def read_only(self, input_: VersionedInput, output: VersionedOutput | Unknown, /) -> bool:
+        """Reads and refusals."""
+        return input_.op in {"get", "list"} or (
+            output is not UNKNOWN and output.result in {"nf", "ex"}
+        )
+
+    def describe_operation(
+        self, input_: VersionedInput, output: VersionedOutput | Unknown, /
+    ) -> str:
+        """For people."""
+        what = {
+            "create": f"create {input_.name} (payload {input_.payload})",
+            "alter": f"alter {input_.name} (payload {input_.payload})",
+            "ren": f"rename {input_.name} to {input_.name2}",
+            "list": "list",
+        }.get(input_.op, f"{input_.op} {input_.name}")
+        if output is UNKNOWN:
+            return f"{what} (unknown)"
+        if output.result != "ok":
+            return f"{what}: {'exists' if output.result == 'ex' else 'not found'}"
+        if input_.op == "list":
+            shown = ", ".join(f"{name}:{ident}" for name, ident in output.listing)
+            return f"{what}: {shown or 'nothing'}"
+        seen = f"id {output.ident} version {output.version}"
+        return f"{what}: {seen}" + (f" payload {output.seen}" if input_.op == "get" else "")
+
+    def describe_state(self, state: State, /) -> str:
+        """For people."""
+        entries = [f"{name} = id {i} version {v} payload {p}" for name, i, v, p in state]
+        return "the catalog holds " + (", ".join(entries) or "nothing")

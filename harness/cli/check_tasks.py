@@ -1,0 +1,312 @@
+"""What `harness check` does with one path: find it, read it, judge it, draw it.
+
+Work comes in two passes, so that a mistake in any file ends the command before anything is judged:
+`prepare` reads and understands, `judge_task` judges. What was prepared is kept for the second pass
+while the files are small (`KEPT_BYTES_MAX` in all), and read again otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.checking import checkers_of, judge
+from harness.cli.counterexample_page import counterexample_of, render_page
+from harness.errors import (
+    CheckerLimitError,
+    HistoryError,
+    InfrastructureError,
+    InternalError,
+    UsageError,
+)
+from harness.formats import Source, is_history_name, model_for, open_history
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
+from harness.plugins import HistoryModel, PreparedCheck, load_plugin
+from harness.store import StoredRun, load_run
+
+__all__ = ["CheckRequest", "Outcome", "Prepared", "Task", "find_tasks", "judge_task", "prepare"]
+
+KEPT_BYTES_MAX: Final = 64 << 20
+FILES_MAX: Final = 1_000_000
+PAGE_NAME: Final = "counterexample.html"
+_OP: Final = re.compile(r"op (\d+)\b")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; `model` is `None` where each history is to suggest its own."""
+
+    model: str | None = None
+    settings: ModelSettings = ModelSettings()
+    time_limit_s: float
+    html: Path | None = None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One history: a run's folder, or a file."""
+
+    path: Path
+    is_run: bool
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A history that was read and understood. One of `run` and `check` is there, or both."""
+
+    history: History
+    model: str
+    format: str
+    run: StoredRun | None = None
+    check: Any = None  # a PreparedCheck
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one history; `report` is what `--json` prints."""
+
+    verdict: Verdict
+    report: dict[str, Any]
+    results: tuple[CheckResult, ...]
+    page: str | None = None
+    warning: str | None = None
+
+
+# --- finding ---------------------------------------------------------------------------------
+
+
+def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], int]:
+    """The histories at `paths`, in order, and how many files in folders were left aside.
+
+    A folder with a `case.json` is one run; others are searched for files whose suffix says that
+    they may be histories. Links inside folders are not followed. Raises `UsageError` for paths
+    that hold no history.
+    """
+    tasks: list[Task] = []
+    skipped = 0
+    for path in paths:
+        if path.is_dir():
+            before = len(tasks)
+            for found in _walk(path):
+                if isinstance(found, Task):
+                    tasks.append(found)
+                else:
+                    skipped += 1
+                if len(tasks) > FILES_MAX:
+                    raise UsageError(
+                        f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
+                    )
+            if len(tasks) == before:
+                raise UsageError(
+                    f"{str(path)!r} is no run folder (it holds no case.json), and there is no "
+                    "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
+                    "or is named itself"
+                )
+        elif path.exists():
+            tasks.append(_file_task(path))
+        else:
+            raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
+    return tasks, skipped
+
+
+def _walk(folder: Path) -> Iterator[Task | None]:
+    """The tasks below `folder`, sorted; `None` for each file that was left aside."""
+    if (folder / "case.json").exists():
+        yield Task(folder, is_run=True)
+        return
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot read the folder {str(folder)!r}: {error.strerror}") from error
+    for entry in entries:
+        if entry.is_symlink():
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif entry.is_file():
+            yield _file_task(entry) if is_history_name(entry) else None
+
+
+def _file_task(path: Path) -> Task:
+    if path.name == "history.parquet" and (path.parent / "case.json").exists():
+        return Task(path.parent, is_run=True)
+    return Task(path, is_run=False)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def prepare(task: Task, request: CheckRequest) -> Prepared:
+    """Read a history and understand all of it; raises `HistoryError` and `UsageError`."""
+    if task.is_run:
+        return _prepare_run(task, request)
+    source = open_history(task.path)
+    history = History(source)
+    try:
+        name = request.model or model_for(source.format, history)
+        model: HistoryModel = load_plugin("models", name)
+        check = model.prepare(history, request.settings)
+    except HistoryError as error:
+        raise _located(task.path, source, error) from error
+    except UsageError as error:
+        raise UsageError(f"{task.path}: {error}") from error
+    return Prepared(history, name, source.format, check=check)
+
+
+def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
+    run = load_run(task.path)
+    if request.model is None:
+        if request.settings != ModelSettings():
+            raise UsageError(
+                f"{task.path} is a run, which its own checkers judge; settings of Elle's need "
+                "--elle list-append or --elle rw-register"
+            )
+        names = ",".join(checker.name for checker in checkers_of(run.case))
+        return Prepared(run.history, names, "run", run=run)
+    model: HistoryModel = load_plugin("models", request.model)
+    try:
+        check = model.prepare(run.history, request.settings)
+    except HistoryError as error:
+        raise HistoryError(f"{task.path}: {error}") from error
+    return Prepared(run.history, request.model, "run", run=run, check=check)
+
+
+def _located(path: Path, source: Source, error: HistoryError) -> HistoryError:
+    """The error with line and column, where it names an op and the format has lines."""
+    match = _OP.match(str(error))
+    if match is None:
+        text = str(error)
+        return error if str(path) in text else HistoryError(f"{path}: {text}")
+    position = source.position(int(match[1]))
+    if position is None:
+        return HistoryError(f"{path}: {error}")
+    return HistoryError(f"{path}, line {position[0]}, column {position[1]}: {error}")
+
+
+# --- judging ---------------------------------------------------------------------------------
+
+
+def judge_task(task: Task, request: CheckRequest, prepared: Prepared | None = None) -> Outcome:
+    """Judge one history, and draw it where it is invalid and there is a place for the page."""
+    prepared = prepared or prepare(task, request)
+    begin = time.perf_counter()
+    counterexample: Counterexample | None = None
+    if prepared.check is None:
+        assert prepared.run is not None, "a run or a check was prepared"
+        run = prepared.run
+        judgement = judge(
+            run.history, run.case, checkers_of(run.case), time_limit_s=request.time_limit_s
+        )
+        results, verdict = judgement.results, judgement.verdict
+    else:
+        draw = task.is_run or request.html is not None
+        result, counterexample = _checked(prepared, request.time_limit_s, draw=draw)
+        results, verdict = (result,), result.verdict
+    report = _report(task, prepared, verdict, results, time.perf_counter() - begin)
+    page: str | None = None
+    warning: str | None = None
+    if verdict is Verdict.INVALID:
+        invalid = [result for result in results if result.verdict is Verdict.INVALID]
+        page, warning = _draw(task, request, prepared, invalid, counterexample)
+        if page is not None:
+            report["html"] = page
+    return Outcome(verdict=verdict, report=report, results=results, page=page, warning=warning)
+
+
+def _checked(
+    prepared: Prepared, time_limit_s: float, *, draw: bool
+) -> tuple[CheckResult, Counterexample | None]:
+    """The model's judgement; a crash of a model becomes `unknown`, our own mistake does not."""
+    check: PreparedCheck = prepared.check
+    try:
+        return check.check(time_limit_s=time_limit_s, draw=draw)
+    except CheckerLimitError as error:
+        return CheckResult(prepared.model, Verdict.UNKNOWN, f"hit a limit: {error}"), None
+    except InternalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a crash of a model becomes a recorded verdict
+        text = tuple(traceback.format_exc().splitlines()[-20:])
+        reason = f"the check crashed: {error!r}"
+        return CheckResult(prepared.model, Verdict.UNKNOWN, reason, explanation=text), None
+
+
+def _report(
+    task: Task,
+    prepared: Prepared,
+    verdict: Verdict,
+    results: tuple[CheckResult, ...],
+    seconds: float,
+) -> dict[str, Any]:
+    told = [result for result in results if result.verdict is verdict]
+    anomalies = [name for result in results for name in result.details.get("anomalies", ())]
+    refuted = [name for result in results for name in result.details.get("not", ())]
+    check: PreparedCheck | None = prepared.check
+    report: dict[str, Any] = {
+        "path": str(task.path),
+        "model": prepared.model,
+        "verdict": verdict.value,
+        "operations": len(prepared.history.pairs) if check is None else check.operations,
+        "configurations": sum(_configurations(result) for result in results),
+        "seconds": round(seconds, 6),
+        "reason": "; ".join(result.reason for result in told),
+        "anomalies": anomalies,
+        "not": refuted,
+        "format": prepared.format,
+    }
+    if prepared.run is not None:
+        run = prepared.run
+        report |= {
+            "schema_version": 1,
+            "run": str(run.folder),
+            "ops": len(run.history),
+            "history_sha256": run.history.digest(),
+            "note": run.note,
+            "recorded_verdict": None if run.record is None else run.record.verdict.value,
+            "checkers": [msgspec.to_builtins(result) for result in results],
+        }
+    return report
+
+
+def _configurations(result: CheckResult) -> int:
+    count = result.details.get("configurations", 0)
+    return count if isinstance(count, int) else 0
+
+
+# --- drawing ---------------------------------------------------------------------------------
+
+
+def _draw(
+    task: Task,
+    request: CheckRequest,
+    prepared: Prepared,
+    invalid: list[CheckResult],
+    counterexample: Counterexample | None,
+) -> tuple[str | None, str | None]:
+    """Write the page; its path, or a warning. A page that cannot be written spoils no verdict."""
+    if request.html is not None:
+        place = request.html / page_name(task.path)
+    elif task.is_run:
+        place = task.path / PAGE_NAME
+    else:
+        return None, None
+    drawn = counterexample or counterexample_of(invalid)
+    text = render_page(prepared.history, invalid, drawn, path=str(task.path), model=prepared.model)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = f"the picture cannot be written to {place}: {error.strerror}"
+        if request.html is not None:
+            raise InfrastructureError(f"{reason}; choose another --html") from error
+        return None, reason
+    return str(place), None
+
+
+def page_name(path: Path) -> str:
+    """A file name of its own for the page about `path`."""
+    digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{_UNSAFE.sub('_', str(path)).strip('._')[-100:]}-{digest}.html"

@@ -1,0 +1,18 @@
+"""Histories that others recorded, and ours: one file a format, recognised by content.
+
+| format         | what                                                      | model by default  |
+|----------------|-----------------------------------------------------------|-------------------|
+| parquet        | our sealed histories                                      | by its operations |
+| porcupine-etcd | log lines of Jepsen's tests of etcd, as Porcupine's tests | etcd-cas-register |
+| porcupine-kv   | Porcupine's logs of a key-value store                     | kv-string         |
+| catalog-table  | eleven columns of DDL                                     | catalog           |
+| register-table | four columns of reads and writes                          | register          |
+| jepsen-edn     | histories of Jepsen, Knossos and Elle                     | by its operations |
+
+Whatever the format, a history becomes `harness.ops.Op`s; what they mean is for a model to say.
+"""
+
+from harness.formats.detect import SUFFIXES, is_history_name, model_for, open_history
+from harness.formats.source import Source
+
+__all__ = ["SUFFIXES", "Source", "is_history_name", "model_for", "open_history"]

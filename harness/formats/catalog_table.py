@@ -1,0 +1,140 @@
+"""Tables of a catalog: eleven columns separated by tabs.
+
+    op name name2 payload result id version seen_payload listing call return
+
+`op` is create, drop, alter, ren, get or list. A result of `?`, with a return of 1000000000 or more,
+means that nobody saw the answer; an unknown create still carries the id that it got if it took
+effect. In ops, an invocation's value is `{name, name2, payload, id}`, a completion's `{result, id,
+version, payload, listing}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HistoryError
+from harness.formats.source import Intervals, Row, located, numbered_lines
+from harness.ops import Op
+
+__all__ = ["CatalogTable", "is_catalog_table"]
+
+NEVER: Final = 1_000_000_000
+COLUMNS: Final = (
+    "op",
+    "name",
+    "name2",
+    "payload",
+    "result",
+    "id",
+    "version",
+    "seen_payload",
+    "listing",
+    "call",
+    "return",
+)
+OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
+_RESULTS: Final = {
+    "create": ("ok", "ex", "?"),
+    "drop": ("ok", "nf", "?"),
+    "alter": ("ok", "nf", "?"),
+    "ren": ("ok", "nf", "ex", "?"),
+    "get": ("ok", "nf", "?"),
+    "list": ("ok", "?"),
+}
+_NUMBERS: Final = ("payload", "id", "version", "seen_payload", "call", "return")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_ENTRY: Final = re.compile(r"([^:,]+):(-?[0-9]{1,18})")
+_FIRST_LINE: Final = re.compile(
+    rb"\s*(?:" + "|".join(OPERATIONS).encode() + rb")\t(?:[^\t\n]*\t){9}[^\t\n]*(?:\n|\Z)"
+)
+
+
+def is_catalog_table(head: bytes) -> bool:
+    """Whether a file that begins like this is such a table."""
+    return _FIRST_LINE.match(head) is not None
+
+
+class CatalogTable:
+    """One such table."""
+
+    format = "catalog-table"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._intervals = Intervals([])
+
+    def __iter__(self) -> Iterator[Op]:
+        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
+        self._intervals = Intervals(rows)
+        return self._intervals.ops()
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Where the operation of the op with this index stands."""
+        lines = self._intervals.lines
+        return (lines[index], 1) if index < len(lines) else None
+
+    def _row(self, line: int, text: str) -> Row:
+        cells = text.split("\t")
+
+        def error(column: str, what: str) -> HistoryError:
+            before = cells[: COLUMNS.index(column)]
+            return located(self._path, line, sum(len(cell) + 1 for cell in before) + 1, what)
+
+        if len(cells) != len(COLUMNS):
+            raise located(
+                self._path,
+                line,
+                len(text) + 1,
+                f"{len(cells)} columns separated by tabs; there "
+                f"must be {len(COLUMNS)}: {', '.join(COLUMNS)}",
+            )
+        row = dict(zip(COLUMNS, cells, strict=True))
+        numbers: dict[str, int] = {}
+        for column in _NUMBERS:
+            if not _NUMBER.fullmatch(row[column]):
+                raise error(column, f"{column} is {row[column][:80]!r}, which is no whole number")
+            numbers[column] = int(row[column])
+        f, result = row["op"], row["result"]
+        if f not in OPERATIONS:
+            raise error("op", f"{f[:80]!r} is no operation; they are {', '.join(OPERATIONS)}")
+        if result not in _RESULTS[f]:
+            allowed = ", ".join(_RESULTS[f])
+            raise error("result", f"{result[:80]!r} is no result of {f}; they are {allowed}")
+        call, returned = numbers["call"], numbers["return"]
+        if returned < call:
+            raise error("return", f"it returns at {returned}, before its call at {call}")
+        if (returned >= NEVER) is not (result == "?"):
+            raise error(
+                "result",
+                f"the result is {result!r} but the return {returned}; exactly what has the "
+                f"result '?' returns at {NEVER} or later",
+            )
+        listing = []
+        for entry in row["listing"].split(",") if row["listing"] else []:
+            match = _ENTRY.fullmatch(entry)
+            if match is None:
+                raise error("listing", f"{entry[:80]!r} in the listing is not name:id")
+            listing.append([match[1], int(match[2])])
+        return self._interval(line, row, numbers, listing)
+
+    def _interval(
+        self, line: int, row: dict[str, str], numbers: dict[str, int], listing: list[Any]
+    ) -> Row:
+        given = {
+            "name": row["name"],
+            "name2": row["name2"],
+            "payload": numbers["payload"],
+            "id": numbers["id"] if row["op"] == "create" else 0,
+        }
+        answer = {
+            "result": row["result"],
+            "id": numbers["id"],
+            "version": numbers["version"],
+            "payload": numbers["seen_payload"],
+            "listing": listing,
+        }
+        returned = None if row["result"] == "?" else numbers["return"]
+        return Row(line, numbers["call"], returned, row["op"], given, answer)

@@ -1,0 +1,108 @@
+"""Which format a file has, and which model its operations suggest."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HistoryError, UsageError
+from harness.formats.catalog_table import CatalogTable, is_catalog_table
+from harness.formats.jepsen_edn import JepsenEdn, is_edn
+from harness.formats.porcupine_etcd import EtcdLog, is_etcd_log
+from harness.formats.porcupine_kv import KvLog, is_kv_log
+from harness.formats.register_table import RegisterTable, is_register_table
+from harness.formats.sealed import SealedHistory, is_parquet
+from harness.formats.source import Source
+from harness.ops import Op
+
+__all__ = ["SUFFIXES", "is_history_name", "model_for", "open_history"]
+
+HEAD_BYTES: Final = 1 << 16
+SAMPLE_OPS: Final = 2_000
+SUFFIXES: Final = frozenset({".edn", ".log", ".parquet", ".tsv", ".txt"})
+
+_FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], ...]] = (
+    (is_parquet, SealedHistory),
+    (is_etcd_log, EtcdLog),
+    (is_catalog_table, CatalogTable),
+    (is_register_table, RegisterTable),
+    (is_kv_log, KvLog),
+    (is_edn, JepsenEdn),
+)
+_MODELS: Final = {
+    "porcupine-etcd": "etcd-cas-register",
+    "porcupine-kv": "kv-string",
+    "catalog-table": "catalog",
+    "register-table": "register",
+}
+_BY_OPERATIONS: Final = (
+    ({"read", "write", "cas"}, "cas-register"),
+    ({"get", "put", "append"}, "kv-string"),
+)
+_MARKS: Final = {
+    "append": "list-append",
+    "w": "rw-register",
+    "read": "multi-register",
+    "write": "multi-register",
+}
+_CATALOG: Final = {"create", "alter", "rename", "delete", "list", "get"}
+
+
+def is_history_name(path: Path) -> bool:
+    """Whether a file found in a folder is taken for a history; others are left aside."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def open_history(path: Path) -> Source:
+    """The file as a source of ops; raises `HistoryError` if it is in none of the formats."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    if not head:
+        raise HistoryError(f"{path}, line 1, column 1: the file is empty; a history has operations")
+    for recognises, source in _FORMATS:
+        if recognises(head):
+            return source(path)
+    raise HistoryError(
+        f"{path}, line 1, column 1: {head.lstrip()[:40].decode(errors='replace')!r} begins no "
+        "history; known are Jepsen EDN, Porcupine's etcd and kv logs, the tables of registers and "
+        "catalogs (see docs/checking.md), and our Parquet"
+    )
+
+
+def model_for(format_: str, ops: Iterable[Op]) -> str:
+    """The model for a history in this format, from its first operations.
+
+    Raises `UsageError` where they suggest none.
+    """
+    if format_ in _MODELS:
+        return _MODELS[format_]
+    names: set[str] = set()
+    micro: list[list[Any]] = []
+    for op in itertools.islice(ops, SAMPLE_OPS):
+        if op.is_client:
+            names.add(op.f)
+            if op.f == "txn" and isinstance(op.value, list):
+                micro += [mop for mop in op.value if isinstance(mop, list) and len(mop) == 3]
+    if names == {"txn"}:
+        return _transactional(micro)
+    for known, model in _BY_OPERATIONS:
+        if names <= known:
+            return model
+    if names & _CATALOG:
+        return "catalog"
+    raise UsageError(
+        f"its operations ({', '.join(sorted(names)[:10])}) suggest no model; name one with --model"
+    )
+
+
+def _transactional(micro: list[list[Any]]) -> str:
+    for name, _, _ in micro:
+        if isinstance(name, str) and name in _MARKS:
+            return _MARKS[name]
+    lists = any(isinstance(value, list) for _, _, value in micro)
+    return "list-append" if lists else "rw-register"

@@ -1,0 +1,83 @@
+"""Tables of one register: `is_write value call return`, four whole numbers a line.
+
+A return of 1000000 or more means that nobody saw the operation return.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from harness.formats.source import Intervals, Row, located, numbered_lines
+from harness.ops import Op
+
+__all__ = ["RegisterTable", "is_register_table"]
+
+NEVER: Final = 1_000_000
+_WORD: Final = re.compile(r"\S+")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_FIRST_LINE: Final = re.compile(rb"\s*[01](?:[ \t]+-?[0-9]+){3}[ \t]*\r?(?:\n|\Z)")
+
+
+def is_register_table(head: bytes) -> bool:
+    """Whether a file that begins like this is such a table."""
+    return _FIRST_LINE.match(head) is not None
+
+
+class RegisterTable:
+    """One such table."""
+
+    format = "register-table"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._intervals = Intervals([])
+
+    def __iter__(self) -> Iterator[Op]:
+        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
+        self._intervals = Intervals(rows)
+        return self._intervals.ops()
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Where the operation of the op with this index stands."""
+        lines = self._intervals.lines
+        return (lines[index], 1) if index < len(lines) else None
+
+    def _row(self, line: int, text: str) -> Row:
+        words = list(_WORD.finditer(text))
+        for word in words[:4]:
+            if not _NUMBER.fullmatch(word[0]):
+                raise located(
+                    self._path, line, word.start() + 1, f"{word[0][:80]!r} is no whole number"
+                )
+        if len(words) != 4:
+            column = words[4].start() + 1 if len(words) > 4 else len(text) + 1
+            raise located(
+                self._path,
+                line,
+                column,
+                f"{len(words)} columns; there must be 4: is_write, value, call, return",
+            )
+        is_write, value, call, returned = (int(word[0]) for word in words)
+        if is_write not in {0, 1}:
+            raise located(
+                self._path, line, words[0].start() + 1, f"is_write is {is_write}; it is 0 or 1"
+            )
+        if returned < call:
+            raise located(
+                self._path,
+                line,
+                words[3].start() + 1,
+                f"it returns at {returned}, before its call at {call}",
+            )
+        f = "write" if is_write else "read"
+        return Row(
+            line,
+            call,
+            returned if returned < NEVER else None,
+            f,
+            value if is_write else None,
+            value,
+        )

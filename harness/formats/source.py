@@ -1,0 +1,117 @@
+"""What every format comes down to: a file as ops, and where in the file each op stands."""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from harness.errors import HistoryError
+from harness.ops import Op, OpType
+
+__all__ = ["LINE_BYTES_MAX", "Intervals", "Row", "Source", "located", "numbered_lines"]
+
+LINE_BYTES_MAX: Final = 1 << 20
+
+
+class Source(Protocol):
+    """One file of histories. Every iteration reads it anew.
+
+    Raises `HistoryError` with line and column for whatever cannot be understood.
+    """
+
+    format: str
+
+    def __iter__(self) -> Iterator[Op]:
+        """The ops, in index order."""
+        ...
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Line and column (from 1) of the op with this index, where the format has lines."""
+        ...
+
+
+def located(path: Path, line: int, column: int, what: str) -> HistoryError:
+    """The error that says where in which file `what` is wrong."""
+    return HistoryError(f"{path}, line {line}, column {column}: {what}")
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers, from 1, and without their ends.
+
+    Raises `HistoryError` for lines beyond `LINE_BYTES_MAX` and bytes that are no UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(LINE_BYTES_MAX + 1):
+                number += 1
+                if len(line) > LINE_BYTES_MAX:
+                    raise located(
+                        path, number, LINE_BYTES_MAX + 1, "this line is longer than 1 MiB"
+                    )
+                try:
+                    text = line.decode().rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    column = len(line[: error.start].decode()) + 1
+                    byte = line[error.start]
+                    raise located(path, number, column, f"the byte {byte:#04x} is no UTF-8") from (
+                        error
+                    )
+                if text and not text.isspace():
+                    yield number, text
+    except OSError as error:
+        raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+class Row(NamedTuple):
+    """An operation given as an interval; `returned` is `None` if nobody saw it return."""
+
+    line: int
+    call: int
+    returned: int | None
+    f: str
+    value: Any
+    answer: Any
+
+
+class Intervals:
+    """Operations given by intervals become ops, in the order of their times.
+
+    Intervals are closed: of events at one time the calls come first. Tables name no processes, so
+    each operation gets the lowest number that is free at its call; those that never return keep
+    theirs.
+    """
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self.lines = array("Q")  # by index
+
+    def ops(self) -> Iterator[Op]:
+        """Invocations and completions; an op's time is the table's, in its own unit."""
+        events = [(row.call, 0, number) for number, row in enumerate(self._rows)]
+        events += [
+            (row.returned, 1, number)
+            for number, row in enumerate(self._rows)
+            if row.returned is not None
+        ]
+        events.sort()
+        free: list[int] = []
+        processes: dict[int, int] = {}
+        used = 0
+        for index, (time, kind, number) in enumerate(events):
+            row = self._rows[number]
+            self.lines.append(row.line)
+            if kind == 0:
+                if free:
+                    process = heapq.heappop(free)
+                else:
+                    process, used = used, used + 1
+                processes[number] = process
+                yield Op(index, time, process, OpType.INVOKE, row.f, row.value)
+            else:
+                process = processes.pop(number)
+                heapq.heappush(free, process)
+                yield Op(index, time, process, OpType.OK, row.f, row.answer)

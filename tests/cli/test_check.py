@@ -1,0 +1,281 @@
+"""`harness check` on foreign histories: verdicts, output, pictures, and bad input."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from harness.case import Case
+from harness.cli import main
+from harness.cli.counterexample_page import OPS_SHOWN_MAX, render_page
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from harness.ops import CheckResult, Counterexample, History, Op, OpType, PartialOrder, Verdict
+from harness.store import RunFolder, write_parquet
+from tests.checkers.conformance.formats import CONFORMANCE, rows
+
+needs_data = pytest.mark.skipif(
+    not rows(), reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"
+)
+
+
+def run(arguments, capsys):
+    code = main(["check", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def objects(out):
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def edn(*ops):
+    return "".join(
+        f"{{:process {process}, :type :{kind}, :f :{f}, :value {value}}}\n"
+        for process, kind, f, value in ops
+    )
+
+
+GOOD = edn((0, "invoke", "write", 1), (0, "ok", "write", 1), (1, "invoke", "read", "nil")) + edn(
+    (1, "ok", "read", 1)
+)
+STALE = GOOD + edn((1, "invoke", "read", "nil"), (1, "ok", "read", 0))
+
+
+@needs_data
+def test_every_supplied_history_has_its_verdict(capsys):
+    expected = {str(CONFORMANCE / row.file): (row.model, row.expected) for row in rows()}
+    folders = [CONFORMANCE / name for name in ("generated", "knossos", "porcupine")]
+    code, out, err = run([*folders, "--json"], capsys)
+    found = {o["path"]: (o["model"], o["verdict"]) for o in objects(out)}
+    assert found == expected
+    assert code == EXIT_INVALID
+    assert "left 2 files aside" in err  # the licences
+
+
+ELLE_SAMPLE = 25  # every so many rows; the whole table is checked in tests/checkers/elle
+
+
+@needs_data
+@pytest.mark.parametrize("kind", ["list-append", "rw-register"])
+def test_the_real_elle_is_agreed_with(kind, capsys):
+    with (CONFORMANCE / "elle" / f"{kind}.csv").open(newline="") as lines:
+        table = list(csv.DictReader(lines))[::ELLE_SAMPLE]
+    for row in table:
+        flags = [f"--{option}" for option in row["options"].split()]
+        path = CONFORMANCE / "elle" / row["file"]
+        asked = ["--elle", kind, "--consistency-model", row["model"], *flags]
+        code, out, _ = run([path, *asked, "--json"], capsys)
+        (found,) = objects(out)
+        assert (found["verdict"], set(found["not"])) == (row["verdict"], set(row["not"].split()))
+        assert code == (EXIT_VALID if row["verdict"] == "valid" else EXIT_INVALID)
+
+
+def test_json_has_one_object_a_line_and_the_worst_verdict_decides(tmp_path, capsys):
+    (tmp_path / "a.edn").write_text(GOOD)
+    (tmp_path / "b.edn").write_text(STALE)
+    code, out, _ = run([tmp_path / "a.edn", "--json"], capsys)
+    assert code == EXIT_VALID
+    code, out, err = run([tmp_path / "b.edn", tmp_path / "a.edn", "--json"], capsys)
+    first, second = objects(out)
+    assert (code, err) == (EXIT_INVALID, "")
+    assert (first["verdict"], second["verdict"]) == ("invalid", "valid")
+    assert first["path"] == str(tmp_path / "b.edn")
+    keys = [
+        "path",
+        "model",
+        "verdict",
+        "operations",
+        "configurations",
+        "seconds",
+        "reason",
+        "anomalies",
+        "not",
+    ]
+    assert list(first)[: len(keys)] == keys
+    assert (first["operations"], first["anomalies"], first["not"]) == (3, [], [])
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, capsys):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "x.edn").write_text(GOOD)
+    (tmp_path / "README.md").write_text("no history")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    code, out, err = run([tmp_path, "--json"], capsys)
+    assert (code, len(objects(out))) == (EXIT_VALID, 1)
+    assert err == "harness: left 1 files aside whose suffix is none of a history\n"
+
+
+def test_jobs_give_the_same_lines(tmp_path, capsys):
+    for number in range(4):
+        (tmp_path / f"{number}.edn").write_text(STALE if number == 2 else GOOD)
+    code, out, _ = run([tmp_path, "--json", "--jobs", 2], capsys)
+    _, alone, _ = run([tmp_path, "--json"], capsys)
+    plain = [{**o, "seconds": 0} for o in objects(out)]
+    assert plain == [{**o, "seconds": 0} for o in objects(alone)]
+    assert code == EXIT_INVALID
+
+
+def test_what_a_failure_means_depends_on_the_model(tmp_path, capsys):
+    cas = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
+    path = tmp_path / "h.edn"
+    path.write_text(edn(*cas, (0, "invoke", "cas", "[1 2]"), (0, "fail", "cas", "[1 2]")))
+    assert run([path, "--model", "cas-register"], capsys)[0] == EXIT_VALID
+    assert run([path, "--model", "etcd-cas-register"], capsys)[0] == EXIT_INVALID
+
+
+def test_a_parquet_file_alone_and_a_run_with_a_model(tmp_path, capsys):
+    ops = [Op(0, 0, 0, OpType.INVOKE, "read", {}), Op(1, 1, 0, OpType.OK, "read", {"value": 5})]
+    write_parquet(tmp_path / "alone.parquet", History(ops))
+    code, out, _ = run([tmp_path / "alone.parquet", "--json"], capsys)
+    assert (code, objects(out)[0]["model"]) == (EXIT_INVALID, "cas-register")
+    folder = RunFolder(tmp_path / "store", "r", "1")
+    folder.write_case(Case(seed=0, target="imported", workload="register", faults=()))
+    folder.seal(History(ops))
+    code, out, _ = run([folder.path, "--model", "register", "--json"], capsys)
+    (found,) = objects(out)
+    assert (code, found["html"]) == (EXIT_INVALID, str(folder.path / "counterexample.html"))
+    code, out, _ = run([tmp_path / "store", "--json"], capsys)
+    (found,) = objects(out)
+    assert "linearizable-register" in found["model"]
+    assert (code, found["verdict"], found["run"]) == (EXIT_INVALID, "invalid", str(folder.path))
+
+
+def test_text_tells_why_and_the_picture_is_written_where_asked(tmp_path, capsys):
+    (tmp_path / "b.edn").write_text(STALE)
+    code, out, _ = run([tmp_path / "b.edn", "--html", tmp_path / "pages"], capsys)
+    assert code == EXIT_INVALID
+    assert "No order of the operations that respects real time explains read 0 by process 1" in out
+    (page,) = (tmp_path / "pages").iterdir()
+    assert f"picture: {page}" in out
+    data = embedded(page.read_text())
+    assert data["failing"] == 4
+    assert data["orders"][0] == {
+        "steps": [0, 2],
+        "states": ["the register holds 1", "the register holds 1"],
+        "pending": [4],
+    }
+
+
+def embedded(text):
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1]
+    )
+
+
+def test_nothing_in_a_history_can_become_markup():
+    evil = "</script><script>alert(1)</script>@@DATA@@\u2028"
+    ops = [Op(0, 0, 0, OpType.INVOKE, evil, evil), Op(1, 1, 0, OpType.OK, evil, evil, evil)]
+    result = CheckResult(evil, Verdict.INVALID, evil, (evil,), (), {"drawings": [evil]})
+    shown = Counterexample(0, (0,), (PartialOrder((0,), (evil,)),), {0: evil})
+    text = render_page(History(ops), [result], shown, path=evil, model=evil)
+    assert "alert(1)</script>" not in text
+    assert text.count("</script>") == 2
+    assert "\u2028" not in text.partition('id="data">')[2]
+    assert "http" not in text.replace("http-equiv", "")  # self-contained
+    data = embedded(text)
+    assert (data["reason"], data["ops"][0][5]) == (evil, evil)
+
+
+def test_a_page_shows_the_surroundings_of_a_very_long_history():
+    ops = []
+    for n in range(OPS_SHOWN_MAX + 50):
+        ops.append(Op(2 * n, 0, 0, OpType.INVOKE, "read"))
+        ops.append(Op(2 * n + 1, 0, 0, OpType.OK, "read", 1))
+    failing = 2 * (OPS_SHOWN_MAX + 49)
+    result = CheckResult("m", Verdict.INVALID, "why")
+    text = render_page(
+        History(ops), [result], Counterexample(failing, (0, failing)), path="p", model="m"
+    )
+    data = embedded(text)
+    shown = {row[0] for row in data["ops"]}
+    assert len(shown) == OPS_SHOWN_MAX
+    assert {0, failing} <= shown
+    assert data["explanation"] == [f"Of {OPS_SHOWN_MAX + 50} operations, 20000 are shown."]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (STALE + edn((7, "ok", "read", 1)), [], "line 7, column 1: op 6: process 7 completes"),
+        (GOOD + edn((0, "invoke", "read", 1)) * 2, [], "line 6, column 1: op 5: process 0 invokes"),
+        (
+            GOOD + edn((0, "invoke", "fly", 1)),
+            ["--model", "cas-register"],
+            "line 5, column 1: op 4",
+        ),
+        (GOOD, ["--elle", "list-append"], "line 1, column 1: op 0 invokes 'write'"),
+        (GOOD, ["--model", "multi-register"], "line 2, column 1: op 1 is 'write'"),
+        (GOOD, ["--model", "kv-string"], "line 1, column 1: op 0 is 'write'"),
+        (GOOD, ["--model", "catalog"], "line 2, column 1: op 1"),
+        (GOOD[:-5], [], "line 4, column 1: the file ends before this is closed"),
+        ("[" * 5000, [], "line 1, column 203: nested deeper"),
+        ("\x7fELF\0\0", [], "begins no history"),
+        (edn((0, "invoke", "cas", "[1 2 3]")), [], "line 1, column 1: op 0 is 'cas'"),
+        (edn((0, "invoke", "write", "{:a 1}")), [], "line 1, column 1: op 0 is 'write'"),
+    ],
+)
+def test_bad_histories_are_one_located_error_and_nothing_is_executed(
+    text, arguments, words, tmp_path, capsys
+):
+    (tmp_path / "a.edn").write_text(GOOD)
+    (tmp_path / "b.edn").write_text(text)
+    chosen = arguments or ["--model", "cas-register"]
+    paths = [tmp_path / "b.edn"] if arguments else [tmp_path / "a.edn", tmp_path / "b.edn"]
+    code, out, err = run([*paths, *chosen, "--json"], capsys)
+    assert (code, out) == (EXIT_USAGE, "")
+    assert len(err.splitlines()) == 1
+    assert str(tmp_path / "b.edn") in err
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "cas"], "it is one of: cas-register, catalog"),
+        (["--model", "list-append"], "use --elle list-append"),
+        (["--elle", "register"], "use --model register"),
+        (["--elle", "list-append", "--model", "register"], "not allowed with"),
+        (["--elle", "list-append", "--wfr-keys"], "use it with --elle rw-register"),
+        (["--elle", "rw-register", "--consistency-model", "acid"], "acid"),
+        (["--model", "register", "--linearizable-keys"], "--linearizable-keys means nothing"),
+        (["--consistency-model", "serializable"], "--consistency-model means nothing"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--check-time-limit", "nan"], "--check-time-limit is nan"),
+        (["/no/such/file"], "does not exist"),
+    ],
+)
+def test_bad_requests(arguments, words, tmp_path, capsys):
+    (tmp_path / "a.edn").write_text(GOOD)
+    code, out, err = run([tmp_path / "a.edn", *arguments], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert words in err
+
+
+def test_a_folder_without_histories_is_an_error(tmp_path, capsys):
+    code, _, err = run([tmp_path], capsys)
+    assert (code, "there is no history in it" in err) == (EXIT_USAGE, True)
+
+
+def test_no_time_is_unknown(tmp_path, capsys):
+    crowd = [(n, "invoke", "write", n) for n in range(14)] + [
+        (n, "info", "write", n) for n in range(14)
+    ]
+    crowd += [(90 + n, kind, "read", 50) for n in range(1) for kind in ("invoke", "ok")]
+    (tmp_path / "h.edn").write_text(edn(*crowd))
+    code, out, _ = run([tmp_path / "h.edn", "--check-time-limit", "1e-9", "--json"], capsys)
+    (found,) = objects(out)
+    assert (code, found["verdict"]) == (EXIT_UNKNOWN, "unknown")
+    assert "time limit" in found["reason"]
+
+
+def test_help_imports_no_checker():
+    script = (
+        "import sys\nfrom harness.cli import main\n"
+        "try:\n    main(['check', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('checkers', 'numpy', 'pyarrow')]"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,193 @@
+"""The two EDN readers agree, pieces may be cut anywhere, and memory stays bounded."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import HistoryError
+from harness.store import edn_forms
+from harness.store.edn import EdnOps
+from harness.store.edn_forms import parse_forms, stream_pieces
+from harness.store.edn_quick import QuickReader, QuickRefusedError
+
+TOKENS = [
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        "#{",
+        "#_",
+        "#tag ",
+        '"',
+        '"a b"',
+        '"\\n"',
+        '"\u00e9"',
+        "\\(",
+        "\\a",
+    ),
+    *(
+        " ",
+        ",",
+        "\n",
+        ";",
+        "; x\n",
+        ":a",
+        ":b",
+        ":",
+        "nil",
+        "true",
+        "null",
+        "nilly",
+        "1",
+        "-2",
+        "3N",
+    ),
+    *("1.5", "1/2", "007", "+5", "1e3", "9" * 25, "sym", "{:a 1}", "[1 2]", "#jepsen.history.Op{"),
+]
+FORMS = st.recursive(
+    st.sampled_from([":a", ":b", "1", "-7", "nil", "true", '"x y"', "2.5", "sym", "[]", "{}"]),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda items: f"[{' '.join(items)}]")
+        | st.lists(inner, max_size=3).map(
+            lambda items: "{" + ", ".join(f":k{n} {item}" for n, item in enumerate(items)) + "}"
+        )
+        | st.lists(inner, max_size=3).map(lambda items: f"#{{{' '.join(items)}}}")
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=1000)
+@given(text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join))
+def test_what_the_quick_reader_accepts_the_exact_one_reads_equally(text):
+    try:
+        found = QuickReader().forms(text.encode())
+    except QuickRefusedError:
+        return
+    assert repr(found) == repr(list(parse_forms(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{:index 0 :type :invoke, :f :txn, :value [[:append "k 1" 1] [:r :x [1 2 nil]]]}\n' * 3,
+        '{:a {:b [{:c 1}]}}\n[1 {"x" true}]\n',
+        "#jepsen.history.Op{:a -1.5e3}\n",
+        "{}\n[]\n",
+    ],
+)
+def test_plain_text_is_read_quickly(text):
+    assert QuickReader().forms(text.encode()) == list(parse_forms(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null", "{:a}", "{:a 1 :a 2}", "{:a 1 :b}", "[1}", "(1]", '{"a": 1}', "01", "{[1] 2}", "#{1}"],
+)
+def test_what_is_not_plain_is_refused(text):
+    with pytest.raises(QuickRefusedError):
+        QuickReader().forms(text.encode())
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    forms=st.lists(FORMS, max_size=12),
+    separator=st.sampled_from(["\n", " ", " ; note }\n", ",\n  "]),
+    wrapper=st.sampled_from(["", "[]", "()"]),
+    block=st.integers(1, 40),
+)
+def test_pieces_are_the_same_wherever_blocks_end(
+    forms, separator, wrapper, block, tmp_path_factory
+):
+    path = tmp_path_factory.mktemp("e") / "h.edn"
+    opening, closing = (wrapper[0], "\n" + wrapper[1] + " ; end") if wrapper else ("{} ", "")
+    path.write_text(opening + separator.join(forms) + closing)
+    wanted = list(parse_forms(path.read_text()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edn_forms, "BLOCK_BYTES", block)
+        found = [form for piece in stream_pieces(path) for form in piece.forms]
+    assert repr(found) == repr(wanted[0] if wrapper else wanted)
+
+
+def op(index, extra=""):
+    kind = "invoke" if index % 2 == 0 else "ok"
+    return f"{{:process 0 :type :{kind} :f :read :value nil{extra}}}"
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("block", [1, 7, 64, 1 << 18])
+def test_positions_do_not_depend_on_how_it_was_read(tmp_path, quick, block, monkeypatch):
+    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", block)
+    lines = [f"  {op(n, '' if quick else ' :s #{1}')}" for n in range(9)]
+    path = tmp_path / "h.edn"
+    path.write_text("; head\n[\n" + "\n".join(lines) + "\n]")
+    assert len(list(EdnOps(path))) == 9
+    assert [EdnOps(path).position(n) for n in (0, 8, 9)] == [(3, 3), (11, 3), None]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{op(0)}\n{op(0)}\n", "line 2, column 1: op 1: process 0 invokes"),
+        (f"{op(0)}\n\n {op(1)} {op(1)}\n", "line 3, column 45: op 2: .*without an open"),
+        (f"[{op(0)}\n{op(1)}\n] {{}}\n", "line 3, column 3: something follows"),
+        (f"[{op(0)}\n{op(1)}\n", r"line 1, column 1: the file ends .* '\]'"),
+        (f"{op(0)}\n{op(1)[:-9]}", "line 2, column 1: the file ends"),
+        (f"{op(0)}\n)", r"line 2, column 1: '\)' closes nothing"),
+        (f"[{op(0)}\n)", r"line 2, column 1: '\)' closes nothing"),
+        (f"{op(0)}\n[1 2}}\n", r"line 2, column 5: '}' where '\]'"),
+        ("{:process 0 :process 1}", "line 1, column 1: a map with the key 'process' twice"),
+        ('{:a "\\ud800"}', "half a surrogate"),
+        ("1e999", "out of range"),
+        ("9" * 5000, "more than 4000 digits"),
+        ("[" * 100_000, "nested deeper than 200"),
+        ("{:a " * 100_000, "nested deeper than 200"),
+    ],
+)
+def test_mistakes_are_located(tmp_path, text, words):
+    path = tmp_path / "h.edn"
+    path.write_text(text)
+    with pytest.raises(HistoryError, match=words):
+        list(EdnOps(path))
+
+
+def test_bytes_that_are_no_text_are_located(tmp_path):
+    path = tmp_path / "h.edn"
+    path.write_bytes(op(0).encode() + b"\n{:f \xff}\n")
+    with pytest.raises(HistoryError, match="line 2, column 5: the byte 0xff is no UTF-8"):
+        list(EdnOps(path))
+
+
+def test_surrogate_halves_make_one_character():
+    assert list(parse_forms('"\\ud83d\\ude00"')) == ["\U0001f600"]
+
+
+@pytest.mark.parametrize(
+    "beginning", [b'{:value "', b"[" + b"{:a 1 :b [", b'{:process 0 :f "', b"; "]
+)
+def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, beginning):
+    monkeypatch.setattr(edn_forms, "FORM_BYTES_MAX", 1 << 18)
+    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", 1 << 14)
+    path = tmp_path / "h.edn"
+    path.write_bytes(beginning + b"1 " * (4 << 20))
+    tracemalloc.start()
+    with pytest.raises(HistoryError, match=r"line 1, column \d+: this goes on for more than"):
+        list(EdnOps(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_a_long_line_of_many_ops_is_streamed(tmp_path):
+    path = tmp_path / "h.edn"
+    path.write_text("[" + " ".join(op(n) for n in range(20_000)) + "]")
+    tracemalloc.start()
+    assert sum(1 for _ in EdnOps(path)) == 20_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 << 20
