@@ -181,6 +181,8 @@ class StatsChecker:
         in_flight = _InFlight(history.pairs)
         leaders = [op.value for op in history.facts("leader")]
         doubts = [*_doubts_about_operations(counts), *_doubts_about_faults(case, faults)]
+        if any(True for _ in history.facts("interrupted")):
+            doubts.insert(0, "the user cut the run short")
         if not doubts and not any(True for _ in history.facts("snapshot")):
             doubts.append("the run ended before its final reads")
         details = self._details(counts, faults, in_flight, leaders, case)
@@ -281,6 +283,11 @@ def _doubts_about_operations(counts: _Counts) -> list[str]:
     done = sum(kinds["ok"] for kinds in counts.by_f.values())
     if done < OK_MIN:
         doubts.append(f"only {done} operations succeeded; fewer than {OK_MIN} prove nothing")
+    if any(phase != "before" for phase in counts.by_phase):  # a run of ours, not an import
+        chaos = counts.by_phase.get("chaos", Counter())
+        done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
+        if done < OK_MIN:
+            doubts.append(f"only {done} operations succeeded during chaos: that proves nothing")
     for f, kinds in sorted(counts.by_f.items()):
         if not kinds["ok"]:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)

@@ -145,6 +145,8 @@ class _Run:
         self._phase("setup")
         await self._become_ready()
         await self._workload_under_faults()
+        if self.session.interrupted.is_set():
+            self.recorder.fact("interrupted", {"phase": "chaos"})
         self._phase("heal-core")
         await self._heal_core()
         self._phase("heal-all")

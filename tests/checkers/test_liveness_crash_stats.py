@@ -105,7 +105,7 @@ def test_an_exit_that_does_not_say_expected_counts_as_a_crash() -> None:
 # --- stats ------------------------------------------------------------------------------------
 
 
-def busy() -> Writer:
+def busy(reads: int = 7) -> Writer:
     h = Writer()
     h.fact("phase", {"phase": "warm-up"})
     h.fact("leader", {"node": "m1", "term": 1})
@@ -114,7 +114,7 @@ def busy() -> Writer:
     h.fact("phase", {"phase": "chaos"})
     for n in range(3):
         h.delete(2, f"t{n}", f"T{n}")
-    for _ in range(3):
+    for _ in range(reads):
         h.get(3, "t3", "T3")
     h.fail(3, "get", {"name": "t3"}, None)
     h.lost(4, "create", {"name": "z", "nonce": "zz", "columns": []})
@@ -142,12 +142,25 @@ def stats(h: Writer, *nemeses: str) -> CheckResult:
     return StatsChecker().check(h.history, case(*nemeses), time_limit_s=10)
 
 
+def test_operations_outside_the_chaos_do_not_make_up_for_those_within() -> None:
+    result = stats(busy(reads=6), "none")
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.reason.startswith("only 9 operations succeeded during chaos")
+
+
+def test_a_run_that_the_user_cut_short_is_unknown() -> None:
+    h = busy()
+    h.fact("interrupted", {"phase": "chaos"})
+    result = stats(h, "none")
+    assert (result.verdict, result.reason) == (Verdict.UNKNOWN, "the user cut the run short")
+
+
 def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
     result = stats(busy(), "none")
     assert result.verdict is Verdict.VALID, result
     details = result.details
     assert details["by_f"]["create"] == {"info": 1, "ok": 4}
-    assert details["by_f"]["get"] == {"fail": 1, "ok": 3}
+    assert details["by_f"]["get"] == {"fail": 1, "ok": 7}
     assert details["by_phase"]["warm-up"] == {"create ok": 4}
     assert details["by_phase"]["chaos"]["delete ok"] == 3
     assert details["errors"] == {"create info TIMED_OUT": 1}
@@ -155,10 +168,10 @@ def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
         "p50_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "p100_ms": 1.0
     }  # fmt: skip
     certificate = details["certificate"]
-    assert certificate["operations"] == {"fail": 1, "info": 1, "ok": 10}
-    assert certificate["ok_by_kind"] == {"create": 4, "delete": 3, "get": 3}
+    assert certificate["operations"] == {"fail": 1, "info": 1, "ok": 14}
+    assert certificate["ok_by_kind"] == {"create": 4, "delete": 3, "get": 7}
     assert certificate["acknowledged_changes"] == 7
-    assert certificate["ok_by_phase"] == {"warm-up": 4, "chaos": 6}
+    assert certificate["ok_by_phase"] == {"warm-up": 4, "chaos": 10}
     assert certificate["unknown_outcomes"] == 1
     assert certificate["leaders"] == "m1@1"
     assert certificate["changes_of_leader"] == 0

@@ -47,8 +47,9 @@ back."""
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
+    # Not ALREADY_INPROGRESS, which Kudu takes for done: it also answers a deletion that meets a
+    # creation under way, and then nobody would delete the replica that comes out of it.
     TabletErrorCode.TABLET_NOT_FOUND,
-    TabletErrorCode.ALREADY_INPROGRESS,
     TabletErrorCode.CAS_FAILED,  # a newer configuration: the order was overtaken
     TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server is no more (KUDU-3341)
 )
