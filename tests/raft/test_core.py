@@ -440,6 +440,21 @@ class TestLeader:
         assert only(effects, ev.ProposalRejected).token == "t"
 
 
+class TestHeartbeats:
+    def test_only_what_went_to_all_peers_puts_the_next_heartbeat_off(self) -> None:
+        core = core_of()
+        lead(core, 1 * S)
+        assert core.all_sent_ns == 1 * S
+        acked(core, "b", 1, 2 * S)
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"", "t"), 3 * S)  # "c" has not answered yet
+        assert core.all_sent_ns == 1 * S
+        acked(core, "b", 2, 4 * S)
+        acked(core, "c", 1, 4 * S)
+        acked(core, "c", 2, 4 * S)
+        core.step(ev.ReadRequested("t"), 5 * S)
+        assert core.all_sent_ns == 5 * S
+
+
 class TestReads:
     def ready(self, make: type[RaftCore] = RaftCore) -> RaftCore:
         core = core_of(make=make)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.cluster import CLIENT, Link
 from harness.plugins import Session
 from targets.kudu.rpc import (
+    Answer,
     RpcClient,
     RpcConnectionError,
     RpcError,
@@ -18,6 +19,7 @@ from targets.kudu.rpc import (
     RpcTimeoutError,
 )
 from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
+from targets.kudu.rpc.wire import answer_frame
 from tests.rpc.nodes import PORT, Ping, Pong, simulate
 
 WHERE = f"n1:{PORT}"
@@ -119,14 +121,19 @@ def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent() -> Non
         told = Told(client)
         await client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
         await session.cluster.pause("n1", lease_s=60)
+        other = asyncio.create_task(
+            client.call(WHERE, "Test.Slow", Ping(1, 10.0), Pong, timeout_s=60.0)
+        )  # or the connection would be given up with its last call
+        await asyncio.sleep(0)
         link = next(iter(client._links.values()))
-        while link._conn.try_send(bytes(1_000_000)):
+        ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server expects no answers
+        while link._conn.try_send(ignored):
             pass
         told.start("Test.Echo", Ping(5))
         await asyncio.sleep(3)
         assert [type(outcome) for outcome in told.outcomes] == [RpcTimeoutError]
         await session.cluster.resume("n1")
-        await asyncio.sleep(1)
+        await other
         return await client.call(WHERE, "Test.Count", Ping(5), Pong, timeout_s=5.0)
 
     assert simulate(main) == Pong(0)
@@ -146,6 +153,15 @@ def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(
             return error.message
 
     assert simulate(main) == (Pong(1) if number == 1 else "no, thank you")
+
+
+def test_the_first_answer_wins() -> None:
+    answer, sent = Answer(), list[Pong]()
+    answer.when_set(sent.append)
+    answer.set(Pong(1))
+    answer.set(Pong(2))
+
+    assert sent == [Pong(1)] == [answer.response]
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 3))

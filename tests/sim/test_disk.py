@@ -178,6 +178,28 @@ def test_requests_queue_on_one_device_and_survive_their_callers():
     assert in_world(work) == b"xy"
 
 
+def test_an_append_waits_for_nothing_and_the_next_sync_pays_for_it():
+    async def sync_after(disk, appends):
+        loop = asyncio.get_running_loop()
+        file = await disk.open("f")
+        for _ in range(appends):
+            before = loop.time()
+            await file.append(b"x")
+            assert loop.time() == before
+        before = loop.time()
+        await file.sync()
+        return loop.time() - before
+
+    async def work(disk, store):
+        alone = await sync_after(disk, 0)
+        return alone, await sync_after(disk, 4000), await sync_after(disk, 0)
+
+    alone, after_many, after = in_world(work)
+    assert alone <= 0.01  # the longest latency of the device
+    assert 0.015 < after_many < 0.05  # 4000 appends of 5 us each on average
+    assert after <= 0.01
+
+
 def test_the_kernel_writes_back_in_the_end():
     async def work(disk, store):
         file = await disk.open("f")
