@@ -160,11 +160,13 @@ class CatalogLinearizable:
     def _contradicted(self, found: Contradiction, converted: CatalogHistory) -> CheckResult:
         """What a pass found, in a sentence for each answer and one for what they break."""
         proof = certify_core(found.part, found.core, minimal=True, limits=self._limits)
-        last, *before = (converted.pairs[index] for index in found.core)
-        text = [f"{sentence(last)}.", *(f"{sentence(pair)}." for pair in reversed(before))]
+        shown = found.core[: 1 + CORE_SHOWN_MAX]
+        text = [f"{sentence(converted.pairs[index])}." for index in shown]
+        if len(found.core) > len(shown):
+            text.append(f"{len(found.core) - len(shown)} more are not shown.")
         text.append(
             f"But {found.rule}: no order of the operations that respects real time explains "
-            f"{'this answer' if not before else f'these {len(found.core)} answers'}."
+            f"{'this answer' if len(found.core) == 1 else f'these {len(found.core)} answers'}."
         )
         details = {
             "operations": len(converted.operations),
@@ -175,7 +177,7 @@ class CatalogLinearizable:
         return CheckResult(
             self.name,
             Verdict.INVALID,
-            f"not linearizable: {sentence(last)}",
+            f"not linearizable: {sentence(converted.pairs[found.core[0]])}",
             tuple(text),
             found.core,
             details,

@@ -49,9 +49,12 @@ from checkers.linearizability.models.catalog_types import (
 __all__ = ["Contradiction", "conflict", "contradictions", "refute"]
 
 
+LISTS_MAX = 3  # torn lists to look into: each costs a look at all that a table was part of
+
+
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Operations that cannot all have answered as they did, the last to return first.
+    """Operations that cannot all have answered as they did, the one to blame first.
 
     `part` is the view in which they contradict each other and holds no others; `rule` says in one
     sentence what they break.
@@ -81,10 +84,9 @@ class _Span(NamedTuple):
 
 def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
     """The contradiction that was complete first, minimal by removal; `None` proves nothing."""
-    returned = {o.id: o.return_time or 0 for o in operations}
     found = min(
         contradictions(operations),
-        key=lambda c: (returned[c.core[0]], len(c.core), c.core, c.rule),
+        key=lambda c: (max(map(_end, c.part.operations)), len(c.core)),
         default=None,
     )
     return None if found is None else _minimal(found)
@@ -115,13 +117,15 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 def _contradiction(
     view: str,
     model: Model[Any, Any, Any],
-    said: Iterable[tuple[CatalogOperation, Any]],
+    said: Sequence[tuple[CatalogOperation, Any]],
     rule: str,
 ) -> Contradiction:
-    inputs = {operation.id: (operation, input_) for operation, input_ in said}
-    order = sorted(inputs.values(), key=lambda pair: (-_end(pair[0]), pair[0].id))
+    """About the first operation, and the others as they returned."""
+    first, *others = said
+    others.sort(key=lambda pair: (_end(pair[0]), pair[0].id))
     part = tuple(
-        Operation(o.client_id, input_, o.call, True, o.return_time, o.id) for o, input_ in order
+        Operation(o.client_id, input_, o.call, True, o.return_time, o.id)
+        for o, input_ in {pair[0].id: pair for pair in (first, *others)}.values()
     )
     return Contradiction(tuple(o.id for o in part), rule, Projection(view, model, part))
 
@@ -146,7 +150,7 @@ def _minimal(found: Contradiction) -> Contradiction:
     return replace(found, core=tuple(operation.id for operation in kept), part=part)
 
 
-def _end(operation: CatalogOperation) -> float:
+def _end(operation: Operation[Any, Any]) -> float:
     assert operation.return_time is not None, "unknown operations say nothing here"
     return operation.return_time
 
@@ -196,11 +200,11 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
         level = [sight.operation for sight in group]
         if rank % 2 and len(level) > 1:
             made = "created twice" if rank < 0 else f"given version {rank // 2 + 1} twice"
-            yield _about(table, level[:2], f"table {table} cannot have been {made}")
-        latest = max(level, key=lambda o: (o.call, o.id))
-        if earliest is not None and _end(earliest) < latest.call:
-            yield _about(table, (earliest, latest), f"table {table} cannot go back to the past")
-            return
+            level.sort(key=lambda o: (-_end(o), o.id))
+            yield _about(table, level[-2:], f"table {table} cannot have been {made}")
+        late = _soonest(level, after=earliest)
+        if earliest is not None and late is not None:
+            yield _about(table, (late, earliest), f"table {table} cannot go back to the past")
         earliest = min([*level, *([earliest] if earliest else [])], key=lambda o: (_end(o), o.id))
 
 
@@ -208,18 +212,28 @@ def _deletions(
     table: str, sights: Sequence[_Sight], deletes: Sequence[CatalogOperation]
 ) -> Iterator[Contradiction]:
     if len(deletes) > 1:
-        yield _about(table, deletes[:2], f"table {table} was deleted twice")
+        yield _about(table, deletes[1::-1], f"table {table} cannot have been deleted twice")
     if not deletes or not sights:
         return
     last = deletes[0]
-    version = versions_of(table, last)
-    assert version is not None
-    if version.version is not None and sights[0].rank > 2 * version.version:
-        rule = f"table {table} was deleted at version {version.version} and never had a higher one"
-        yield _about(table, (last, sights[0].operation), rule)
-    after = max((sight.operation for sight in sights), key=lambda o: (o.call, o.id))
-    if _end(last) < after.call:
-        yield _about(table, (last, after), f"table {table} was deleted and cannot come back")
+    said = versions_of(table, last)
+    assert said is not None
+    if said.version is not None and sights[0].rank > 2 * said.version:
+        rule = f"table {table} was deleted at version {said.version} and never had a higher one"
+        yield _about(table, (sights[0].operation, last), rule)
+    after = _soonest([sight.operation for sight in sights], after=last)
+    if after is not None:
+        yield _about(table, (after, last), f"table {table} was deleted and cannot come back")
+
+
+def _soonest(
+    operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
+) -> CatalogOperation | None:
+    """The first to return of those called when `after` had returned."""
+    if after is None:
+        return None
+    late = [operation for operation in operations if operation.call > _end(after)]
+    return min(late, key=lambda o: (_end(o), o.id), default=None)
 
 
 # --- 2. lists ---------------------------------------------------------------------------------
@@ -237,7 +251,7 @@ def _lists(
             spans.append(_Span(_end(first), last.call, table, first, last))
     spans.sort(key=lambda span: span[:3])
     alive: dict[str, _Span] = {}
-    following = 0
+    following = found = 0
     for listing, answer in _listings(known):
         while following < len(spans) and spans[following].begin < listing.call:
             alive[spans[following].table] = spans[following]
@@ -248,8 +262,12 @@ def _lists(
         for table, span in alive.items():
             if table not in seen and _end(listing) < span.end:
                 rule = f"table {table} was there before and after, and the list leaves it out"
-                yield _about(table, (span.first, listing, span.last), rule)
+                proof = _soonest(tables[table], after=listing) or span.last
+                yield _about(table, (listing, span.first, proof), rule)
+                found += 1
                 break
+        if found == LISTS_MAX:
+            return
 
 
 # --- 3. tenancy -------------------------------------------------------------------------------
@@ -352,7 +370,7 @@ def _clash(
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]
-        for version in range(zone.from_version, zone.to_version + 1):
+        for version in range(zone.from_version + 1, zone.to_version + 1):
             alter = alters.get((zone.table, version))
             if alter is not None:
                 chosen.append(alter)
@@ -417,13 +435,13 @@ def _shape(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
                 name, first = names.setdefault(version, (value, operation))
                 if name != value:
                     rule = f"version {version} of table {table} has one name"
-                    yield clash([first, operation], rule)
+                    yield clash([operation, first], rule)
                     return
             elif kind == "columns":
                 list_, by = columns.setdefault(version, (value, (operation,)))
                 if list_ != value:
                     rule = f"version {version} of table {table} has one list of columns"
-                    yield clash([*by, operation], rule)
+                    yield clash([operation, *by], rule)
                     return
             else:
                 steps.setdefault(version, (value, operation))
@@ -436,11 +454,13 @@ def _shape(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
         because = (*before[1], change)
         shown_after = columns.get(version)
         if after is None:
-            yield clash(because, f"version {version} of table {table} cannot follow the one before")
+            yield clash(
+                because[::-1], f"version {version} of table {table} cannot follow the one before"
+            )
             return
         if shown_after is None:
             columns[version] = (after, because)
         elif shown_after[0] != after:
             rule = f"the columns of version {version} of table {table} follow from those before"
-            yield clash([*because, *shown_after[1]], rule)
+            yield clash([*shown_after[1], *because], rule)
             return

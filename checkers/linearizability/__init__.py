@@ -3,11 +3,14 @@
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 
 `model` says what is checked, `problem` prepares, `search` and `frontier` explore, `explain` says
-why not; `models` holds specifications. The methods are those of Wing and Gong (1993), Lowe (2017)
+why not, and `core` finds the few operations that contradict each other; `certificate` proves a
+verdict, `verify` by other means; `models` holds specifications, `nondeterministic` makes one of
+those that have several outcomes. The methods are those of Wing and Gong (1993), Lowe (2017)
 and Horn and Kroening (2015), with read absorption and dominance for unknown operations.
 """
 
 from checkers.linearizability.api import CheckOutcome, check_events, check_operations
+from checkers.linearizability.certificate import Certificate, certify
 from checkers.linearizability.explain import Failure, Survivor
 from checkers.linearizability.model import (
     UNKNOWN,
@@ -20,20 +23,26 @@ from checkers.linearizability.model import (
     Result,
     Unknown,
 )
+from checkers.linearizability.nondeterministic import NondeterministicModel
+from checkers.linearizability.verify import CertificateError
 
 __all__ = [
     "UNKNOWN",
+    "Certificate",
+    "CertificateError",
     "CheckOutcome",
     "Event",
     "Failure",
     "Limits",
     "Model",
     "ModelError",
+    "NondeterministicModel",
     "Operation",
     "Projection",
     "Result",
     "Survivor",
     "Unknown",
+    "certify",
     "check_events",
     "check_operations",
 ]

@@ -8,9 +8,10 @@
   the whole history, one of its parts, or one of the model's projections.
 
 Where enumerating a core takes too many steps, another search than the one that found it confirms:
-the depth-first one, in pure Python. The certificate says who confirmed. A certificate that turns
-out to prove nothing raises `CertificateError`; one that nobody could confirm within the limits says
-so in `confirmed_by`, which is then empty, and its verdict should not be passed on.
+the depth-first one, in pure Python; and where that does not come to an end either, it confirms the
+whole history instead. The certificate says who confirmed what. A certificate that turns out to
+prove nothing raises `CertificateError`; one that nobody could confirm within the limits has an
+empty `confirmed_by`, and its verdict should not be passed on.
 """
 
 from __future__ import annotations
@@ -133,12 +134,18 @@ def certify_core(
     limits: Limits | None = None,
 ) -> Certificate:
     """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not."""
+    limits = limits or Limits()
     confirmed = ENUMERATION
     small = len(core) <= VERIFIER_CORE_MAX
     if not small or not verify_core(
         part.model, part.operations, core, steps_max=VERIFIER_STEPS_MAX
     ):
-        confirmed = _confirm(part, core, limits or Limits())
+        confirmed = _confirm(part, core, limits, limits.steps // 10)
+    if not confirmed:
+        # All operations together leave a search the least to try.
+        core = [operation.id for operation in part.operations if not operation.is_unknown]
+        minimal = False
+        confirmed = _confirm(part, core, limits, limits.steps)
     return Certificate(
         verdict=Result.ILLEGAL,
         core=tuple(core),
@@ -148,7 +155,9 @@ def certify_core(
     )
 
 
-def _confirm(part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits) -> str:
+def _confirm(
+    part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int
+) -> str:
     """Who else finds the core illegal; `""` if nobody does in time.
 
     Cores are found breadth-first, natively where that is possible; so the others are the
@@ -161,7 +170,7 @@ def _confirm(part: Projection[Any, Any, Any], core: Sequence[int], limits: Limit
         ("the breadth-first search in Python", Frontier(problem, configurations_max=most)),
     )
     for name, search in searches:
-        search.run(limits.steps // 10)
+        search.run(steps)
         if search.status is Status.FOUND:
             raise CertificateError(f"core {tuple(core)} has a legal order, says {name}")
         if search.status is Status.EXHAUSTED:

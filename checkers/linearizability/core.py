@@ -76,7 +76,8 @@ def relaxed(
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
     # What was called after all of the core had returned can be placed last: it does not matter.
-    kept = [o for o in operations if o.id in core or o.call <= end]
+    others = [o for o in operations if o.id not in core and o.call <= end]
+    kept = [*chosen, *model.blurred(chosen, others)]
     known = [o if o.id in core else replace(o, return_time=None) for o in kept]
     # Unknown outcomes keep their output only in `known`, where the model may look for names.
     hinted = model.for_operations(known)

@@ -189,6 +189,18 @@ class Model(abc.ABC, Generic[S, I, O]):
         del operations
         return self
 
+    def blurred(
+        self, core: Sequence[Operation[I, O]], others: Sequence[Operation[I, O]], /
+    ) -> Sequence[Operation[I, O]]:
+        """The `others`, with what no operation of the `core` can tell apart made equal.
+
+        Used where the others may take effect or not as they like: a thousand ways to overwrite what
+        the core looks at are then one. There must be a legal order of the core, with some of the
+        others in between, exactly if there is one with the blurred others.
+        """
+        del core
+        return others
+
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         """One operation, for people."""
         return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"

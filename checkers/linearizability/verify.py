@@ -102,7 +102,7 @@ def verify_core(
     returns = [o.return_time for o in must if o.return_time is not None]
     # What was called after all of the core had returned can take effect last, so does not matter.
     others = [o for o in operations if o.id not in wanted and o.call <= max(returns)]
-    twins = _interchangeable(others)
+    twins = _interchangeable(model.blurred(must, others))
     plain = _without_hints(model, operations)
     full = (1 << len(must)) - 1
     todo: deque[tuple[int, tuple[int, ...], Any]] = deque([(0, (0,) * len(twins), plain.init())])

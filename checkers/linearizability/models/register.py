@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from checkers.linearizability.model import UNKNOWN, Model, Unknown
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 __all__ = ["Cas", "MultiRegister", "Read", "Register", "RegisterInput", "Txn", "Write"]
 
 Scalar = int | float | str | bool | None
+SOMETHING: Final = "(some value that nobody looks at)"
 
 
 class Read(NamedTuple):
@@ -63,6 +66,24 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         """Reads, and compare-and-sets that found another value."""
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
+    def blurred(
+        self,
+        core: Sequence[Operation[RegisterInput, Scalar]],
+        others: Sequence[Operation[RegisterInput, Scalar]],
+        /,
+    ) -> Sequence[Operation[RegisterInput, Scalar]]:
+        """Writes of values that nobody reads or compares are all alike."""
+        seen = {o.output for o in core if isinstance(o.input, Read)}
+        seen |= {o.input.old for o in (*core, *others) if isinstance(o.input, Cas)}
+        if SOMETHING in seen:
+            return others
+        return [
+            replace(o, input=Write(SOMETHING))
+            if isinstance(o.input, Write) and o.input.value not in seen
+            else o
+            for o in others
+        ]
+
     def describe_operation(self, input_: RegisterInput, output: Scalar | Unknown, /) -> str:
         """For people."""
         if isinstance(input_, Read):
@@ -116,3 +137,13 @@ class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
         """Transactions that only read."""
         del output
         return all(f == "read" for f, _, _ in input_.micro)
+
+    def describe_operation(self, input_: Txn, output: Txn | Unknown, /) -> str:
+        """For people."""
+        txn = input_ if output is UNKNOWN else output
+        words = ", ".join(f"{f} {key!r} {value!r}" for f, key, value in txn.micro)
+        return f"{words} (unknown)" if output is UNKNOWN else words
+
+    def describe_state(self, state: tuple[tuple[str, Scalar], ...], /) -> str:
+        """For people."""
+        return "; ".join(f"{key!r} holds {value!r}" for key, value in state)

@@ -1,0 +1,61 @@
+"""A lock that one holder has at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from checkers.linearizability.model import UNKNOWN, Model, Unknown
+
+__all__ = ["Acquire", "Mutex", "MutexInput", "Release"]
+
+
+class Acquire(NamedTuple):
+    """Take the lock. Output: whether it was free, so that `holder` has it now."""
+
+    holder: str = ""
+    f: str = "acquire"
+
+
+class Release(NamedTuple):
+    """Give the lock back. Output: whether `holder` had it, so that it is free now."""
+
+    holder: str = ""
+    f: str = "release"
+
+
+MutexInput = Acquire | Release
+
+
+class Mutex(Model[str | None, MutexInput, bool]):
+    """State: who has the lock. Leave holders empty where anybody may release it."""
+
+    def init(self) -> str | None:
+        """Free."""
+        return None
+
+    def step(
+        self, state: str | None, input_: MutexInput, output: bool | Unknown, /
+    ) -> tuple[bool, str | None]:
+        """A refused request changes nothing."""
+        takes = isinstance(input_, Acquire)
+        granted = state is None if takes else state == input_.holder
+        after = (input_.holder if takes else None) if granted else state
+        return output is UNKNOWN or output == granted, after
+
+    def read_only(self, input_: MutexInput, output: bool | Unknown, /) -> bool:
+        """What was refused."""
+        del input_
+        return output is False
+
+    def describe_operation(self, input_: MutexInput, output: bool | Unknown, /) -> str:
+        """For people."""
+        by = f" for {input_.holder}" if input_.holder else ""
+        if output is UNKNOWN:
+            return f"{input_.f}{by} (unknown)"
+        return f"{input_.f}{by}" + ("" if output else " (refused)")
+
+    def describe_state(self, state: str | None, /) -> str:
+        """For people."""
+        if state is None:
+            return "the lock is free"
+        return f"{state} has the lock" if state else "the lock is held"

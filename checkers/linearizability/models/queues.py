@@ -1,0 +1,100 @@
+"""Queues: first in, first out; and one that may give its elements out in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from checkers.linearizability.model import UNKNOWN, Model, Unknown
+from checkers.linearizability.nondeterministic import NondeterministicModel
+
+__all__ = ["Dequeue", "Enqueue", "Queue", "QueueInput", "UnorderedQueue"]
+
+Element = int | str
+Elements = tuple[Element, ...]
+
+
+class Enqueue(NamedTuple):
+    """Put an element in. Output: `None`."""
+
+    element: Element
+    f: str = "enqueue"
+
+
+class Dequeue(NamedTuple):
+    """Take an element out. Output: the element, or `None` where there was none."""
+
+    f: str = "dequeue"
+
+
+QueueInput = Enqueue | Dequeue
+
+
+def _described(input_: QueueInput, output: Element | Unknown | None) -> str:
+    if isinstance(input_, Enqueue):
+        return f"enqueue {input_.element!r}" + (" (unknown)" if output is UNKNOWN else "")
+    if output is UNKNOWN:
+        return "dequeue (unknown)"
+    return "dequeue, which found nothing" if output is None else f"dequeue {output!r}"
+
+
+class Queue(Model[Elements, QueueInput, Element | None]):
+    """First in, first out; initially empty."""
+
+    def init(self) -> Elements:
+        """No elements."""
+        return ()
+
+    def step(
+        self, state: Elements, input_: QueueInput, output: Element | Unknown | None, /
+    ) -> tuple[bool, Elements]:
+        """The oldest element leaves first."""
+        if isinstance(input_, Enqueue):
+            return True, (*state, input_.element)
+        if not state:
+            return output is UNKNOWN or output is None, state
+        return output is UNKNOWN or output == state[0], state[1:]
+
+    def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
+        """What found the queue empty."""
+        return isinstance(input_, Dequeue) and output is None
+
+    def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
+        """For people."""
+        return _described(input_, output)
+
+    def describe_state(self, state: Elements, /) -> str:
+        """For people."""
+        return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"
+
+
+class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]):
+    """Elements leave in any order, and nobody knows which an unknown dequeue took."""
+
+    def init(self) -> Iterable[Elements]:
+        """No elements."""
+        return [()]
+
+    def step(
+        self, state: Elements, input_: QueueInput, output: Element | Unknown | None, /
+    ) -> Iterable[Elements]:
+        """States are sorted by what elements look like, so that equal ones are equal."""
+        if isinstance(input_, Enqueue):
+            return [tuple(sorted([*state, input_.element], key=repr))]
+        if output is None:
+            return [] if state else [state]
+        if output is UNKNOWN and not state:
+            return [state]
+        return [
+            (*state[:n], *state[n + 1 :])
+            for n, element in enumerate(state)
+            if output is UNKNOWN or output == element
+        ]
+
+    def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
+        """For people."""
+        return _described(input_, output)
+
+    def describe_state(self, state: Elements, /) -> str:
+        """For people."""
+        return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"

@@ -1,0 +1,88 @@
+"""Specifications in which one operation may have several outcomes.
+
+As in Porcupine, `to_model` turns such a specification into an ordinary one over *sets* of states:
+all those that can be true after what was linearized so far. A step keeps, of every state in the
+set, what may follow; it is illegal when nothing may. So a check is exact, and costs what the sets
+cost.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from checkers.linearizability.model import Model, Operation, Unknown
+
+__all__ = ["NondeterministicModel", "PowerSet"]
+
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
+O = TypeVar("O")  # noqa: E741
+
+
+class NondeterministicModel(abc.ABC, Generic[S, I, O]):
+    """Subclass it, override `init` and `step`, and check `.to_model()`."""
+
+    @abc.abstractmethod
+    def init(self) -> Iterable[S]:
+        """The states that are possible at first."""
+
+    @abc.abstractmethod
+    def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
+        """All states that may follow; none where the operation is illegal with this output.
+
+        With `UNKNOWN` as the output: whatever may follow if it takes effect, at least one state.
+        """
+
+    def partition(
+        self, operations: Sequence[Operation[I, O]], /
+    ) -> Sequence[Sequence[Operation[I, O]]]:
+        """Independent parts; see `Model.partition`."""
+        return [operations]
+
+    def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
+        """One operation, for people."""
+        return f"{input_!r} -> {output!r}"
+
+    def describe_state(self, state: S, /) -> str:
+        """One state, for people."""
+        return repr(state)
+
+    def to_model(self) -> PowerSet[S, I, O]:
+        """The model over sets of states, for `check_operations`."""
+        return PowerSet(self)
+
+
+class PowerSet(Model[frozenset[S], I, O]):
+    """All states that are possible. Nothing is read-only: even a read may narrow the set."""
+
+    def __init__(self, inner: NondeterministicModel[S, I, O]) -> None:
+        """Over the states of `inner`."""
+        self._inner = inner
+
+    def init(self) -> frozenset[S]:
+        """What is possible at first."""
+        return frozenset(self._inner.init())
+
+    def step(
+        self, state: frozenset[S], input_: I, output: O | Unknown, /
+    ) -> tuple[bool, frozenset[S]]:
+        """What may follow from any state in the set."""
+        step = self._inner.step
+        after = frozenset(later for one in state for later in step(one, input_, output))
+        return bool(after), after or state
+
+    def partition(
+        self, operations: Sequence[Operation[I, O]], /
+    ) -> Sequence[Sequence[Operation[I, O]]]:
+        """As in the inner model."""
+        return self._inner.partition(operations)
+
+    def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
+        """As in the inner model."""
+        return self._inner.describe_operation(input_, output)
+
+    def describe_state(self, state: frozenset[S], /) -> str:
+        """All of them, joined."""
+        return " or ".join(sorted(map(self._inner.describe_state, state)))
