@@ -104,7 +104,8 @@ class World:
         """Add something that happened on a node to the digest and to the trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
-            self.trace.write(self.now_ns, node, f"{what} {data.decode(errors='replace')}".rstrip())
+            text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
+            self.trace.write(self.now_ns, node, f"{what} {text}".rstrip())
 
     def log(self, node: str, line: str) -> None:
         """Append to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
