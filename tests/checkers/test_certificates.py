@@ -19,6 +19,7 @@ from checkers.linearizability import (
     certificate,
     certify,
     check_operations,
+    core,
 )
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.register import Cas, Read, Register, Write
@@ -202,6 +203,19 @@ def test_a_core_not_proven_minimal_says_so() -> None:
     assert found is not None
     assert not found.minimal
     assert found.to_json()["minimal"] is False
+
+
+def test_a_trial_that_is_not_decided_does_not_make_a_core_minimal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operations = stale_read_after(30)
+    everything = {o.id for o in operations}
+    assert core.find_core(Register(0), operations, everything, 20, Limits()).minimal
+    monkeypatch.setattr(core, "LEAN_STEPS", 0)
+    monkeypatch.setattr(core, "STEPS_PER_TRIAL", 1)
+    found = core.find_core(Register(0), operations, everything, 20, Limits())
+    assert not found.minimal
+    assert set(found.operations) == everything
 
 
 # --- in results -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from checkers._catalog_history import catalog_history
 from checkers.catalog_passes import Contradiction, contradictions, refute
+from checkers.catalog_passes.views import Tenancy, TenancyInput
 from checkers.linearizability import Limits, Operation, Result, check_operations
 from checkers.linearizability.certificate import certify_core
 from checkers.linearizability.models.catalog import Catalog
@@ -222,6 +223,30 @@ def test_an_alter_carries_a_tenant_along() -> None:
     assert found is not None
     assert set(found.core) == {before, change, missed, after}
     assert_proven(found)
+
+
+def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
+    h = Writer()
+    h.lost(9, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
+    h.call(2, "alter", {"name": "b", "nonce": "x", "steps": [["add", "c"]]})
+    located(h, 0, "b", "T1", 1)
+    h.get(1, "b", None)
+    located(h, 0, "b", "T1", 0)
+    h.ret(2, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
+    found = found_in(h.history)
+    assert any("go back to the past" in one.rule for one in found)
+    for one in found:
+        assert_proven(one)
+
+
+def test_nobody_moves_in_twice() -> None:
+    tenant = ("T1", 0)
+    for f, legal in (("at", True), ("enter", False)):
+        said = [
+            Operation(0, TenancyInput("at", tenant), 0, True, 1),
+            Operation(0, TenancyInput(f, tenant), 2, True, 3),
+        ]
+        assert (check_operations(Tenancy(), said).result is Result.OK) is legal
 
 
 def test_a_rename_ends_a_tenancy() -> None:

@@ -293,3 +293,42 @@ def test_a_model_whose_inputs_cannot_be_hashed_is_verified_too() -> None:
     assert verify_core(Listed(), operations, (0, 1), steps_max=100)
     with pytest.raises(CertificateError):
         verify_core(Listed(), operations, (1,), steps_max=100)
+
+
+def test_of_equal_optional_operations_the_earliest_called_is_used_first() -> None:
+    operations: Ops = [
+        Operation(0, Write(5), 0, None, 1, 0),
+        Operation(0, Write(5), 100, None, 101, 1),
+        Operation(1, Read(), 2, 5, 3, 2),
+        Operation(1, Write(9), 150, None, 151, 3),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2, 3)
+
+
+def test_operations_with_different_answers_are_not_interchangeable() -> None:
+    operations: Ops = [
+        Operation(0, Cas(0, 1), 0, False, 9, 0),
+        Operation(1, Cas(0, 1), 1, True, 9, 1),
+        Operation(2, Read(), 2, 1, 3, 2),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2)
+
+
+def test_many_optional_operations_are_decided_in_few_steps() -> None:
+    """Sixteen that may be used in any order have 65,536 subsets; few matter."""
+    writes: Ops = [Operation(n, Write(n), 0, None, 1, n) for n in range(1, 9)]
+    lost: Ops = [Operation(20, Cas(n, 99), 0, UNKNOWN, None, 20 + n) for n in range(1, 9)]
+    last = Operation(30, Read(), 5, 77, 6, 50)
+    assert core([*writes, *lost, last], 50, steps_max=2_000)
+
+
+def test_a_write_that_only_an_optional_operation_looks_at_still_matters() -> None:
+    operations: Ops = [
+        Operation(0, Write(5), 0, None, 1, 0),
+        Operation(1, Cas(5, 7), 2, True, 3, 1),
+        Operation(2, Read(), 4, 7, 5, 2),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2)
