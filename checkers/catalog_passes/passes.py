@@ -204,8 +204,20 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
             yield _about(table, level[-2:], f"table {table} cannot have been {made}")
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
-            yield _about(table, (late, earliest), f"table {table} cannot go back to the past")
+            shown = _sight_of(sights, earliest)
+            if rank % 2:  # the change came late, so blame who saw what it made
+                what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
+                rule = f"table {table} was at version {shown} before {what}"
+                yield _about(table, (earliest, late), rule)
+            else:
+                rule = f"table {table} cannot go back from version {shown} to version {rank // 2}"
+                yield _about(table, (late, earliest), rule)
         earliest = min([*level, *([earliest] if earliest else [])], key=lambda o: (_end(o), o.id))
+
+
+def _sight_of(sights: Iterable[_Sight], operation: CatalogOperation) -> int:
+    """The version at which `operation` shows the table."""
+    return next((sight.rank + 1) // 2 for sight in sights if sight.operation is operation)
 
 
 def _deletions(
