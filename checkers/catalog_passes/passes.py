@@ -204,13 +204,13 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
             yield _about(table, level[-2:], f"table {table} cannot have been {made}")
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
-            shown = _sight_of(sights, earliest)
+            version = _sight_of(sights, earliest)
             if rank % 2:  # the change came late, so blame who saw what it made
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
-                rule = f"table {table} was at version {shown} before {what}"
+                rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
             else:
-                rule = f"table {table} cannot go back from version {shown} to version {rank // 2}"
+                rule = f"table {table} cannot go back from version {version} to version {rank // 2}"
                 yield _about(table, (late, earliest), rule)
         earliest = min([*level, *([earliest] if earliest else [])], key=lambda o: (_end(o), o.id))
 
