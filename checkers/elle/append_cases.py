@@ -156,7 +156,10 @@ class AppendTexts:
         mop, key, read = self._read(row)
         other = int(self._index.reads[self._index.longest[self._columns.key[mop]]])
         longest = self._columns.render_list(self._columns.read_list(other))
-        text = f"{read}; op {self._op(other)} read {longest}. Neither is a prefix of the other."
+        text = (
+            f"{read}; op {self._op(other)} read {longest} from it. Neither is a prefix of the "
+            "other."
+        )
         return Case("incompatible-order", (text,), (self._op(mop), self._op(other)), {"key": key})
 
     def dirty(self, version: int) -> Case:

@@ -41,7 +41,14 @@ from checkers.elle.register import RegisterOptions, infer_register
 from checkers.elle.search import Search
 from harness.ops import History, Verdict
 
-__all__ = ["ElleResult", "check_columns", "check_list_append", "check_rw_register"]
+__all__ = [
+    "ElleResult",
+    "Request",
+    "check_columns",
+    "check_list_append",
+    "check_rw_register",
+    "request",
+]
 
 CASES_MAX: Final = 16
 """How many occurrences of one anomaly are put into words; all are counted."""
@@ -73,8 +80,8 @@ class ElleResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """What is asked for."""
+class Request:
+    """What is asked for; made by `request`."""
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
@@ -83,15 +90,21 @@ class _Request:
 
     @property
     def forbidden(self) -> frozenset[str]:
+        """The anomalies that make a history invalid."""
         return prohibited(self.models, self.anomalies)
 
 
-def _request(
-    models: Sequence[str], anomalies: Sequence[str], time_limit_s: float, search_steps: int
-) -> _Request:
+def request(
+    models: Sequence[str],
+    anomalies: Sequence[str],
+    *,
+    time_limit_s: float,
+    search_steps: int = SEARCH_STEPS_MAX,
+) -> Request:
+    """A request whose time begins now; raises `UsageError` for unknown names."""
     check_names(models, anomalies)
     deadline = time.monotonic() + time_limit_s
-    return _Request(
+    return Request(
         tuple(models), tuple(anomalies), lambda: time.monotonic() > deadline, search_steps
     )
 
@@ -110,8 +123,10 @@ def check_list_append(
     `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles ends;
     the models refuted stay right, the cycles shown may be fewer.
     """
-    request = _request(consistency_models, anomalies, time_limit_s, search_steps)
-    return check_columns(columns_of(source, writes_are="append"), infer_append, request_of=request)
+    wanted = request(
+        consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
+    )
+    return check_columns(columns_of(source, writes_are="append"), infer_append, wanted)
 
 
 def check_rw_register(
@@ -139,7 +154,9 @@ def check_rw_register(
     others where somebody read them, which upstream does not do. Limits and errors as in
     `check_list_append`.
     """
-    request = _request(consistency_models, anomalies, time_limit_s, search_steps)
+    wanted = request(
+        consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
+    )
     options = RegisterOptions(
         linearizable_keys=linearizable_keys,
         sequential_keys=sequential_keys,
@@ -151,20 +168,20 @@ def check_rw_register(
     return check_columns(
         columns_of(source, writes_are="w"),
         lambda columns: infer_register(columns, options),
-        request_of=request,
+        wanted,
     )
 
 
 def check_columns(
-    columns: Columns, infer: Callable[[Columns], Inference], *, request_of: _Request
+    columns: Columns, infer: Callable[[Columns], Inference], wanted: Request
 ) -> ElleResult:
     """Check a history that is in columns already."""
     try:
         inference = infer(columns)
     except Refused as refused:
         return ElleResult(Verdict.UNKNOWN, str(refused))
-    realtime = bool(_REALTIME & request_of.forbidden)
-    processes = not realtime and bool(_PROCESS & request_of.forbidden)
+    realtime = bool(_REALTIME & wanted.forbidden)
+    processes = not realtime and bool(_PROCESS & wanted.forbidden)
 
     def graph_of(builder: GraphBuilder) -> Graph:
         if processes:
@@ -183,14 +200,14 @@ def check_columns(
     if not inference.builder.touched and not (realtime and _ordered_in_time(columns)):
         results.record(_empty())
     for number, component in enumerate(found):
-        results.search(component, number, request_of)
+        results.search(component, number, wanted)
     statistics = {
         "transactions": len(columns),
         "edges": len(graph.source),
         "components": len(found),
         "bytes": columns.nbytes + graph.nbytes,
     }
-    return _judge(results, request_of, statistics)
+    return _judge(results, wanted, statistics)
 
 
 def _ordered_in_time(columns: Columns) -> bool:
@@ -227,7 +244,7 @@ class _Found:
         txns = component.txns.tolist()
         self.record(explain_cycle(self.columns, self.inference.explainer, txns, cycle))
 
-    def search(self, component: Component, number: int, request: _Request) -> None:
+    def search(self, component: Component, number: int, wanted: Request) -> None:
         """Find the cycles of one component."""
         search = Search(component, self.inference.preference)
         refuted = search.refuted()
@@ -236,7 +253,7 @@ class _Found:
         if number >= COMPONENTS_SEARCHED_MAX:
             self.record(_unsearched())
             return
-        budget = Budget(request.search_steps, request.deadline_passed)
+        budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles, unfinished = search.find_all(refuted, budget)
         if unfinished:
             self.record(_unfinished(unfinished, component.members))
@@ -249,12 +266,12 @@ class _Found:
         if unshown:
             self.unshown.append((component, search, unshown))
 
-    def show(self, models: frozenset[str], request: _Request) -> None:
+    def show(self, models: frozenset[str], wanted: Request) -> None:
         """Find cycles that refute `models`, of which only the existence of one is known yet."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
-                    budget = Budget(request.search_steps, request.deadline_passed)
+                    budget = Budget(wanted.search_steps, wanted.deadline_passed)
                     cycle = search.show(model, budget)
                     if cycle is not None:
                         self.record_cycle(component, cycle)
@@ -285,22 +302,22 @@ def _unfinished(kinds: list[str], members: int) -> Case:
     return Case("cycle-search-timeout", (text,), (), {"kinds": kinds, "transactions": members})
 
 
-def _shown(found: _Found, request: _Request) -> set[str]:
+def _shown(found: _Found, wanted: Request) -> set[str]:
     """The types worth reporting: forbidden, and not told better by others."""
-    forbidden = request.forbidden
+    forbidden = wanted.forbidden
     shown = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
     concrete = {name for name in shown if not name.endswith("-cycle-exists")}
     covered = impossible_models(concrete)
     return shown - {existence_type(model) for model in EXISTENCE_MODELS if model in covered}
 
 
-def _judge(found: _Found, request: _Request, statistics: Mapping[str, int]) -> ElleResult:
-    shown = _shown(found, request)
+def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> ElleResult:
+    shown = _shown(found, wanted)
     bare = frozenset(model for model in EXISTENCE_MODELS if existence_type(model) in shown)
     if bare:
-        found.show(bare, request)
-        shown = _shown(found, request)
-    asked = ", ".join((*request.models, *(f"no {name}" for name in request.anomalies)))
+        found.show(bare, wanted)
+        shown = _shown(found, wanted)
+    asked = ", ".join((*wanted.models, *(f"no {name}" for name in wanted.anomalies)))
     notes = found.inference.notes
     if not shown:
         total = statistics["transactions"]
@@ -319,7 +336,7 @@ def _judge(found: _Found, request: _Request, statistics: Mapping[str, int]) -> E
     if edge.not_:
         reason += f": not {', not '.join(edge.not_)}"
     return ElleResult(
-        Verdict.INVALID if set(found.counts) & request.forbidden else Verdict.UNKNOWN,
+        Verdict.INVALID if set(found.counts) & wanted.forbidden else Verdict.UNKNOWN,
         reason,
         {name: tuple(found.cases[name]) for name in names},
         {name: found.counts[name] for name in names},

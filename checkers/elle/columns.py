@@ -301,6 +301,14 @@ class _Builder:
             self.strays.append(value)
             self.stray_elements += length
 
+    def _ranked(self) -> IntArray:
+        """Per process its place among all by name, since lines may come in any order."""
+        names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
+        ranked = np.zeros(len(names), np.int32)
+        for place, name in enumerate(names):
+            ranked[self.process_names[name]] = place
+        return ranked
+
     def finish(self) -> Columns:
         """Number the transactions and lay everything out."""
         number = self.values.number
@@ -319,7 +327,7 @@ class _Builder:
         start, end = runs(
             np.array(self.calls, np.int64), np.array(self.ends, np.int64), types == OK
         )
-        processes = np.array(self.processes, np.int32)
+        processes = self._ranked()[np.array(self.processes, np.int32)]
         order = np.lexsort((processes, end, start))
         offset = np.zeros(len(types) + 1, np.int64)
         np.cumsum(counts[order], out=offset[1:])

@@ -64,7 +64,7 @@ class RegisterExplainer:
         did = "wrote" if relation == WW else "read"
         text = (
             f"{{source}} {did} key {{key}} = {{value}}, and {{target}} wrote {{next_value}} to it, "
-            f"which comes later: {why}"
+            f"which comes later ({why})"
         )
         return Reason("ww" if relation == WW else "rw", text, key, low, high)
 
@@ -77,7 +77,7 @@ class RegisterExplainer:
         if before == after and "wfr-keys" not in dict(order.edges):
             return None
         if before == int(accesses.nil[accesses.key_of(np.array([after]))[0]]):
-            return "nothing was there at first"
+            return _SOURCES["initial-state"]
         if self._pairs is None:
             span = accesses.count
             self._pairs = {}
@@ -92,7 +92,7 @@ class RegisterExplainer:
 
 
 _SOURCES = {
-    "initial-state": "nothing was there at first",
+    "initial-state": "at first nothing was there",
     "transaction-order": "so transactions were committed",
     "wfr-keys": "a transaction read the one and then wrote the other",
     "sequential-keys": "a process met the one and later the other",
@@ -109,7 +109,7 @@ class RegisterTexts:
         self._columns = columns
         self._writers = writers
         self._accesses = accesses
-        self._order = order
+        self._cycles = order.in_order() if order.cycles else []
 
     def _op(self, mop: int) -> int:
         return int(self._columns.index[self._columns.txn[mop]])
@@ -125,7 +125,7 @@ class RegisterTexts:
 
     def cyclic(self, number: int) -> Case:
         """Versions that each precede the others, by the sources together."""
-        sources, members = self._order.cycles[number]
+        sources, members = self._cycles[number]
         accesses, columns = self._accesses, self._columns
         key = columns.render_key(int(accesses.key_of(members[:1])[0]))
         values = [columns.render_value(int(accesses.value[v])) for v in members[:_SHOWN_MAX]]

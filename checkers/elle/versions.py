@@ -346,6 +346,18 @@ class VersionOrder:
         sources = (*(source for source, _ in self.edges), "linearizable-keys")
         self.cycles += [(sources, members) for members in bad]
 
+    def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
+        """The cycles, and the versions of each, by when they were accessed first."""
+        accesses = self.accesses
+        first = np.full(accesses.count, len(accesses.version), np.int64)
+        known = np.flatnonzero(accesses.version >= 0)
+        np.minimum.at(first, accesses.version[known], known)
+        ordered = [
+            (sources, members[np.argsort(first[members], kind="stable")])
+            for sources, members in self.cycles
+        ]
+        return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
+
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
         """Real-time edges to the next versions that are `written`, for keys not exact yet."""
         if self.time is None:

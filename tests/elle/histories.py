@@ -1,0 +1,60 @@
+"""Short ways to write histories of transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.elle import Transaction
+from harness.ops import OpType
+
+NAMES = {"a": "append", "w": "w", "r": "r"}
+
+
+def mops(text: str) -> list[tuple[str, str, Any]]:
+    """ "a x 1, r y [1 2], r z nil" as micro-operations."""
+    found: list[tuple[str, str, Any]] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        f, key, value = part.split(None, 2)
+        if value.startswith("["):
+            found.append((NAMES[f], key, [int(item) for item in value[1:-1].split()]))
+        else:
+            found.append((NAMES[f], key, None if value == "nil" else int(value)))
+    return found
+
+
+def concurrent(*texts: str) -> list[Transaction]:
+    """Transactions that all overlap, each in its own process; "fail:" and "info:" mark others."""
+    made = []
+    for number, text in enumerate(texts):
+        kind, _, rest = text.rpartition(":")
+        end = 100 + number
+        made.append(
+            Transaction(mops(rest), call=number, end=end, type=OpType(kind or "ok"), process=number)
+        )
+    return made
+
+
+def sequence(*texts: str, processes: str = "") -> list[Transaction]:
+    """Transactions one after another; `processes` has a digit for each, or each has its own."""
+    made = []
+    for number, text in enumerate(texts):
+        kind, _, rest = text.rpartition(":")
+        process = int(processes[number]) if processes else number
+        made.append(
+            Transaction(
+                mops(rest),
+                call=2 * number,
+                end=2 * number + 1,
+                type=OpType(kind or "ok"),
+                process=process,
+            )
+        )
+    return made
+
+
+def placed(*txns: tuple[str, int, int]) -> list[Transaction]:
+    """Transactions (text, call, end), each in its own process."""
+    return [
+        Transaction(mops(text), call=call, end=end, process=number)
+        for number, (text, call, end) in enumerate(txns)
+    ]

@@ -1,0 +1,73 @@
+"""The hierarchy of models: what each anomaly refutes."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.elle.models import (
+    ANOMALIES,
+    EXISTENCE_MODELS,
+    MODELS,
+    boundary,
+    canonical,
+    existence_type,
+    forbidden_by,
+    friendly,
+    impossible_models,
+    with_implied,
+)
+
+# anomaly -> (weakest models refuted, how many stronger ones fall with them), as Elle has it
+BOUNDARIES = {
+    "G0": ("read-uncommitted", 24),
+    "duplicate-elements": ("read-uncommitted", 24),
+    "cyclic-versions": ("read-uncommitted", 24),
+    "G1a": ("read-committed", 21),
+    "G1b": ("read-committed", 21),
+    "G1c": ("read-committed", 21),
+    "dirty-update": ("read-committed", 21),
+    "incompatible-order": ("read-committed", 21),
+    "future-read": ("read-committed", 21),
+    "garbage-read": ("read-committed", 21),
+    "internal": ("read-atomic", 10),
+    "lost-update": ("cursor-stability update-atomic", 11),
+    "G-single": ("consistent-view", 8),
+    "G-single-item": ("consistent-view repeatable-read", 8),
+    "G2-item": ("repeatable-read", 3),
+    "G-nonadjacent": ("snapshot-isolation", 5),
+    "G-SI": ("snapshot-isolation", 5),
+    "G2": ("serializable", 2),
+    "write-skew": ("serializable", 2),
+    "predicate-read-miss": ("serializable", 2),
+    "G-single-item-process": ("strong-session-snapshot-isolation", 3),
+    "G-nonadjacent-process": ("strong-session-snapshot-isolation", 3),
+    "G1c-process": ("strong-session-read-committed", 5),
+    "G2-process": ("strong-session-serializable", 1),
+    "G-single-realtime": ("strong-snapshot-isolation", 1),
+    "G2-realtime": ("strong-serializable", 0),
+}
+
+
+@pytest.mark.parametrize("anomaly", BOUNDARIES)
+def test_boundaries(anomaly: str) -> None:
+    edge = boundary([anomaly])
+
+    assert BOUNDARIES[anomaly] == (" ".join(edge.not_), len(edge.also_not))
+
+
+def test_the_list_of_anomalies_is_complete() -> None:
+    upstream = 60  # names in upstream's own table
+    assert upstream + 1 == len(ANOMALIES)  # garbage-read is ours
+
+
+@pytest.mark.parametrize("model", EXISTENCE_MODELS)
+def test_existence_refutes_its_model_first(model: str) -> None:
+    assert (friendly(model),) == boundary([existence_type(model)]).not_
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_a_model_falls_exactly_by_what_it_forbids(model: str) -> None:
+    forbidden = forbidden_by([model])
+    for anomaly in sorted(ANOMALIES):
+        falls = canonical(model) in impossible_models([anomaly])
+        assert falls == bool(forbidden & with_implied([anomaly])), anomaly

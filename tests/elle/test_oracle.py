@@ -1,0 +1,94 @@
+"""Small histories against an oracle that tries every serial order."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, permutations
+
+import pytest
+
+from checkers.elle import Transaction, check_list_append
+from harness.ops import OpType, Verdict
+from tests.elle.stores import LEVELS, run
+
+KEYS = "xy"
+
+
+def replays(order: tuple[Transaction, ...]) -> bool:
+    """Whether all reads of a serial execution in this order are as recorded."""
+    state: dict[str, list[int]] = {}
+    for txn in order:
+        for f, key, value in txn.value:
+            held = state.setdefault(key, [])
+            if f == "append":
+                held.append(value)
+            elif txn.type is OpType.OK and list(value or []) != held:
+                return False
+    return True
+
+
+def in_time(order: tuple[Transaction, ...]) -> bool:
+    """Whether the order keeps to real time."""
+    for place, txn in enumerate(order):
+        for later in order[place + 1 :]:
+            ended = later.end if later.type is OpType.OK else None
+            if ended is not None and ended < txn.call:
+                return False
+    return True
+
+
+def serializable(history: list[Transaction], *, strict: bool) -> bool:
+    """Whether some serial order of what happened, and of some of what may have, explains it all."""
+    sure = [txn for txn in history if txn.type is OpType.OK]
+    perhaps = [txn for txn in history if txn.type is OpType.INFO]
+    for count in range(len(perhaps) + 1):
+        for chosen in combinations(perhaps, count):
+            for order in permutations([*sure, *chosen]):
+                if (not strict or in_time(order)) and replays(order):
+                    return True
+    return False
+
+
+def mutated(history: list[Transaction], rng: random.Random) -> list[Transaction]:
+    """The history with one read changed."""
+    changed = list(history)
+    places = [
+        (i, j)
+        for i, txn in enumerate(changed)
+        for j, mop in enumerate(txn.value)
+        if mop[0] == "r" and txn.type is OpType.OK and mop[2]
+    ]
+    if places:
+        i, j = rng.choice(places)
+        txn = changed[i]
+        f, key, value = txn.value[j]
+        kept = list(value[: rng.randrange(len(value))]) if rng.random() < 0.6 else value[::-1]
+        mops = [*txn.value[:j], (f, key, kept), *txn.value[j + 1 :]]
+        changed[i] = Transaction(mops, txn.call, txn.end, txn.type, txn.process)
+    return changed
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", range(40))
+def test_verdicts_are_those_of_the_oracle(level: str, seed: int) -> None:
+    rng = random.Random(seed)
+    history = run(level, seed, transactions=5, clients=3, keys=KEYS, final_read=True)
+    if seed % 2:
+        history = mutated(history, rng)
+    for model, strict in (("serializable", False), ("strict-serializable", True)):
+        result = check_list_append(history, consistency_models=(model,))
+        # The last transaction reads everything, so that version orders are complete and no cycle
+        # can hide.
+        expected = Verdict.VALID if serializable(history, strict=strict) else Verdict.INVALID
+        found = Verdict.VALID if result.verdict is Verdict.UNKNOWN else result.verdict
+        assert expected is found, (model, result.reason)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_is_blamed_that_the_oracle_explains(level: str, seed: int) -> None:
+    history = run(level, seed, transactions=6, clients=3, keys=KEYS, lost_answers=0.3)
+    for model, strict in (("serializable", False), ("strict-serializable", True)):
+        if serializable(history, strict=strict):
+            result = check_list_append(history, consistency_models=(model,))
+            assert result.verdict is not Verdict.INVALID, result.reason

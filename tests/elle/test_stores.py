@@ -1,0 +1,79 @@
+"""A store is never blamed for what it keeps, and soon for what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.elle import check_list_append, check_rw_register
+from harness.ops import Verdict
+from tests.elle.stores import as_registers, run
+
+# level of the store -> (what it keeps, what it breaks, a refuted model that tells)
+LEVELS = {
+    "strict-serializable": ("strict-serializable", None),
+    "serializable": ("serializable", "strict-serializable"),
+    "snapshot-isolation": ("strong-snapshot-isolation", "serializable"),
+    "no-first-committer": ("read-atomic", "snapshot-isolation"),
+    "read-committed": ("read-committed", "snapshot-isolation"),
+    "read-uncommitted": ("strong-read-uncommitted", "read-committed"),
+}
+SEEDS = range(12)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_level_is_blamed_for_what_it_keeps(level: str, seed: int) -> None:
+    kept, _ = LEVELS[level]
+    history = run(level, seed, lost_answers=0.05 * (seed % 2))
+
+    result = check_list_append(history, consistency_models=(kept,))
+    assert (result.verdict, dict(result.anomalies)) == (Verdict.VALID, {})
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if LEVELS[level][1]])
+def test_every_level_is_found_out(level: str) -> None:
+    _, broken = LEVELS[level]
+    assert broken is not None
+    verdicts = [
+        check_list_append(run(level, seed), consistency_models=(broken,)).verdict for seed in SEEDS
+    ]
+
+    assert verdicts.count(Verdict.INVALID) >= len(SEEDS) // 2
+
+
+def test_snapshot_isolation_shows_write_skew_and_nothing_worse() -> None:
+    kinds: set[str] = set()
+    for seed in SEEDS:
+        kinds |= set(check_list_append(run("snapshot-isolation", seed)).anomalies)
+
+    assert {"G2-item", "G2-item-realtime"} == kinds
+
+
+def test_lost_updates_are_the_mark_of_a_store_without_first_committer_wins() -> None:
+    results = [check_list_append(run("no-first-committer", seed)) for seed in SEEDS]
+
+    assert any("lost-update" in result.anomalies for result in results)
+    assert all("G1c" not in result.anomalies for result in results)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"wfr_keys": True}, {"sequential_keys": True}, {"linearizable_keys": True},
+     {"linearizable_keys": True, "wfr_keys": True, "sequential_keys": True}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("seed", SEEDS)
+def test_registers_of_a_strict_store_are_never_blamed(seed: int, options: dict[str, bool]) -> None:
+    history = as_registers(run("strict-serializable", seed, lost_answers=0.05 * (seed % 2)))
+
+    result = check_rw_register(history, **options, unknown_writes=bool(seed % 3))
+    assert (result.verdict, dict(result.anomalies)) == (Verdict.VALID, {})
+
+
+def test_registers_of_weaker_stores_are_found_out() -> None:
+    for level in ("serializable", "snapshot-isolation", "read-committed"):
+        results = [
+            check_rw_register(as_registers(run(level, seed)), linearizable_keys=True)
+            for seed in SEEDS
+        ]
+        assert any(result.verdict is Verdict.INVALID for result in results), level
