@@ -81,7 +81,12 @@ def _read_value(op: Op, model: str) -> Any:
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
     """Whether the values are those of our own vocabulary."""
-    return any(isinstance(pair.invoke.value, dict) for pair in pairs)
+    return any(
+        isinstance(op.value, dict)
+        for pair in pairs
+        for op in (pair.invoke, pair.completion)
+        if op is not None
+    )
 
 
 class CasRegister:

@@ -16,7 +16,7 @@ __all__ = ["VERBS", "Parser", "Verb", "build_parser", "verb_module"]
 VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
     "soak": "run many seeds in the simulation, in parallel",
-    "check": "check stored histories again",
+    "check": "check stored runs again, and histories that others recorded",
     "export": "write a stored history as Jepsen EDN",
     "import": "turn a Jepsen history in EDN into a run that can be checked",
     "check-determinism": "prove that a seed replays bit for bit, or show where it diverges",

@@ -23,7 +23,7 @@ __all__ = ["EtcdLog", "is_etcd_log"]
 
 _LINE: Final = re.compile(
     r"(?P<prefix>.*?\bjepsen\.util\s+-\s+)"
-    r"(?P<process>\S+)\s+(?P<type>\S+)\s+(?P<f>\S+)(?:\s+(?P<value>\S.*?))?\s*"
+    r"(?P<process>\S+)\s+(?P<type>\S+)\s+(?P<f>\S+)(?:\s+(?P<value>\S.*))?"
 )
 _PREFIX: Final = re.compile(rb"[^\n]{0,200}?\bjepsen\.util\s+-\s")
 _TYPES: Final = {f":{kind.value}": kind for kind in OpType}
@@ -52,7 +52,7 @@ class EtcdLog:
         pairing = Pairing()
         self._lines = array("Q")
         for line, text in numbered_lines(self._path):
-            match = _LINE.fullmatch(text)
+            match = _LINE.fullmatch(text.rstrip())
             if match is None:
                 raise located(
                     self._path,

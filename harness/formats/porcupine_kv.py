@@ -14,7 +14,7 @@ from harness.formats.jepsen_edn import JepsenEdn
 
 __all__ = ["KvLog", "is_kv_log"]
 
-_FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]*?:f\s+:(?:get|put|append)\b[^{}]*?:key\s")
+_FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^{}]{0,200}?:key\s")
 
 
 def is_kv_log(head: bytes) -> bool:

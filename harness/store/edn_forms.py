@@ -1,8 +1,9 @@
 """A file of EDN as a stream of forms: bounded memory, exact positions.
 
-A file is read in blocks, and every block is cut behind its last whole form. The quick reader takes
-the piece if it is plain; otherwise the exact one does, which alone reports mistakes, with line and
-column, and says where the n-th form of a piece stands.
+A file is read in blocks, and pieces are cut off behind a whole form. The quick reader takes a piece
+if it is plain; otherwise the exact one does, which alone reports mistakes, with line and column,
+and says where the n-th form of a piece stands. Pieces shrink where something is not plain and grow
+again after it, so that a few strange forms do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -22,6 +23,7 @@ __all__ = ["DEPTH_MAX", "FORM_BYTES_MAX", "Piece", "parse_forms", "stream_pieces
 
 FORM_BYTES_MAX: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 18
+SPAN_BYTES_MIN: Final = 1 << 12
 
 
 class Piece:
@@ -77,6 +79,7 @@ class _Stream:
         self._opened_at = (1, 1)
         self._closer = ""
         self._quick = QuickReader()
+        self._span = BLOCK_BYTES
 
     def pieces(self) -> Iterator[Piece]:
         """All pieces; raises `HistoryError`."""
@@ -143,18 +146,20 @@ class _Stream:
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """Everything up to the last line, or else map, that surely ends a form."""
-        buffer = self._buffer
-        cut = buffer.rfind(b"}\n") + 2
+        """Up to the last end of a line, or else of a map, that should end a form."""
+        buffer, span = self._buffer, self._span
+        cut = buffer.rfind(b"}\n", 0, span) + 2
         if cut < 2:
-            cut = max(buffer.rfind(b"} {"), buffer.rfind(b"}, {")) + 1
+            cut = max(buffer.rfind(b"} {", 0, span), buffer.rfind(b"}, {", 0, span)) + 1
         if cut < 2:
             return None
         data = buffer[:cut]
         try:
             forms = self._quick.forms(data)
         except QuickRefusedError:
+            self._span = max(span // 4, SPAN_BYTES_MIN)
             return None
+        self._span = min(2 * span, BLOCK_BYTES)
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
         breaks = data.count(b"\n")
         tail = data[data.rfind(b"\n") + 1 :].decode()
@@ -164,14 +169,17 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """As many forms as the buffer holds; reads on where it holds none."""
+        """As many forms as the span holds, or one; reads on where the buffer holds none."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
         stopped: UnfinishedError | None = None
+        found: tuple[int, Any] | None = None
         try:
             while (found := reader.next_form(self._closer)) is not None:
                 forms.append(found[1])
+                if reader.position >= self._span:
+                    break
         except UnfinishedError as end:
             stopped = end
         except MistakeError as mistake:
@@ -181,7 +189,7 @@ class _Stream:
             return None
         data = text[: reader.position].encode()
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
-        closed = stopped is None and reader.position < len(text)
+        closed = stopped is None and found is None and reader.position < len(text)
         self._drop(text, reader.position)
         if closed:
             self._buffer = self._buffer[1:]

@@ -272,6 +272,14 @@ def test_no_time_is_unknown(tmp_path, capsys):
     assert "time limit" in found["reason"]
 
 
+@pytest.mark.parametrize("text", ["[]", edn((0, "invoke", "write", 1), (0, "fail", "write", 1))])
+def test_nothing_is_linearizable(text, tmp_path, capsys):
+    (tmp_path / "h.edn").write_text(text)
+    _, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
+    (found,) = objects(out)
+    assert (found["verdict"], found["operations"]) == ("valid", 0)
+
+
 def test_help_imports_no_checker():
     script = (
         "import sys\nfrom harness.cli import main\n"

@@ -1,0 +1,173 @@
+"""What each model makes of its vocabulary: hand-made histories on both sides of every rule."""
+
+import pytest
+
+from harness.errors import HistoryError
+from harness.ops import ModelSettings, Op, OpType, Verdict
+from harness.plugins import load_plugin, plugin_names
+
+TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
+VALID, INVALID = Verdict.VALID, Verdict.INVALID
+
+
+def ops(*lines):
+    """Lines are (process and type, f, value[, error])."""
+    return [
+        Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
+        for index, (who, f, value, *error) in enumerate(lines)
+    ]
+
+
+def judge(model, lines):
+    check = load_plugin("models", model).prepare(ops(*lines), ModelSettings())
+    return check.check(time_limit_s=10, draw=True)
+
+
+WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]
+
+
+def read(value, process=1):
+    return [(f"{process}!", "read", None), (f"{process}+", "read", value)]
+
+
+def table(f, name, result, *, ident=1, version=1, payload=0, seen=0, name2="", listing=()):
+    given = {"name": name, "name2": name2, "payload": payload, "id": ident}
+    answer = {
+        "result": result,
+        "id": ident,
+        "version": version,
+        "payload": seen,
+        "listing": list(listing),
+    }
+    return [("0!", f, given), ("0+", f, answer)]
+
+
+CASES = [
+    ("cas-register", read(0), VALID),
+    ("cas-register", read(None), VALID),  # a wildcard
+    ("cas-register", [*WROTE_1, *read(None)], VALID),
+    ("cas-register", [*WROTE_1, *read(0)], INVALID),
+    ("cas-register", [("0!", "write", 1), ("0-", "write", 1), *read(1)], INVALID),
+    ("cas-register", [("0!", "write", 1), ("0?", "write", 1), *read(1), *read(1)], VALID),
+    ("cas-register", [("0!", "write", 1), *read(1), *read(0)], INVALID),
+    ("cas-register", [("0!", "cas", [0, 2]), ("0+", "cas", [0, 2]), *read(2)], VALID),
+    ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [1, 2])], INVALID),
+    ("cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", [1, 2]), *read(1)], VALID),
+    ("cas-register", [("0!", "write", None), ("0+", "write", 4), *read(4)], VALID),
+    ("cas-register", [("0!", "read", None), ("0?", "read", None), *read(0)], VALID),
+    ("cas-register", read({"value": None}), VALID),  # our own vocabulary begins with nil
+    ("cas-register", read({"value": 0}), INVALID),
+    ("register", read(0), VALID),
+    ("etcd-cas-register", read(None), VALID),
+    ("etcd-cas-register", [*WROTE_1, *read(None)], INVALID),
+    ("etcd-cas-register", read(0), INVALID),
+    ("etcd-cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", [1, 2])], INVALID),
+    ("etcd-cas-register", [*WROTE_1, ("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])], VALID),
+    (
+        "etcd-cas-register",
+        [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", None, "timed-out"), *read(2)],
+        VALID,
+    ),
+    ("etcd-cas-register", [("0!", "read", None), ("0-", "read", None, "timed-out")], VALID),
+    (
+        "multi-register",
+        [("0!", "txn", [["read", "x", None]]), ("0+", "txn", [["read", "x", 0]])],
+        VALID,
+    ),
+    (
+        "multi-register",
+        [("0!", "txn", []), ("0+", "txn", [["write", "x", 1], ["read", "x", 0]])],
+        INVALID,
+    ),
+    ("multi-register", [("0!", "txn", [["write", "x", 1]]), ("0-", "txn", None)], VALID),
+    ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", ""])], VALID),
+    (
+        "kv-string",
+        [
+            ("0!", "append", ["a", "x"]),
+            ("0?", "append", ["a", "x"]),
+            ("1!", "get", ["a", None]),
+            ("1+", "get", ["a", "x"]),
+            ("1!", "get", ["a", None]),
+            ("1+", "get", ["a", ""]),
+        ],
+        INVALID,
+    ),
+    ("catalog", [*table("create", "t", "ok"), *table("create", "t", "ex", ident=2)], VALID),
+    ("catalog", table("get", "t", "ok"), INVALID),
+    ("catalog", [*table("create", "t", "ok"), *table("alter", "t", "ok", version=2)], VALID),
+    ("catalog", [*table("create", "t", "ok"), *table("alter", "t", "ok", version=3)], INVALID),
+    ("catalog", [*table("create", "t", "ok"), *table("drop", "t", "ok", ident=2)], INVALID),
+    ("catalog", [*table("create", "t", "ok"), *table("ren", "t", "ex", name2="t")], VALID),
+    ("catalog", table("ren", "t", "ex", name2="u"), INVALID),
+    (
+        "catalog",
+        [
+            *table("create", "t", "ok"),
+            *table("ren", "t", "ok", name2="u"),
+            *table("list", "", "ok", listing=[["u", 1]]),
+            *table("get", "t", "nf"),
+        ],
+        VALID,
+    ),
+    (
+        "catalog",  # a lost create carries the id it got if it took effect
+        [
+            ("1!", "create", table("create", "t", "ok", ident=7)[0][2]),
+            *table("get", "t", "ok", ident=7),
+        ],
+        VALID,
+    ),
+    (
+        "list-append",
+        [("0!", "txn", [["append", "x", 1]]), ("0+", "txn", [["append", "x", 1]])] * 2,
+        INVALID,
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "lines", "verdict"), CASES)
+def test_verdicts(model, lines, verdict):
+    result, counterexample = judge(model, lines)
+    assert result.verdict is verdict
+    assert (counterexample is not None) is (verdict is INVALID)
+    assert result.explanation or verdict is VALID
+
+
+@pytest.mark.parametrize(
+    ("model", "lines", "words"),
+    [
+        ("cas-register", [("0!", "txn", [])], "op 0 is 'txn'"),
+        ("cas-register", [("0!", "cas", 3)], "op 0 is 'cas' with the value 3"),
+        ("cas-register", [("0!", "read", None), ("0+", "read", [1])], "op 1 is 'read'"),
+        ("cas-register", [("0!", "read", None), ("0+", "write", 1)], "op 1 is 'write'"),
+        ("register", [("0!", "write", [1])], "op 0 is 'write'"),
+        ("multi-register", [("0!", "txn", [["append", "x", 1]])], "op 0 is 'txn'"),
+        ("kv-string", [("0!", "put", ["a", None])], "op 0 is 'put'"),
+        ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["b", ""])], "op 1 is 'get'"),
+        ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", None])], "op 1 is 'get'"),
+        ("catalog", [*table("get", "t", "nf"), ("0!", "fly", None)], "op 2 is 'fly'"),
+        ("list-append", [("0!", "txn", [["pop", "x", 1]])], "op 0"),
+        ("rw-register", [("0!", "read", 1)], "op 0"),
+    ],
+)
+def test_what_is_not_in_the_vocabulary_is_refused_before_the_check(model, lines, words):
+    with pytest.raises(HistoryError, match=words):
+        judge(model, lines)
+
+
+def test_states_follow_the_order_step_by_step():
+    result, counterexample = judge("cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), *read(5)])
+    assert result.verdict is INVALID
+    assert counterexample.failing == 3
+    assert [(order.steps, order.states) for order in counterexample.orders] == [
+        ((0,), ("the register holds 1",)),
+        ((0, 2), ("the register holds 1", "the register holds 2")),
+    ]
+    assert counterexample.labels[2] == "cas 1 -> 2 (unknown)"
+
+
+def test_every_shipped_model_says_what_it_is():
+    for name in plugin_names("models"):
+        model = load_plugin("models", name)
+        assert (model.name, model.kind in {"model", "elle"}, bool(model.doc)) == (name, True, True)
