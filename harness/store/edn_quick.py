@@ -67,9 +67,7 @@ class QuickReader:
         parts = _SPLIT.split(data)
         tokens = list(map(self._quoted.__getitem__, parts[1::2]))
         rest = b"\0".join(parts[::2])
-        # Parentheses and square brackets would both become JSON arrays, and so could close each
-        # other; the symbol `null` would become nil.
-        if b"(" in rest or b")" in rest or b"null" in rest:
+        if b"null" in rest:  # a symbol, which must not become nil
             raise QuickRefusedError
         rest = rest.replace(b"#jepsen.history.Op{", b"{").translate(_SEPARATORS)
         while b"  " in rest:

@@ -120,8 +120,11 @@ CASES = [
     ),
     (
         "list-append",
-        [("0!", "txn", [["append", "x", 1]]), ("0+", "txn", [["append", "x", 1]])] * 2,
-        INVALID,
+        [
+            *[("0!", "txn", [["append", "x", 1]]), ("0-", "txn", [["append", "x", 1]])],
+            *[("1!", "txn", [["r", "x", None]]), ("1+", "txn", [["r", "x", [1]]])],
+        ],
+        INVALID,  # an aborted read
     ),
 ]
 
