@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,7 @@ from checkers.elle.models import (
     friendly,
     impossible_models,
     prohibited,
+    with_implied,
 )
 from checkers.elle.register import RegisterOptions, infer_register
 from checkers.elle.search import Search
@@ -54,7 +56,8 @@ CASES_MAX: Final = 16
 """How many occurrences of one anomaly are put into words; all are counted."""
 
 SEARCH_STEPS_MAX: Final = 4_000_000
-COMPONENTS_SEARCHED_MAX: Final = 1000
+COMPONENTS_COUNTED_MAX: Final = 1000
+"""After so many components, only cycles of kinds not found yet are looked for."""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -64,9 +67,10 @@ _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-proc
 class ElleResult:
     """The verdict on a history.
 
-    `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles, one
-    is looked for in each component). `not_` are the weakest consistency models refuted, `also_not`
-    the stronger ones that fall with them. `notes` are observations that judge nothing.
+    `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles: in
+    how many components, and at least so many if there are more than a thousand of these). `not_`
+    are the weakest consistency models refuted, `also_not` the stronger ones that fall with them.
+    `notes` are observations that judge nothing.
     """
 
     verdict: Verdict
@@ -81,17 +85,13 @@ class ElleResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for; made by `request`."""
+    """What is asked for; made by `request`. `forbidden` makes a history invalid."""
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
     deadline_passed: Callable[[], bool]
     search_steps: int
-
-    @property
-    def forbidden(self) -> frozenset[str]:
-        """The anomalies that make a history invalid."""
-        return prohibited(self.models, self.anomalies)
+    forbidden: frozenset[str]
 
 
 def request(
@@ -105,7 +105,11 @@ def request(
     check_names(models, anomalies)
     deadline = time.monotonic() + time_limit_s
     return Request(
-        tuple(models), tuple(anomalies), lambda: time.monotonic() > deadline, search_steps
+        tuple(models),
+        tuple(anomalies),
+        lambda: time.monotonic() > deadline,
+        search_steps,
+        prohibited(models, anomalies),
     )
 
 
@@ -198,7 +202,7 @@ def check_columns(
             found = list(graph.components())
     results = _Found(columns, inference)
     if not inference.builder.touched and not (realtime and _ordered_in_time(columns)):
-        results.record(_empty())
+        results.record("empty-transaction-graph", _empty)
     for number, component in enumerate(found):
         results.search(component, number, wanted)
     statistics = {
@@ -232,31 +236,36 @@ class _Found:
         self.counts = {name: finding.count for name, finding in inference.findings.items()}
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
-    def record(self, case: Case) -> None:
-        """Count the case, and keep it if there are not too many."""
-        self.counts[case.type] = self.counts.get(case.type, 0) + 1
-        shown = self.cases.setdefault(case.type, [])
+    def record(self, type_: str, tell: Callable[[], Case]) -> None:
+        """Count a case, and put it into words if there are not too many."""
+        self.counts[type_] = self.counts.get(type_, 0) + 1
+        shown = self.cases.setdefault(type_, [])
         if len(shown) < CASES_MAX:
-            shown.append(case)
+            shown.append(tell())
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
-        """Put a cycle into words."""
-        txns = component.txns.tolist()
-        self.record(explain_cycle(self.columns, self.inference.explainer, txns, cycle))
+        """Count a cycle."""
+        txns = component.txns[list(cycle.txns)].tolist()
+        explainer = self.inference.explainer
+        self.record(cycle.name, lambda: explain_cycle(self.columns, explainer, txns, cycle))
 
     def search(self, component: Component, number: int, wanted: Request) -> None:
         """Find the cycles of one component."""
         search = Search(component, self.inference.preference)
         refuted = search.refuted()
         for model, members in refuted.items():
-            self.record(_exists(self.columns, component, model, members))
-        if number >= COMPONENTS_SEARCHED_MAX:
-            self.record(_unsearched())
-            return
-        budget = Budget(wanted.search_steps, wanted.deadline_passed)
-        cycles, unfinished = search.find_all(refuted, budget)
+            self.record(
+                existence_type(model), partial(_exists, self.columns, component, model, members)
+            )
+        # Of what is known already, more examples in ever more components say nothing new.
+        known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
+        steps = 0 if wanted.deadline_passed() else wanted.search_steps
+        budget = Budget(steps, wanted.deadline_passed)
+        cycles, unfinished = search.find_all(refuted, budget, with_implied(known))
+        # A search that cannot matter for the verdict may as well have found nothing.
+        unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:
-            self.record(_unfinished(unfinished, component.members))
+            self.record("cycle-search-timeout", partial(_unfinished, unfinished, component.members))
             if not cycles:
                 cycles.append(search.any_cycle())
         for cycle in cycles:
@@ -284,14 +293,6 @@ def _exists(columns: Columns, component: Component, model: str, members: int) ->
     )
     operations = tuple(columns.index[component.txns[:CASES_MAX]].tolist())
     return Case(existence_type(model), (text,), operations, {"transactions": members})
-
-
-def _unsearched() -> Case:
-    text = (
-        f"Cycles were looked for in {COMPONENTS_SEARCHED_MAX} components only; of the others it is "
-        "known which models they refute."
-    )
-    return Case("cycle-search-timeout", (text,), ())
 
 
 def _unfinished(kinds: list[str], members: int) -> Case:

@@ -46,9 +46,8 @@ def _reason(
     return explainer.explain(source, target, relation)
 
 
-def explain_cycle(columns: Columns, explainer: Explainer, txns: list[int], cycle: Cycle) -> Case:
-    """The case of a cycle; `txns` are the numbers that the cycle's ones stand for."""
-    members = [txns[node] for node in cycle.txns]
+def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cycle: Cycle) -> Case:
+    """The case of a cycle; `members` are its transactions by their numbers in `columns`."""
     steps: list[Step] = []
     lines: list[str] = []
     size = len(members)

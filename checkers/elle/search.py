@@ -171,13 +171,15 @@ class Search:
 
     # --- search ------------------------------------------------------------------------------
 
-    def find_all(self, refuted: Iterable[str], budget: Budget) -> tuple[list[Cycle], list[str]]:
-        """The shortest cycle of each kind that no other finding implies.
+    def find_all(
+        self, refuted: Iterable[str], budget: Budget, skipped: frozenset[str] = frozenset()
+    ) -> tuple[list[Cycle], list[str]]:
+        """The shortest cycle of each kind that no other finding implies, but for those `skipped`.
 
         The second part names the kinds whose search did not finish.
         """
         possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
-        redundant = set(forbidden_by(possible) & CYCLE_TYPES)
+        redundant = set(forbidden_by(possible) & CYCLE_TYPES) | skipped
         found: list[Cycle] = []
         unfinished: list[str] = []
 

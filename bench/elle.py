@@ -1,0 +1,131 @@
+"""How fast transactions are checked: `python -m bench.elle [TRANSACTIONS ...]`.
+
+Histories come from a simulated strictly serializable store: transactions of one to four
+micro-operations from `PROCESSES` processes over ten live keys, popular ones more often, each
+written up to `WRITES_MAX` times before a fresh one takes its place. A transaction takes effect at
+one moment between its call and its end. Parsing (from Python objects to columns) is timed apart
+from checking. Memory is what the process holds at its peak, less what it held before the columns.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkers.elle.append import infer_append
+from checkers.elle.check import check_columns, request
+from checkers.elle.columns import Columns, Transaction, columns_of
+from checkers.elle.register import RegisterOptions, infer_register
+
+PROCESSES = 10
+LIVE_KEYS = 10
+WRITES_MAX = 256
+KINDS = ("list-append", "rw-register")
+
+
+def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transaction]:
+    """A strictly serializable history, in the order of effects."""
+    rng = random.Random(seed)
+    live = list(range(LIVE_KEYS))
+    fresh = LIVE_KEYS
+    written = dict.fromkeys(live, 0)
+    content: dict[int, list[int]] = {key: [] for key in live}
+    popularity = [2.0**-rank for rank in range(LIVE_KEYS)]
+    free_at = [0] * PROCESSES
+    now = 0
+    for _ in range(count):
+        mops = []
+        for _ in range(rng.randint(1, 4)):
+            place = rng.choices(range(LIVE_KEYS), popularity)[0]
+            key = live[place]
+            if rng.random() < 0.5:
+                mops.append(("r", key, list(content[key]) if lists else _last(content[key])))
+                continue
+            if written[key] >= WRITES_MAX:
+                del content[key], written[key]
+                live[place] = key = fresh
+                fresh += 1
+                content[key], written[key] = [], 0
+            written[key] += 1
+            mops.append(("append" if lists else "w", key, written[key]))
+            content[key].append(written[key])
+        # The process that has waited longest acts; its call lies in its past, its end ahead.
+        now += 10
+        process = min(range(PROCESSES), key=free_at.__getitem__)
+        call = max(free_at[process] + 1, now - rng.randint(1, 10 * PROCESSES // 2))
+        end = max(call, now) + rng.randint(1, 10 * PROCESSES // 2)
+        free_at[process] = end
+        now = max(now, call)
+        yield Transaction(mops, call=call, end=end, process=process)
+
+
+def _last(values: list[int]) -> int | None:
+    return values[-1] if values else None
+
+
+def _resident_mb(*, peak: bool) -> float:
+    if peak:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _check(columns: Columns, kind: str) -> tuple[str, float]:
+    models = request(("strict-serializable",), (), time_limit_s=600.0)
+    began = time.process_time()
+    if kind == "list-append":
+        result = check_columns(columns, infer_append, models)
+    else:
+        options = RegisterOptions(linearizable_keys=True)
+        result = check_columns(columns, lambda these: infer_register(these, options), models)
+    return result.verdict.value, time.process_time() - began
+
+
+def measure(kind: str, count: int) -> None:
+    """Print one row; the best of three, or one for large histories."""
+    lists = kind == "list-append"
+    before = _resident_mb(peak=False)
+    began = time.process_time()
+    for _ in transactions(count, lists=lists):
+        pass
+    generating = time.process_time() - began  # taken off below
+    began = time.process_time()
+    columns = columns_of(transactions(count, lists=lists), writes_are="append" if lists else "w")
+    parsing = max(time.process_time() - began - generating, 1e-9)
+    gc.collect()
+    runs = [_check(columns, kind) for _ in range(3 if count <= 200_000 else 1)]
+    verdict, took = min(runs, key=lambda run: run[1])
+    per_txn = (_resident_mb(peak=True) - before) * 2**20 / count
+    print(
+        f"| {kind} | {count:,} | {verdict} | {count / parsing:,.0f} | {took:.2f} | "
+        f"{count / took:,.0f} | {columns.nbytes / count:,.0f} | {per_txn:,.0f} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table; each row in a process of its own, so that peaks of memory are its own."""
+    if len(sys.argv) == 4 and sys.argv[1] == "--row":
+        measure(sys.argv[2], int(sys.argv[3]))
+        return
+    counts = [int(word) for word in sys.argv[1:]] or [10_000, 100_000, 1_000_000]
+    print(f"One process of {os.cpu_count()} cores, CPU seconds, all checks, strict-serializable\n")
+    titles = ("kind", "transactions", "verdict", "parsing, txn/s", "checking, s")
+    titles += ("checking, txn/s", "columns, B/txn", "peak, B/txn")
+    print(f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|", flush=True)
+    for kind in KINDS:
+        for count in counts:
+            subprocess.run(
+                [sys.executable, "-m", "bench.elle", "--row", kind, str(count)], check=True
+            )
+
+
+if __name__ == "__main__":
+    main()
