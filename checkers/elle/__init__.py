@@ -3,13 +3,10 @@
 from checkers.elle.check import ElleResult, check_list_append, check_rw_register
 from checkers.elle.columns import Transaction
 from checkers.elle.findings import Case, Reason, Step
-from checkers.elle.plugin import ElleListAppend, ElleRwRegister
 
 __all__ = [
     "Case",
-    "ElleListAppend",
     "ElleResult",
-    "ElleRwRegister",
     "Reason",
     "Step",
     "Transaction",

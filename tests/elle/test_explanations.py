@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from checkers.elle import ElleListAppend, ElleRwRegister, check_list_append, check_rw_register
+from checkers.elle import check_list_append, check_rw_register
+from checkers.transactional import ElleListAppend, ElleRwRegister
 from harness.errors import HistoryError, UsageError
 from harness.ops import History, Op, OpType, Verdict
 from tests.elle.histories import concurrent, sequence

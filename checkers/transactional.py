@@ -1,12 +1,17 @@
-"""Elle as plug-ins: over the transactions of a run, and what they found as a `CheckResult`."""
+"""Elle as plug-ins: over the transactions of a run, and what they found as a `CheckResult`.
+
+They stand outside `checkers.elle` so that listing plug-ins does not import numpy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from checkers.elle.check import ElleResult, check_list_append, check_rw_register
 from harness.ops import CheckResult, History
+
+if TYPE_CHECKING:
+    from checkers.elle.check import ElleResult
 
 __all__ = ["ElleListAppend", "ElleRwRegister"]
 
@@ -80,6 +85,8 @@ class ElleListAppend:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for what is no transaction of appends and reads."""
+        from checkers.elle.check import check_list_append
+
         del case
         result = check_list_append(
             history, consistency_models=self._models, time_limit_s=time_limit_s
@@ -112,6 +119,8 @@ class ElleRwRegister:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for what is no transaction of writes and reads."""
+        from checkers.elle.check import check_rw_register
+
         del case
         result = check_rw_register(
             history,
