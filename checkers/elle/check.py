@@ -40,7 +40,7 @@ from checkers.elle.models import (
     with_implied,
 )
 from checkers.elle.register import RegisterOptions, infer_register
-from checkers.elle.search import Search
+from checkers.elle.search import Search, kinds_left
 from harness.ops import History, Verdict
 
 __all__ = [
@@ -56,6 +56,9 @@ CASES_MAX: Final = 16
 """How many occurrences of one anomaly are put into words; all are counted."""
 
 SEARCH_STEPS_MAX: Final = 4_000_000
+MEMBERS_SEARCHED_MAX: Final = 1_000_000
+"""In a larger component no cycle is looked for; which models it refutes is known all the same."""
+
 COMPONENTS_COUNTED_MAX: Final = 1000
 """After so many components, only cycles of kinds not found yet are looked for."""
 
@@ -114,7 +117,7 @@ def request(
 
 
 def check_list_append(
-    source: History | Iterable[Transaction],
+    source: History | Columns | Iterable[Transaction],
     *,
     consistency_models: Sequence[str] = ("strict-serializable",),
     anomalies: Sequence[str] = (),
@@ -134,7 +137,7 @@ def check_list_append(
 
 
 def check_rw_register(
-    source: History | Iterable[Transaction],
+    source: History | Columns | Iterable[Transaction],
     *,
     consistency_models: Sequence[str] = ("strict-serializable",),
     anomalies: Sequence[str] = (),
@@ -261,18 +264,22 @@ class _Found:
         known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         steps = 0 if wanted.deadline_passed() else wanted.search_steps
         budget = Budget(steps, wanted.deadline_passed)
-        cycles, unfinished = search.find_all(refuted, budget, with_implied(known))
+        cycles: list[Cycle] = []
+        unfinished = kinds_left(refuted)
+        searchable = component.members <= MEMBERS_SEARCHED_MAX
+        if searchable:
+            cycles, unfinished = search.find_all(refuted, budget, with_implied(known))
         # A search that cannot matter for the verdict may as well have found nothing.
         unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:
             self.record("cycle-search-timeout", partial(_unfinished, unfinished, component.members))
-            if not cycles:
+            if searchable and not cycles:
                 cycles.append(search.any_cycle())
         for cycle in cycles:
             self.record_cycle(component, cycle)
         covered = impossible_models(cycle.name for cycle in cycles)
         unshown = tuple(model for model in refuted if model not in covered)
-        if unshown:
+        if unshown and searchable:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:

@@ -368,12 +368,17 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
     return start.astype(np.int32), end
 
 
-def columns_of(source: History | Iterable[Transaction], *, writes_are: str) -> Columns:
+def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are: str) -> Columns:
     """Columns of a history or of transactions; `writes_are` is "append" or "w".
+
+    What is in columns already comes back as it is.
 
     Client operations with another `f` than "txn" are not transactions and raise `HistoryError`, as
     does a value that is no list of micro-operations.
     """
+    if isinstance(source, Columns):
+        assert source.writes_are == writes_are, f"columns of {source.writes_are!r} transactions"
+        return source
     builder = _Builder(writes_are)
     if not isinstance(source, History):
         for position, txn in enumerate(source):

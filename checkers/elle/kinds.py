@@ -17,7 +17,7 @@ from typing import Final
 from checkers.elle.columns import IntArray
 from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
 
-__all__ = ["Budget", "Cycle", "Kind", "TimedOut", "Walker", "cycle_of"]
+__all__ = ["Adjacency", "Budget", "Cycle", "Kind", "TimedOut", "Walker", "cycle_of"]
 
 ENUMERATED_MAX: Final = 20_000
 DEADLINE_EVERY_STEPS: Final = 4096

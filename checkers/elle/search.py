@@ -18,6 +18,7 @@ The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -26,16 +27,15 @@ import numpy as np
 from checkers.elle.columns import IntArray
 from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
 from checkers.elle.kernels import strong_components
-from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut, Walker, cycle_of
+from checkers.elle.kinds import Adjacency, Budget, Cycle, Kind, TimedOut, Walker, cycle_of
 from checkers.elle.models import (
-    CYCLE_TYPES,
     EXISTENCE_MODELS,
     forbidden_by,
     impossible_models,
     with_implied,
 )
 
-__all__ = ["Search"]
+__all__ = ["Search", "kinds_left"]
 
 _ORDER: Final = (
     "G-single-item",
@@ -101,16 +101,31 @@ _SHOWN_BY: Final = {
 }
 
 
+def kinds_left(refuted: Iterable[str]) -> list[str]:
+    """The kinds of cycles that there can be if existence refutes no more than `refuted`."""
+    possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
+    impossible = forbidden_by(possible)
+    return [name for name in _ORDER if name not in impossible]
+
+
 class Search:
     """The cycles of one component. `preference` orders the relations that name a step."""
 
     def __init__(self, component: Component, preference: tuple[int, ...]) -> None:
         self._component = component
         self._labels: dict[tuple[int, bool], IntArray] = {}
-        self._raw = _adjacency(
-            component.count, component.source, component.target, component.relation
-        )
-        self._named = _adjacency(component.count, *_named(component, preference))
+        self._preference = preference
+
+    @cached_property
+    def _raw(self) -> Adjacency:
+        """All edges."""
+        whole = self._component
+        return _adjacency(whole.count, whole.source, whole.target, whole.relation)
+
+    @cached_property
+    def _named(self) -> Adjacency:
+        """Between two transactions only the edge that names the step."""
+        return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
 
@@ -178,12 +193,11 @@ class Search:
 
         The second part names the kinds whose search did not finish.
         """
-        possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
-        redundant = set(forbidden_by(possible) & CYCLE_TYPES) | skipped
+        redundant = set(skipped)
         found: list[Cycle] = []
         unfinished: list[str] = []
 
-        for name in _ORDER:
+        for name in kinds_left(refuted):
             if name in redundant:
                 continue
             # Without anti-dependencies the kind itself does not depend on how steps are named.
@@ -249,9 +263,7 @@ class Search:
         return cycle_of(walk[place[node] :], self._component.members)
 
 
-def _adjacency(
-    count: int, source: IntArray, target: IntArray, relation: IntArray
-) -> list[list[tuple[int, int]]]:
+def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArray) -> Adjacency:
     """Per node its (target, relation), ascending, each once."""
     order = np.lexsort((relation, target, source))
     first = np.searchsorted(source[order], np.arange(count + 1)).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle.columns import NEVER, Columns, Transaction, columns_of, runs
@@ -48,6 +48,7 @@ def arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 0].copy(), table[:, 1].copy()
 
 
+@settings(deadline=None)
 @given(edges)
 def test_strong_components(pairs: list[tuple[int, int]]) -> None:
     label = strong_components(NODES, *arrays(pairs))
@@ -61,6 +62,7 @@ def test_strong_components(pairs: list[tuple[int, int]]) -> None:
     assert all(label[source] >= label[target] for source, target in pairs)
 
 
+@settings(deadline=None)
 @given(edges, st.lists(st.integers(0, 5), min_size=NODES, max_size=NODES))
 def test_cyclic_components_whatever_the_guess(
     pairs: list[tuple[int, int]], guess: list[int]
@@ -73,6 +75,7 @@ def test_cyclic_components_whatever_the_guess(
     assert groups_of(NODES, pairs) == {frozenset(group.tolist()) for group in found}
 
 
+@settings(deadline=None)
 @given(edges, st.lists(st.integers(0, 3), min_size=NODES, max_size=NODES))
 def test_settle_proves_that_there_is_no_cycle(
     pairs: list[tuple[int, int]], guess: list[int]
@@ -85,6 +88,7 @@ def test_settle_proves_that_there_is_no_cycle(
     assert (len(falling) == 0) == (not groups_of(NODES, pairs))
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=6))
 def test_slices(lists: list[list[int]]) -> None:
     length = np.array([len(item) for item in lists], np.int32)
@@ -121,6 +125,7 @@ def precedence(history: list[Transaction]) -> set[tuple[int, int]]:
     }
 
 
+@settings(deadline=None)
 @given(intervals)
 def test_runs_are_real_time(spans: list[tuple[int, int, bool]]) -> None:
     history = placed(spans)
@@ -139,6 +144,7 @@ def test_runs_are_real_time(spans: list[tuple[int, int, bool]]) -> None:
     assert precedence(history) == found
 
 
+@settings(deadline=None)
 @given(intervals)
 def test_gates_and_the_reduction_say_the_same_as_real_time(
     spans: list[tuple[int, int, bool]],
@@ -159,6 +165,7 @@ def test_gates_and_the_reduction_say_the_same_as_real_time(
         assert expected == found
 
 
+@settings(deadline=None)
 @given(intervals, edges)
 def test_components_take_real_time_into_account(
     spans: list[tuple[int, int, bool]], pairs: list[tuple[int, int]]
@@ -192,6 +199,7 @@ def paths_between_transactions(graph: Graph) -> np.ndarray:
     return reachable(graph.count, pairs)[:NODES, :NODES]
 
 
+@settings(deadline=None)
 @given(sides, sides)
 def test_joints_say_what_the_product_says(
     sources: list[tuple[int, int]], targets: list[tuple[int, int]]

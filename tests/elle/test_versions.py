@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle import Transaction
@@ -69,6 +69,7 @@ def closure(pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
         found |= more
 
 
+@settings(deadline=None)
 @given(history)
 def test_zones_tell_the_keys_in_trouble(drawn: list) -> None:
     of = accesses(drawn)
@@ -78,6 +79,7 @@ def test_zones_tell_the_keys_in_trouble(drawn: list) -> None:
     assert expected == set(contradicting_keys(of, realtime_of(of)).tolist())
 
 
+@settings(deadline=None)
 @given(history)
 def test_the_nearest_successors_imply_all_others(drawn: list) -> None:
     of = accesses(drawn)
@@ -91,6 +93,7 @@ def test_the_nearest_successors_imply_all_others(drawn: list) -> None:
     assert closure(pairs) == closure(found)
 
 
+@settings(deadline=None)
 @given(history, st.randoms(use_true_random=False))
 def test_nearest_written_successors_imply_all_written_ones(drawn: list, rng: random.Random) -> None:
     of = accesses(drawn)
@@ -138,6 +141,7 @@ def walked(of: Accesses) -> set[tuple[int, int]]:
     return {(v, w) for v, w in found if v != w and v >= 0 and w >= 0}
 
 
+@settings(deadline=None)
 @given(history)
 def test_walked_pairs_go_around_transactions_on_the_key(drawn: list) -> None:
     of = accesses(drawn)

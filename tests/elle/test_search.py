@@ -1,0 +1,253 @@
+"""The search against an enumeration of all simple cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.elle import Transaction, check_list_append, check_rw_register
+from checkers.elle import check as check_module
+from checkers.elle import graph as graph_module
+from checkers.elle.columns import NEVER, Columns, columns_of
+from checkers.elle.graph import PROCESS, REALTIME, RW, WR, WW, GraphBuilder
+from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut
+from checkers.elle.models import EXISTENCE_MODELS
+from checkers.elle.search import _EXISTENCE, _EXTENDED, _ORDER, Search
+from harness.ops import OpType, Verdict
+from tests.elle.stores import run
+
+NODES = 6
+Edge = tuple[int, int, int]
+
+spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), min_size=NODES, max_size=NODES)
+data = st.lists(
+    st.tuples(
+        st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.sampled_from([WW, WR, RW, RW])
+    ),
+    max_size=12,
+)
+process = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=3)
+
+
+def columns_for(times: list[tuple[int, int]]) -> Columns:
+    txns = [
+        Transaction([], call, call + length, OpType.OK, number)
+        for number, (call, length) in enumerate(times)
+    ]
+    return columns_of(txns, writes_are="append")
+
+
+def precedence(columns: Columns) -> set[tuple[int, int]]:
+    return {
+        (a, b)
+        for a in range(NODES)
+        for b in range(NODES)
+        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
+    }
+
+
+def simple_cycles(edges: set[Edge]) -> Iterator[list[Edge]]:
+    """Every simple cycle, told by its edges, from its smallest node on."""
+
+    def extend(path: list[Edge]) -> Iterator[list[Edge]]:
+        first, last = path[0][0], path[-1][1]
+        if first == last:
+            yield path
+            return
+        visited = {edge[0] for edge in path} | {last}
+        for edge in edges:
+            if (
+                edge[0] == last
+                and (edge[1] == first or edge[1] not in visited)
+                and edge[1] >= first
+            ):
+                yield from extend([*path, edge])
+
+    for edge in edges:
+        if edge[1] >= edge[0]:
+            yield from extend([edge])
+
+
+def is_of(kind: Kind, relations: list[int]) -> bool:
+    """Whether a cycle with these relations is of the kind, by its definition."""
+    count = relations.count(RW)
+    suffix = kind.suffix
+    if any(relation != RW and not relation & kind.free for relation in relations):
+        return False
+    if suffix and suffix not in relations:
+        return False
+    if kind.rw == 0:
+        return count == 0 and (kind.first != WR or WR in relations)
+    if kind.rw == 1:
+        return count == 1
+    together = any(
+        a == b == RW for a, b in zip(relations, relations[-1:] + relations, strict=False)
+    )
+    return count >= 2 and not (kind.apart and together)
+
+
+def shortest(kind: Kind, cycles: list[list[Edge]]) -> int:
+    """The length of the shortest cycle of the kind; 0 if there is none."""
+    sizes = [len(cycle) for cycle in cycles if is_of(kind, [relation for _, _, relation in cycle])]
+    return min(sizes, default=0)
+
+
+def budget() -> Budget:
+    return Budget(10**7, lambda: False)
+
+
+@settings(deadline=None, max_examples=300)
+@given(spans, data, process, st.booleans(), st.booleans())
+def test_the_shortest_cycle_of_each_kind_is_found(
+    times: list[tuple[int, int]],
+    drawn: list[Edge],
+    sessions: list[tuple[int, int]],
+    gates: bool,
+    realtime: bool,
+) -> None:
+    columns = columns_for(times)
+    order = precedence(columns)
+    edges = {(a, b, r) for a, b, r in drawn if a != b}
+    edges |= {(a, b, PROCESS) for a, b in sessions if (a, b) in order}
+    builder = GraphBuilder(columns)
+    for relation in (WW, WR, RW, PROCESS):
+        pairs = np.array([(a, b) for a, b, r in sorted(edges) if r == relation], np.int32)
+        builder.add(*pairs.reshape(-1, 2).T, relation)
+    if realtime:
+        timed = order if gates else _reduction(order)
+        edges |= {(a, b, REALTIME) for a, b in timed}
+    with patch.object(graph_module, "REDUCED_EDGES_MAX", -1 if gates else 32):
+        components = list(builder.build(realtime=realtime).components())
+    for component in components:
+        txns = set(component.txns.tolist())
+        inner = {(a, b, r) for a, b, r in edges if a in txns and b in txns}
+        cycles = list(simple_cycles(inner))
+        search = Search(component, (WW, WR, RW))
+        for name in _ORDER:
+            found = search.find(name, budget())
+            expected = shortest(Kind.named(name), cycles)
+            assert expected == (0 if found is None else len(found.txns)), name
+            if found is not None:
+                _is_real(found, component.txns, inner)
+                assert is_of(Kind.named(name), list(found.relations))
+
+
+def _reduction(order: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    return {
+        (a, b)
+        for a, b in order
+        if not any((a, c) in order and (c, b) in order for c in range(NODES))
+    }
+
+
+def _is_real(cycle: Cycle, txns: np.ndarray, edges: set[Edge]) -> None:
+    nodes = [int(txns[node]) for node in cycle.txns]
+    assert len(set(nodes)) == len(nodes)
+    for i, relation in enumerate(cycle.relations):
+        assert (nodes[i], nodes[(i + 1) % len(nodes)], relation) in edges
+
+
+@settings(deadline=None, max_examples=200)
+@given(spans, data, st.booleans())
+def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
+    times: list[tuple[int, int]], drawn: list[Edge], gates: bool
+) -> None:
+    columns = columns_for(times)
+    edges = {(a, b, r) for a, b, r in drawn if a != b}
+    builder = GraphBuilder(columns)
+    for relation in (WW, WR, RW):
+        pairs = np.array([(a, b) for a, b, r in sorted(edges) if r == relation], np.int32)
+        builder.add(*pairs.reshape(-1, 2).T, relation)
+    edges |= {(a, b, REALTIME) for a, b in precedence(columns)}
+    with patch.object(graph_module, "REDUCED_EDGES_MAX", -1 if gates else 32):
+        components = list(builder.build(realtime=True).components())
+    for component in components:
+        txns = set(component.txns.tolist())
+        search = Search(component, (WW, WR, RW))
+        inner = {(a, b, r) for a, b, r in edges if a in txns and b in txns}
+        for model in EXISTENCE_MODELS:
+            allowed = _EXISTENCE[model]
+            step = {(a, b) for a, b, r in inner if r & allowed}
+            if model in _EXTENDED:
+                free = {(a, b) for a, b, r in inner if r & allowed and r != RW}
+                jump = {(a, b) for a, b, r in inner if r == RW}
+                step = free | {(a, d) for a, b in free for c, d in jump if b == c}
+            assert _cyclic(step) == bool(search._members(model)), model
+
+
+def _cyclic(step: set[tuple[int, int]]) -> bool:
+    reach = set(step)
+    while more := {(a, d) for a, b in reach for c, d in reach if b == c} - reach:
+        reach |= more
+    return any(a == b for a, b in reach)
+
+
+def test_a_budget_ends() -> None:
+    part = Budget(10, lambda: False)
+    part.spend(10)
+    with pytest.raises(TimedOut):
+        part.spend(1)
+    late = Budget(10**6, lambda: True)
+    with pytest.raises(TimedOut):
+        late.spend(1)
+
+
+def test_what_a_part_leaves_stays() -> None:
+    whole = Budget(100, lambda: False)
+    with whole.part(30) as part:
+        part.spend(20)
+    assert whole.steps == 80
+    with pytest.raises(TimedOut), whole.part(30) as part:
+        part.spend(31)
+    assert whole.steps == 50
+
+
+def test_many_components_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = run("snapshot-isolation", 1, transactions=300, keys="abcdefgh")
+    all_counted = check_list_append(history, consistency_models=("serializable",))
+    monkeypatch.setattr(check_module, "COMPONENTS_COUNTED_MAX", 1)
+    few = check_list_append(history, consistency_models=("serializable",))
+
+    assert all_counted.counts["G2-item"] > few.counts["G2-item"] >= 1
+    assert (all_counted.verdict, all_counted.not_) == (few.verdict, few.not_)
+
+
+def test_a_component_too_large_to_search_still_refutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
+    history = run("snapshot-isolation", 2)
+    result = check_list_append(history, consistency_models=("serializable",))
+
+    assert result.verdict is Verdict.INVALID
+    assert {"PL-2.99-cycle-exists", "cycle-search-timeout"} == set(result.anomalies)
+    assert result.not_ == ("repeatable-read",)
+    # What cannot be there need not be looked for.
+    kept = check_list_append(history, consistency_models=("snapshot-isolation",))
+    assert kept.verdict is Verdict.VALID
+
+
+def test_time_that_is_up_makes_no_verdict_valid() -> None:
+    history = run("read-committed", 2)
+    result = check_list_append(history, time_limit_s=0.0)
+
+    assert result.verdict is Verdict.INVALID
+    assert "cycle-search-timeout" in result.anomalies
+
+
+def test_upstream_relates_less_and_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x: r, then u, then q on top of u, then r again: upstream does not infer u before r."""
+    history = [
+        Transaction([(f, "x", value) for f, value in mops], 2 * i, 2 * i + 1, process=i)
+        for i, mops in enumerate(([("w", 1)], [("w", 2)], [("r", 2), ("w", 3)], [("r", 1)]))
+    ]
+    models = ("serializable",)
+    followed = check_rw_register(history, consistency_models=models, linearizable_keys=True)
+    assert "G1c" in followed.anomalies
+    assert followed.not_ == ("read-committed",)
+    monkeypatch.setattr("checkers.elle.versions.WALK_STEPS_MAX", 0)
+    finer = check_rw_register(history, consistency_models=models, linearizable_keys=True)
+    assert finer.not_ == ("read-uncommitted",)
