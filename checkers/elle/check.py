@@ -262,8 +262,7 @@ class _Found:
             )
         # Of what is known already, more examples in ever more components say nothing new.
         known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
-        steps = 0 if wanted.deadline_passed() else wanted.search_steps
-        budget = Budget(steps, wanted.deadline_passed)
+        budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
         unfinished = kinds_left(refuted)
         searchable = component.members <= MEMBERS_SEARCHED_MAX

@@ -183,7 +183,6 @@ def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] |
     hide = np.append(np.minimum.accumulate(end[order][::-1])[::-1], NEVER)
     low = np.searchsorted(begins, end, side="right")
     size = np.maximum(np.searchsorted(begins, hide[low], side="right") - low, 0)
-    size[end == NEVER] = 0
     if int(size.sum()) > REDUCED_EDGES_MAX * len(start):
         return None
     source = np.repeat(np.arange(len(start), dtype=np.int32), size)

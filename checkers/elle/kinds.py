@@ -211,12 +211,10 @@ class Walker:
         length = {start: 1 if head >= members else 2}
         if best and length[start] >= best:
             return None
-        queue = deque([(start, length[start])])
+        queue = deque([start])
         home = label[origin]
         while queue:
-            place, reached_at = queue.popleft()
-            if length[place] < reached_at:
-                continue
+            place = queue.popleft()
             node, state = place
             out = self._out[node]
             self._budget.spend(len(out) + 1)
@@ -237,14 +235,15 @@ class Walker:
                 elif label[following + count if extended and after & 4 else following] != home:
                     continue
                 reached = (following, after)
-                if size < length.get(reached, size + 1):
+                if reached not in parents:
                     parents[reached] = (place, relation)
                     length[reached] = size
-                    # Gates and joints cost nothing: they come before other nodes of the queue.
+                    # Gates and joints cost nothing: they come before other nodes of the queue. What
+                    # a step costs depends on where it leads, so the first visit is the cheapest.
                     if following < members:
-                        queue.append((reached, size))
+                        queue.append(reached)
                     else:
-                        queue.appendleft((reached, size))
+                        queue.appendleft(reached)
         return None
 
     def _enumerate(self, budget: Budget) -> Walk:

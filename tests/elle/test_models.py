@@ -71,3 +71,23 @@ def test_a_model_falls_exactly_by_what_it_forbids(model: str) -> None:
     for anomaly in sorted(ANOMALIES):
         falls = canonical(model) in impossible_models([anomaly])
         assert falls == bool(forbidden & with_implied([anomaly])), anomaly
+
+
+IMPLIED = {
+    "G0": "G1c G1 G0-process G0-realtime G1c-realtime G1-process",
+    "G1a": "G1",
+    "G1b": "G1 G1-realtime",
+    "G-single-item": "G-single G-nonadjacent-item G-nonadjacent G2-item G2 GSIb GSI G2-realtime",
+    "G-nonadjacent-item-process": "G2-item-process G-nonadjacent-process G2-item-realtime",
+    "incompatible-order": "G1a G1",
+    "dirty-update": "G1a",
+    "future-read": "G1c G1",
+    "lost-update": "write-skew G2-item G2",
+    "write-skew": "G2",
+}
+
+
+@pytest.mark.parametrize("anomaly", IMPLIED)
+def test_implications(anomaly: str) -> None:
+    assert set(IMPLIED[anomaly].split()) <= with_implied([anomaly])
+    assert "G0" not in with_implied([anomaly]) - {anomaly}
