@@ -1,8 +1,9 @@
 """What a plug-in is, and how it is found: protocols and the registry of entry points.
 
-Six groups, `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments` and `.models`
-(what foreign histories are checked against); a value is `module:Class`, its name is what the
-command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
+The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
+(what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
+verdict) and `.verbs` (of the command line; the only group whose values are modules). Any other
+value is `module:Class`, its name is what the command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
 The built-in ones register in the same way, and `harness` imports none of them by itself.
 """
 
@@ -50,18 +51,30 @@ __all__ = [
     "NodeRole",
     "Option",
     "PreparedCheck",
+    "Reporter",
     "Request",
     "Roles",
     "Session",
     "Target",
     "TargetSettings",
+    "Verb",
     "Workload",
     "load_plugin",
+    "load_verb",
     "plugin_names",
 ]
 
 API_VERSION: Final = 1
-GROUPS: Final = ("targets", "nemeses", "workloads", "checkers", "environments", "models")
+GROUPS: Final = (
+    "targets",
+    "nemeses",
+    "workloads",
+    "checkers",
+    "environments",
+    "models",
+    "reporters",
+)
+"""Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
 T = TypeVar("T")
 
 
@@ -301,6 +314,33 @@ class HistoryModel(Protocol):
         ...
 
 
+# --- what comes after a run ------------------------------------------------------------------
+
+
+class Reporter(Protocol):
+    """Makes one artefact of a finished run, such as a page to look at."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def write(self, folder: Path) -> Path:
+        """Make the artefact from the run in `folder` and return where it is, inside the folder.
+
+        Called after `run.json` is in place: whatever this raises becomes a note to the user and
+        changes no verdict.
+        """
+        ...
+
+
+class Verb(Protocol):
+    """A module that is a verb of the command line."""
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run the verb with the arguments after its name, and return the exit code."""
+        ...
+
+
 # --- environments ----------------------------------------------------------------------------
 
 
@@ -428,6 +468,24 @@ def load_plugin(group: str, name: str) -> Any:
     return plugin
 
 
+def load_verb(name: str) -> Verb:
+    """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
+    points = _entry_points("verbs")
+    if name not in points:
+        known = ", ".join(points) or "none installed"
+        raise UsageError(f"{name!r} is not among the verbs of installed packages: {known}")
+    try:
+        verb = points[name].load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"the verb {name!r} ({points[name].value}) does not load: {error!r}; mend it or "
+            "uninstall its package"
+        ) from error
+    if not callable(getattr(verb, "main", None)):
+        raise UsageError(f"the verb {name!r} ({points[name].value}) has no main(arguments)")
+    return verb  # type: ignore[no-any-return]
+
+
 def _missing(plugin: Any, group: str) -> list[str]:
     """What the protocol of the group demands and the plug-in does not have."""
     protocols: dict[str, type] = {
@@ -437,6 +495,7 @@ def _missing(plugin: Any, group: str) -> list[str]:
         "checkers": Checker,
         "environments": Environment,
         "models": HistoryModel,
+        "reporters": Reporter,
     }
     protocol = protocols.get(group)
     if protocol is None:

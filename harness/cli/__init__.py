@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from harness.cli.output import ensure_standard_streams, note
-from harness.cli.parser import VERBS, build_parser, verb_module
+from harness.cli.parser import build_parser, known_verbs, verb_module
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError, UsageError
 
 __all__ = ["main"]
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     parser = build_parser()
     verb = next((item for item in arguments if not item.startswith("-")), None)
-    if verb in VERBS:
+    if verb in known_verbs():
         rest = arguments[arguments.index(verb) + 1 :]
         if arguments.index(verb) == 0:
             return verb_module(verb).main(rest)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-from collections.abc import Sequence
-from typing import Final, NoReturn, Protocol, cast
+from typing import Final, NoReturn, cast
 
 from harness import __version__
 from harness.errors import UsageError
+from harness.plugins import Verb, load_verb, plugin_names
 
-__all__ = ["VERBS", "Parser", "Verb", "build_parser", "verb_module"]
+__all__ = ["VERBS", "Parser", "build_parser", "known_verbs", "verb_module"]
 
 VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
     "soak": "run many seeds in the simulation, in parallel",
     "check": "check stored runs again, and histories that others recorded",
+    "report": "check and aggregate a whole store, or draw the page of one run",
+    "serve": "browse a store: runs, comparisons, trends",
+    "trace": "write a run as a trace for the Perfetto viewer",
     "export": "write a stored history as Jepsen EDN",
     "import": "turn a Jepsen history in EDN into a run that can be checked",
     "check-determinism": "prove that a seed replays bit for bit, or show where it diverges",
@@ -52,22 +55,22 @@ class Parser(argparse.ArgumentParser):
         return f"; did you mean {close[0]}?" if close else ""
 
 
-class Verb(Protocol):
-    """The module of a verb."""
-
-    def main(self, arguments: Sequence[str]) -> int:
-        """Run the verb and return its exit code."""
-        ...
-
-
 def verb_module(verb: str) -> Verb:
-    """Import the module of one verb."""
+    """Import the module of one verb: our own, or one that a package brings by entry point."""
+    if verb in plugin_names("verbs"):
+        return load_verb(verb)
     return cast("Verb", importlib.import_module(f"harness.cli.{verb.replace('-', '_')}_verb"))
+
+
+def known_verbs() -> dict[str, str]:
+    """Every verb with a line on what it does: ours, then those of other packages."""
+    foreign = [name for name in plugin_names("verbs") if name not in VERBS]
+    return {**VERBS, **dict.fromkeys(foreign, "(from an installed package)")}
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `harness --help` and of everything that is no verb."""
-    verbs = "\n".join(f"  {name:18} {text}" for name, text in VERBS.items())
+    verbs = "\n".join(f"  {name:18} {text}" for name, text in known_verbs().items())
     parser = Parser(
         prog="harness",
         usage="harness VERB [OPTION ...]",
@@ -76,5 +79,5 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"harness {__version__}")
-    parser.add_argument("verb", nargs="?", choices=list(VERBS), help=argparse.SUPPRESS)
+    parser.add_argument("verb", nargs="?", choices=list(known_verbs()), help=argparse.SUPPRESS)
     return parser

@@ -16,6 +16,7 @@ import msgspec
 from harness import __version__
 from harness.case import Case
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.cli.artefacts import REPORTERS_ALL, chosen_reporters, make_artefacts
 from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.choose import AUTO, choose_environment
 from harness.cli.output import note, say
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one case; returns the exit code of its verdict."""
     parsed = _parse(arguments)
     case = case_from(parsed, parsed.seed)
+    reporters = chosen_reporters(parsed.reporters)
     if parsed.dry_run:
         say(plan_case(case, None).case.encode().decode().rstrip())
         return 0
@@ -86,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
             versions={"harness": __version__, "python": platform.python_version()},
         )
     )
+    report["artefacts"] = make_artefacts(folder.path, reporters)
     if parsed.json:
         say(msgspec.json.encode(report).decode())
     else:
@@ -128,6 +131,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=CHECK_TIME_LIMIT_S,
         metavar="S",
         help="each checker may take this long, in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--reporters",
+        default=REPORTERS_ALL,
+        metavar="LIST",
+        help="what to make of the run besides its verdict: all, none, or names from `harness "
+        "list` (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the case and do nothing")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -194,6 +204,7 @@ def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> lis
     if outcome.interrupted:
         lines.append("the run was interrupted: only what happened until then was checked")
     lines.append(f"run folder      {report['run']}")
+    lines += [f"{name:15} {path}" for name, path in report["artefacts"].items()]
     if report["environment"] == "sim":
         lines.append(f"history SHA-256 {report['history_sha256']}")
     lines.append(f"replay          {report['replay']}")

@@ -1,0 +1,46 @@
+"""What a finished run leaves besides its verdict: every chosen reporter writes its artefact.
+
+Reporters come after `run.json`: a run is whole without them, and a failing one is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.output import note
+from harness.errors import UsageError
+from harness.plugins import Reporter, load_plugin, plugin_names
+
+__all__ = ["REPORTERS_ALL", "chosen_reporters", "make_artefacts"]
+
+REPORTERS_ALL: Final = "all"
+REPORTERS_NONE: Final = "none"
+
+
+def chosen_reporters(text: str) -> list[str]:
+    """The names that `--reporters` asks for; raises `UsageError` for one that is not installed."""
+    known = plugin_names("reporters")
+    if text in {REPORTERS_ALL, REPORTERS_NONE}:
+        return known if text == REPORTERS_ALL else []
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--reporters names {name!r}; there are {', '.join(known) or 'none installed'}, "
+                f"or {REPORTERS_ALL!r} or {REPORTERS_NONE!r}"
+            )
+    return list(dict.fromkeys(names))
+
+
+def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """The path of each artefact that could be made; says on stderr which could not, and why."""
+    made: dict[str, str] = {}
+    for name in names:
+        try:
+            reporter: Reporter = load_plugin("reporters", name)
+            made[name] = str(reporter.write(folder))
+        except Exception as error:  # noqa: BLE001 - an artefact that fails changes no verdict
+            note(f"harness: the reporter {name!r} failed: {error}; the run itself is complete")
+    return made
