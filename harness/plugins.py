@@ -3,8 +3,9 @@
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
 verdict) and `.verbs` (of the command line; the only group whose values are modules). Any other
-value is `module:Class`, its name is what the command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
-The built-in ones register in the same way, and `harness` imports none of them by itself.
+value is `module:Class`, its name is what the command line shows. Names are listed without loading
+anything; only the chosen plug-in is imported. The built-in ones register in the same way, and
+`harness` imports none of them by itself.
 """
 
 from __future__ import annotations
