@@ -34,6 +34,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     ops: int
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
+    label: str | None = None  # what a report tells runs apart by, such as a version under test
+    interrupted: bool = False  # the user cut it short: what happened until then was judged
+    simulated_s: float | None = None  # virtual seconds; `None` where time was real
 
 
 class StoredRun(msgspec.Struct, frozen=True):
