@@ -1,0 +1,40 @@
+"""Latencies as integer log-linear buckets: percentiles that add up exactly, in every engine.
+
+A bucket keeps the `MANTISSA_BITS` bits after the leading one of a value, so its width is at most
+1/32 of where it begins; the middle of a bucket is off by 1.6 % at most. Counts of buckets merge by
+adding, which no sketch of ranks does for a tail. There are no floats here, hence SQL, numpy and
+this file agree on every value. The idea is that of HdrHistogram (https://hdrhistogram.org).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["MANTISSA_BITS", "bucket_bounds", "bucket_middle", "lat_bucket"]
+
+MANTISSA_BITS: Final = 5
+_FIRST: Final = 1 << MANTISSA_BITS
+
+
+def lat_bucket(latency_ns: int) -> int:
+    """The bucket of a latency; a negative one (a clock that stepped back) counts as 0."""
+    if latency_ns < _FIRST:
+        return max(latency_ns, 0)
+    exponent = latency_ns.bit_length() - 1
+    octave = (exponent - MANTISSA_BITS + 1) << MANTISSA_BITS
+    return octave + (latency_ns >> (exponent - MANTISSA_BITS)) - _FIRST
+
+
+def bucket_bounds(bucket: int) -> tuple[int, int]:
+    """The least value of a bucket, and the least value beyond it."""
+    if bucket < _FIRST:
+        return bucket, bucket + 1
+    shift = (bucket >> MANTISSA_BITS) - 1
+    low = ((bucket & (_FIRST - 1)) + _FIRST) << shift
+    return low, low + (1 << shift)
+
+
+def bucket_middle(bucket: int) -> int:
+    """The value that stands for a bucket: its middle, rounded down."""
+    low, high = bucket_bounds(bucket)
+    return low + ((high - low) >> 1)
