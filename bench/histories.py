@@ -156,7 +156,7 @@ def go_lines(history: History) -> Iterator[str]:
         if unknown and history.model.read_only(operation.input, output):
             continue
         end = -1 if operation.return_time is None else operation.return_time
-        fields = FIELDS[kind](operation.input, operation.output)
+        fields = FIELDS[kind](operation.input, output)
         yield "\t".join([str(operation.call), str(end), *map(str, fields)])
 
 
@@ -182,6 +182,8 @@ def _txn_fields(input_: Any, output: Any) -> list[Any]:
 
 
 def _catalog_fields(input_: Any, output: Any) -> list[Any]:
+    if output is UNKNOWN:
+        return [input_.op, input_.name, input_.name2, input_.payload, "?", input_.ident, 0, 0, ""]
     listing = ",".join(f"{name}:{ident}" for name, ident in output.listing)
     ident = input_.ident if input_.op == "create" else output.ident
     head = [input_.op, input_.name, input_.name2, input_.payload, output.result]
