@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from checkers._transactions import transactions_of
 from harness.ops import CheckResult, History
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class ElleListAppend:
 
         del case
         result = check_list_append(
-            history, consistency_models=self._models, time_limit_s=time_limit_s
+            transactions_of(history), consistency_models=self._models, time_limit_s=time_limit_s
         )
         return _check_result(self.name, result)
 

@@ -22,7 +22,7 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step, re
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
-__all__ = ["KINDS", "DdlWorkload", "parse_mix"]
+__all__ = ["KINDS", "DdlWorkload", "check_replicas", "parse_mix"]
 
 KINDS: Final = (
     "create",
@@ -128,7 +128,7 @@ def _steps(nonce: str, rng: random.Random) -> list[list[str]]:
     return [["add", column], ["drop", "v1"]]
 
 
-def _check_replicas(replicas: int, case: Case) -> None:
+def check_replicas(replicas: int, case: Case) -> None:
     """Refuse what no target could place: it would be blamed for creating nothing."""
     if replicas not in REPLICAS:
         raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
@@ -173,7 +173,7 @@ class DdlWorkload:
         percent = int(options["readers"])
         if not 0 <= percent <= 100:
             raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
-        _check_replicas(int(options["replicas"]), case)
+        check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
         all_ops = _DdlOps(
             names=names,

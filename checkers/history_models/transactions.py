@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from checkers._transactions import transactions_of
 from harness.errors import UsageError
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
 
@@ -126,7 +127,7 @@ class ListAppend:
                     f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
                     "lists show their order; use it with --elle rw-register"
                 )
-        return _prepared(self.name, ops, settings, "append")
+        return _prepared(self.name, transactions_of(ops), settings, "append")
 
 
 class RwRegister:

@@ -72,7 +72,7 @@ class KuduTarget:
     api_version: ClassVar[int] = API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
     profiles: ClassVar[tuple[str, ...]] = PROFILES
     bugs: ClassVar[Mapping[str, str]] = BUGS
     options: ClassVar[tuple[Option, ...]] = (

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.plugins import Request
 from targets.kudu import messages as m
 
-__all__ = ["KEY_COLUMN", "LOCATIONS_MAX", "Answer", "Call", "plan_call"]
+__all__ = ["KEY_COLUMN", "LOCATIONS_MAX", "Answer", "Call", "Value", "plan_call"]
 
 KEY_COLUMN: Final = "key"
 LOCATIONS_MAX: Final = 1000
@@ -33,6 +33,13 @@ Answer: TypeAlias = (
 )
 
 
+Value: TypeAlias = dict[str, Any] | list[list[Any]]
+
+
+def _changed(response: Any) -> dict[str, Any]:
+    return {"table_id": response.table_id, "schema_version": response.schema_version}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
     """One operation, ready to be sent any number of times."""
@@ -40,18 +47,18 @@ class Call:
     method: str
     request: Any
     is_mutation: bool
-    ok_value: Callable[[Any], dict[str, Any]]
+    ok_value: Callable[[Any], dict[str, Any]] = _changed
 
     @property
     def response_type(self) -> type[Any]:
         """The type of the answer."""
         return m.METHODS[self.method][1]
 
-    def answered_value(self, response: Answer) -> dict[str, Any]:
+    def answered_value(self, response: Answer) -> Value:
         """The value of an answer without error."""
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
-    def refused_value(self, response: Answer) -> dict[str, Any] | None:
+    def refused_value(self, response: Answer) -> Value | None:
         """What a refusal observed; `None` where it observed nothing that a model could check."""
         error = response.error
         assert error is not None
@@ -63,6 +70,19 @@ class Call:
         if table_id:
             value["table_id"] = table_id
         return {**value, **_provenance(response)}
+
+    def absence_value(self, response: Answer) -> Value | None:
+        """The value of a read to which "not found" is the complete answer; `None` if it was not."""
+        error = response.error
+        assert error is not None
+        if _observation(error, self.method) != "not-found":
+            return None
+        return Call.refused_value(self, response)
+
+    def unsettled(self, response: Answer) -> str | None:
+        """Why an answer without error does not say what was asked, so that a read asks again."""
+        del response
+        return None
 
 
 def _observation(error: m.MasterError, method: str) -> str | None:
@@ -101,10 +121,6 @@ def plan_call(request: Request, request_id: m.RequestId) -> Call:
 
 
 # --- mutations -------------------------------------------------------------------------------
-
-
-def _changed(response: Any) -> dict[str, Any]:
-    return {"table_id": response.table_id, "schema_version": response.schema_version}
 
 
 def _named(value: dict[str, Any]) -> m.TableIdentifier:

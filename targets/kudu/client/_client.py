@@ -1,4 +1,4 @@
-"""One client process of the bundled target: vocabulary `ddl`, strict about what it knows.
+"""One client process of the bundled target, strict about what it knows.
 
 The state of an operation is the list of its attempts. A mutation is sent once, and again only
 after an answer that proves the attempt before did nothing (`RetryPolicy` says when else); a read
@@ -27,6 +27,7 @@ from harness.env import Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
 from targets.kudu import messages as m
+from targets.kudu.client._append import plan_transaction
 from targets.kudu.client._caller import Caller
 from targets.kudu.client._calls import Call, plan_call
 from targets.kudu.client._classify import (
@@ -44,6 +45,11 @@ from targets.kudu.rpc import RpcError
 __all__ = ["KuduClient"]
 
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
+
+
+def _plan(request: Request, request_id: m.RequestId) -> Call:
+    """The call for an operation of either vocabulary."""
+    return (plan_transaction if request.f == "txn" else plan_call)(request, request_id)
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,7 +93,7 @@ class KuduClient:
         value = request.value if isinstance(request.value, dict) else {}
         request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
         operation = _Operation(
-            call=plan_call(request, request_id),
+            call=_plan(request, request_id),
             deadline_ns=self._env.clock.monotonic_ns() + int(timeout_s * 1e9),
             attempts=[],
         )
@@ -133,7 +139,10 @@ class KuduClient:
             self._leader.forget()
             return self._after(operation, rpc_error_effect(failure))
         error: m.MasterError | None = response.error
-        self._record(operation, start_ns, "ok" if error is None else error_text(error))
+        if error is None:
+            self._record(operation, start_ns, call.unsettled(response) or "ok")
+        else:
+            self._record(operation, start_ns, error_text(error))
         if self._left_s(operation) < 0:
             return self._too_late(operation, response)
         return self._judge(operation, response)
@@ -141,6 +150,8 @@ class KuduClient:
     def _judge(self, operation: _Operation, response: Any) -> Completion | None:
         error = response.error
         call = operation.call
+        if error is None and call.unsettled(response) is not None:
+            return self._after(operation, Effect.NONE)
         if error is None:
             return self._complete(operation, OpType.OK, call.answered_value(response), None)
         if error.code in {
@@ -157,9 +168,9 @@ class KuduClient:
             return self._complete(
                 operation, OpType.FAIL, call.refused_value(response), operation.error
             )
-        observed = call.refused_value(response)
-        if observed is not None and observed["result"] == "not-found":
-            return self._complete(operation, OpType.OK, observed, None)  # a complete answer
+        absence = call.absence_value(response)
+        if absence is not None:
+            return self._complete(operation, OpType.OK, absence, None)
         if read_may_retry(error):
             return self._after(operation, Effect.NONE)
         return self._complete(operation, OpType.FAIL, None, operation.error)

@@ -1,0 +1,197 @@
+"""Transactions over tables' columns, for Elle: adding columns appends, reading a schema reads.
+
+Every column name is used once in a run, so that a read tells whose appends it saw, and in which
+order. A table holds only so many columns (Kudu: 300); when enough were asked for, it is left to the
+final reads and a new one takes its place. No append or read is asked for before the first tables
+exist: creates come first, and are repeated, visibly, until each is known to have made its table.
+Later creates come in between.
+
+Vocabulary `append`: create as in `ddl`; txn with a list of micro-operations on one table, which is
+either [["append", table, column], ...] or [["r", table, null]]; an answer to a read has the list of
+columns in place of the null. A table that is not there reads as the empty list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType, Process
+from harness.plugins import API_VERSION, Option, Request
+from workloads.ddl import check_replicas
+
+__all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
+
+PREFIX: Final = "a"
+TABLES_MAX: Final = 1000
+COLUMNS_MAX: Final = 250
+APPENDS_MAX: Final = 16
+FINAL_MAX: Final = 400
+"""Tables read at the end; the workload itself reads those beyond."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _AppendOps:
+    """An endless generator.
+
+    `tables` holds, for each place, the table's number and how many columns were asked of it;
+    `missing` are tables to be created, `creating` those whose create is under way, by process.
+    Until `begun` nothing but creates is emitted. The first `readers` threads only read.
+    """
+
+    columns: int
+    appends: int
+    read_percent: int
+    readers: int
+    replicas: int
+    tables: tuple[tuple[int, int], ...]
+    missing: tuple[int, ...]
+    creating: tuple[tuple[Process, int], ...] = ()
+    begun: bool = False
+    count: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        """A create where one is missing; else a read or appends, drawn from the run's stream."""
+        process = ctx.free_process()
+        if process is None or not (self.begun or self.missing):
+            return Pending(self)
+        following = dataclasses.replace(self, count=self.count + 1)
+        if self.missing:
+            number, *rest = self.missing
+            value = create_value(table_name(number), f"n{self.count}", self.replicas)
+            return Emit(Draft("create", value), dataclasses.replace(following, missing=tuple(rest)))
+        place = ctx.random.randrange(len(self.tables))
+        only_reads = ctx.index_of(process) < self.readers
+        if only_reads or ctx.random.randrange(100) < self.read_percent:
+            read = read_value(table_name(self.tables[place][0]))
+            return Emit(Draft("txn", read, process), following)
+        return self._append(process, place, 1 + ctx.random.randrange(self.appends))
+
+    def _append(self, process: Process, place: int, width: int) -> Emit:
+        number, asked = self.tables[place]
+        elements = [f"c{self.count}.{position}" for position in range(width)]
+        value = [["append", table_name(number), element] for element in elements]
+        changed, missing = (number, asked + width), self.missing
+        if changed[1] + self.appends > self.columns:
+            newest = 1 + max(table for table, _ in self.tables)
+            changed, missing = (newest, 0), (*missing, newest)
+        return Emit(
+            Draft("txn", value, process),
+            dataclasses.replace(
+                self,
+                tables=(*self.tables[:place], changed, *self.tables[place + 1 :]),
+                missing=missing,
+                count=self.count + 1,
+            ),
+        )
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """A create whose table is not known to be there is asked for again."""
+        del ctx
+        if event.f != "create":
+            return self
+        if event.type is OpType.INVOKE:
+            number = int(event.value["name"].removeprefix(PREFIX))
+            return dataclasses.replace(self, creating=(*self.creating, (event.process, number)))
+        ended = dict(self.creating).get(event.process)
+        if ended is None:
+            return self
+        creating = tuple(pair for pair in self.creating if pair[0] != event.process)
+        value = event.value if isinstance(event.value, dict) else {}
+        there = event.type is OpType.OK or value.get("result") == "exists"
+        missing = self.missing if there else (*self.missing, ended)
+        begun = self.begun or not (creating or missing)
+        return dataclasses.replace(self, creating=creating, missing=missing, begun=begun)
+
+
+def table_name(number: int) -> str:
+    """The name of the table with this number, in the order of creation."""
+    return f"{PREFIX}{number}"
+
+
+def create_value(name: str, nonce: str, replicas: int) -> dict[str, Any]:
+    """A table of one tablet without any column but its key."""
+    return {"name": name, "nonce": nonce, "columns": [], "partitions": 1, "replicas": replicas}
+
+
+def read_value(name: str) -> list[list[Any]]:
+    """A transaction that reads one table."""
+    return [["r", name, None]]
+
+
+def _tables_at_most(case: Case) -> int:
+    """How many tables a run of this length, rate and share of reads will hardly exceed."""
+    options = case.workload_options
+    share = (100 - int(options["reads"])) / 100
+    width = (1 + int(options["appends"])) / 2
+    columns = case.rate * case.time_limit_s * share * width
+    room = int(options["columns"]) - int(options["appends"])
+    return int(options["tables"]) + math.ceil(columns / max(1, room))
+
+
+class AppendWorkload:
+    """Appends of columns to tables and reads of them, as transactions."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "append"
+    doc: ClassVar[str] = "transactions that add columns to tables and read them, judged by Elle"
+    vocabulary: ClassVar[str] = "append"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("tables", 3, "how many tables are appended to at a time"),
+        Option("columns", 60, "a table with this many columns is left for a new one"),
+        Option("appends", 3, "a transaction appends 1 to this many columns"),
+        Option("reads", 50, "how many of the transactions read, in percent"),
+        Option("replicas", 3, "replicas of each tablet"),
+        Option("readers", 25, "this share of the clients only reads, in percent"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
+
+    def generator(self, case: Case) -> Generator:
+        """Creates first, then endless transactions."""
+        options = case.workload_options
+        ranges = {
+            "tables": TABLES_MAX,
+            "columns": COLUMNS_MAX,
+            "appends": APPENDS_MAX,
+        }
+        for name, most in ranges.items():
+            if not 1 <= int(options[name]) <= most:
+                raise UsageError(f"--{name} is {options[name]}; it must be in 1 .. {most}")
+        if int(options["columns"]) < int(options["appends"]):
+            raise UsageError(
+                f"--columns is {options['columns']}, but one transaction may append "
+                f"{options['appends']}; raise it, or lower --appends"
+            )
+        for name in ("reads", "readers"):
+            if not 0 <= int(options[name]) <= 100:
+                raise UsageError(f"--{name} is {options[name]}; it is a share in percent, 0 .. 100")
+        check_replicas(int(options["replicas"]), case)
+        tables = range(int(options["tables"]))
+        return _AppendOps(
+            columns=int(options["columns"]),
+            appends=int(options["appends"]),
+            read_percent=int(options["reads"]),
+            readers=case.concurrency * int(options["readers"]) // 100,
+            replicas=int(options["replicas"]),
+            tables=tuple((number, 0) for number in tables),
+            missing=tuple(tables),
+        )
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """A table that nobody else touches: made, appended to, and read."""
+        name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
+        return (
+            Request("create", create_value(name, nonce, int(case.workload_options["replicas"]))),
+            Request("txn", [["append", name, f"c{nonce}"]]),
+            Request("txn", read_value(name)),
+        )
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """A read of every table that there can be, the first 400 of them."""
+        tables = min(FINAL_MAX, _tables_at_most(case))
+        return tuple(Request("txn", read_value(table_name(number))) for number in range(tables))
