@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ from harness.ops import CheckResult, History, Verdict
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
-__all__ = ["RunFolder", "RunRecord", "StoredRun", "load_run", "new_run_id"]
+__all__ = ["STAGED_SUFFIX", "RunFolder", "RunRecord", "StoredRun", "load_run", "new_run_id"]
 
+STAGED_SUFFIX: Final = ".part"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -56,28 +58,64 @@ def new_run_id(seed: int) -> str:
 
 
 class RunFolder:
-    """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks."""
+    """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks.
 
-    def __init__(self, store: Path, name: str, run_id: str) -> None:
-        """Create `store/name/run_id` and point `latest` at it."""
+    A staged run is built under a name with a dot, which nobody takes for a run, and `publish`
+    gives it its own: whatever is killed in between, there is a whole run or none.
+    """
+
+    def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
+        """Create `store/name/run_id` and point `latest` at it; a staged one waits with both."""
         for part, flag in ((name, "--name"), (run_id, "run")):
             if not _NAME.fullmatch(part):
                 raise UsageError(
                     f"{flag} is {part!r}; use up to 100 letters, digits, '.', '_' and '-', "
                     "beginning with a letter or digit"
                 )
-        self.path = store / name / run_id
+        self.name = name
+        self.run_id = run_id
+        parent = store / name
+        self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
+            if staged:
+                shutil.rmtree(self.path, ignore_errors=True)  # of a dead process of our number
             self.path.mkdir(parents=True)
-            latest = self.path.parent / "latest"
-            temporary = self.path.parent / f".latest-{run_id}"
-            temporary.symlink_to(run_id)
-            temporary.replace(latest)
+            if not staged:
+                self._point_latest()
         except OSError as error:
-            raise InfrastructureError(
-                f"cannot create the run folder {self.path}: {error.strerror}; "
-                "choose another --store"
-            ) from error
+            raise self._refusal(error) from error
+
+    def publish(self, *, latest: bool) -> Path:
+        """Give a staged run its name, in the place of a run that has it; where it is then."""
+        final = self.path.parent / self.run_id
+        old = self.path.with_name(f"{self.path.name}.old{STAGED_SUFFIX}")
+        try:
+            if final.exists():
+                final.rename(old)
+            self.path.rename(final)
+            self.path = final
+            if latest:
+                self._point_latest()
+        except OSError as error:
+            raise self._refusal(error) from error
+        shutil.rmtree(old, ignore_errors=True)
+        return final
+
+    def discard(self) -> None:
+        """Remove a staged run that will not be published."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _point_latest(self) -> None:
+        temporary = self.path.parent / f".latest-{self.run_id}-{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(self.run_id)
+        temporary.replace(self.path.parent / "latest")
+
+    def _refusal(self, error: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot create the run folder {self.path.parent / self.run_id}: {error.strerror}; "
+            "free some space or choose another --store"
+        )
 
     def write_case(self, case: Case) -> None:
         """Write `case.json`."""
