@@ -1,23 +1,29 @@
 """Sealed histories: one Parquet file a run, sorted by index, zstd, readable by anything.
 
-| column   | type   | what                                                    |
-|----------|--------|---------------------------------------------------------|
-| index    | int64  | position                                                |
-| time     | int64  | ns since the start of the run                           |
-| process  | int64  | client process; -1 is the nemesis, -2 the harness       |
-| type     | string | invoke, ok, fail, info                                  |
-| f        | string | the kind of operation                                   |
-| value    | string | JSON                                                    |
-| error    | string | null where there was none                               |
-| node     | string | the node that answered last                             |
-| attempts | list   | structs of node, start, end (ns since start), outcome    |
+| column     | type   | what                                                           |
+|------------|--------|----------------------------------------------------------------|
+| index      | int64  | position                                                       |
+| time       | int64  | ns since the start of the run                                  |
+| process    | int64  | client process; -1 is the nemesis, -2 the harness              |
+| type       | string | invoke, ok, fail, info                                         |
+| f          | string | the kind of operation                                          |
+| value      | string | JSON                                                           |
+| error      | string | null where there was none                                      |
+| node       | string | the node that answered last                                    |
+| attempts   | list   | structs of node, start, end (ns since start), outcome          |
+| key        | string | JSON of the key, in buckets only (see `harness.store.keyed`)   |
+| lat_bucket | int32  | `lat_bucket` of how long it took; only completions of clients  |
 
-The file's metadata holds the digest of the history under `harness.digest`.
+Version 1 had neither of the last two; it is still read. The footer tells what the file holds (see
+`harness.store.footer`), under `harness.digest` the digest of the history, and pages carry
+checksums, so that a reader of columns, which sees no digest, notices what rotted.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,19 +31,24 @@ import msgspec
 
 from harness.errors import HistoryError, InfrastructureError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Process
+from harness.store.buckets import lat_bucket
+from harness.store.footer import BY_INDEX, Footer, cost_of, first_line, footer_of, open_sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "read_parquet", "write_parquet"]
+__all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "write_parquet"]
 
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
+_ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = {NEMESIS: -1, HARNESS: -2}
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
-_NAMES: Final[dict[int, str]] = {number: name for name, number in _ACTORS.items()}
+_NAMES: Final[dict[int, Process]] = {number: name for name, number in _ACTORS.items()}
+_TYPES: Final = {kind.value: kind for kind in OpType}
 
 
-def _schema() -> pa.Schema:
+def schema_of() -> pa.Schema:
+    """The columns of a sealed history."""
     import pyarrow as pa
 
     attempt = pa.struct(
@@ -59,27 +70,56 @@ def _schema() -> pa.Schema:
             ("error", pa.string()),
             ("node", pa.string()),
             ("attempts", pa.list_(attempt)),
+            ("key", pa.string()),
+            ("lat_bucket", pa.int32()),
         ]
     )
 
 
-def write_parquet(path: Path, history: History) -> None:
+def write_parquet(
+    path: Path,
+    history: History,
+    *,
+    run: str | None = None,
+    seed: int | None = None,
+    label: str | None = None,
+) -> None:
     """Write `history` durably and at once: under `path` there is all of it or nothing."""
-    import pyarrow as pa
+    table, open_max = table_of(history)
+    footer = Footer(
+        run=run,
+        seed=seed,
+        label=label,
+        digest=history.digest(),
+        n_ops=len(history),
+        max_key_ops=len(history),
+        cost=cost_of(len(history), open_max),
+    )
+    write_table(path, table, footer)
+
+
+def write_table(
+    path: Path, table: pa.Table, footer: Footer, *, ends: list[int] | None = None
+) -> None:
+    """Write a table of `schema_of` durably and at once, a row group up to each of `ends`."""
     import pyarrow.parquet as pq
 
-    try:
-        schema = _schema().with_metadata({"harness.digest": history.digest()})
-        table = pa.table(_columns(history), schema=schema)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise HistoryError(
-            f"the history cannot be sealed: {error}; indices, times and processes are whole "
-            "numbers of 64 bits, values plain JSON"
-        ) from error
     temporary = path.with_name(path.name + ".part")
+    schema = table.schema.with_metadata(footer.metadata())
+    dictionaries = ["type", "f", "value", "error", "node", "key"]
     try:
         with temporary.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
+            with pq.ParquetWriter(
+                file,
+                schema,
+                compression="zstd",
+                use_dictionary=dictionaries,
+                write_page_checksum=True,
+            ) as writer:
+                start = 0
+                for end in ends if ends is not None else [len(table)]:
+                    writer.write_table(table.slice(start, end - start), max(1, end - start))
+                    start = end
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -88,20 +128,68 @@ def write_parquet(path: Path, history: History) -> None:
         raise InfrastructureError(f"cannot seal {path}: {error.strerror or error}") from error
 
 
-def _columns(history: History) -> dict[str, list[Any]]:
+def table_of(history: History) -> tuple[pa.Table, int]:
+    """The history as a table of `schema_of`, and how many operations were open at once at most.
+
+    Raises `HistoryError` for what the columns cannot hold.
+    """
+    import pyarrow as pa
+
     encoder = msgspec.json.Encoder(order="sorted")
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for op in history:
-        columns["index"].append(op.index)
-        columns["time"].append(op.time)
-        columns["process"].append(_number(op))
-        columns["type"].append(op.type.value)
-        columns["f"].append(op.f)
-        columns["value"].append(encoder.encode(op.value).decode())
-        columns["error"].append(op.error)
-        columns["node"].append(op.node)
-        columns["attempts"].append([msgspec.structs.asdict(attempt) for attempt in op.attempts])
-    return columns
+    rows: list[tuple[Any, ...]] = []
+    attempts: list[Attempt] = []
+    offsets = [0]
+    invoked: dict[Process, int] = {}  # an operation of unknown outcome stays open to the end
+    open_max = unknown = 0
+    try:
+        for op in history:
+            took: int | None = None
+            if op.type is OpType.INVOKE:
+                invoked[op.process] = op.time
+                open_max = max(open_max, len(invoked) + unknown)
+            elif op.is_client:
+                took = lat_bucket(op.time - invoked.pop(op.process))
+                unknown += op.type is OpType.INFO
+            attempts.extend(op.attempts)
+            offsets.append(len(attempts))
+            value = encoder.encode(op.value).decode()
+            rows.append(
+                (
+                    op.index,
+                    op.time,
+                    _number(op),
+                    op.type.value,
+                    op.f,
+                    value,
+                    op.error,
+                    op.node,
+                    took,
+                )
+            )
+        schema = schema_of()
+        *plain, took_column = zip(*rows, strict=True) if rows else ((),) * 9
+        tried = [[getattr(attempt, name) for attempt in attempts] for name in _ATTEMPT]
+        structs = pa.StructArray.from_arrays(
+            [
+                pa.array(column, field.type)
+                for column, field in zip(
+                    tried, schema.field("attempts").type.value_type, strict=True
+                )
+            ],
+            fields=list(schema.field("attempts").type.value_type),
+        )
+        arrays = [
+            *(pa.array(column, schema.field(n).type) for n, column in enumerate(plain)),
+            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs),
+            pa.nulls(len(rows), pa.string()),
+            pa.array(took_column, pa.int32()),
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema), open_max
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise HistoryError(
+            f"the history cannot be sealed: {error}; indices, times and processes are whole "
+            "numbers of 64 bits, values plain JSON"
+        ) from error
 
 
 def _number(op: Op) -> int:
@@ -120,46 +208,90 @@ def _number(op: Op) -> int:
 
 def read_parquet(path: Path) -> History:
     """Read a sealed history; raises `HistoryError` for foreign, torn or altered files."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise HistoryError(f"{str(path)!r} is no readable Parquet file: {text}") from error
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    if missing:
+    table, footer = read_sealed(path)
+    if footer.order != BY_INDEX:
         raise HistoryError(
-            f"{str(path)!r} is no history: it lacks the columns {', '.join(missing)}"
+            f"{str(path)!r} is bucket {footer.bucket} of {footer.buckets}, not a whole history; "
+            "give the run's folder"
         )
     try:
-        history = History(_op(row) for row in table.select(COLUMNS).to_pylist())
+        history = History(ops_of_table(path, table))
     except HistoryError as error:
         raise HistoryError(f"{str(path)!r}: {error}") from error
-    except _BAD_ROW as error:
-        raise HistoryError(f"{str(path)!r} holds a row that is no op: {error!r}") from error
-    except pa.ArrowException as error:
-        raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
-    recorded = (table.schema.metadata or {}).get(b"harness.digest", b"").decode(errors="replace")
-    if recorded and recorded != history.digest():
+    if footer.digest and footer.digest != history.digest():
         raise HistoryError(
-            f"{str(path)!r} was altered: its digest is {history.digest()}, sealed as {recorded}"
+            f"{str(path)!r} was altered: its digest is {history.digest()}, "
+            f"sealed as {footer.digest}"
         )
     return history
 
 
-def _op(row: dict[str, Any]) -> Op:
-    number = int(row["process"])
-    process: Process = _NAMES.get(number, number)
-    return Op(
-        index=row["index"],
-        time=row["time"],
-        process=process,
-        type=OpType(row["type"]),
-        f=row["f"],
-        value=msgspec.json.decode(row["value"]),
-        error=row["error"],
-        node=row["node"],
-        attempts=tuple(msgspec.convert(attempt, Attempt) for attempt in row["attempts"] or ()),
-    )
+def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
+    """All rows and the footer; raises `HistoryError`."""
+    import pyarrow as pa
+
+    with open_sealed(path) as file:
+        footer = footer_of(path, file.schema_arrow, file.metadata.num_rows)
+        columns = [name for name in ("key", *COLUMNS) if name in file.schema_arrow.names]
+        try:
+            return file.read(columns, use_threads=False), footer
+        except (OSError, pa.ArrowException) as error:
+            raise HistoryError(
+                f"{str(path)!r} is damaged: {first_line(error)}; restore it from a copy"
+            ) from error
+
+
+def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
+    """The rows as ops, one by one; raises `HistoryError` for rows that are none."""
+    import pyarrow as pa
+
+    decode = msgspec.json.Decoder().decode
+    try:
+        table = _typed(path, table)
+        keyed = "key" in table.column_names and table.column("key").null_count < len(table)
+        key_column = table.column("key").to_pylist() if keyed else [None] * len(table)
+        plain = [table.column(name).to_pylist() for name in COLUMNS[:-1]]
+        for index, time, process, kind, f, value, error, node, attempts, key in zip(
+            *plain, _attempts(table), key_column, strict=True
+        ):
+            found = decode(value)
+            yield Op(
+                index,
+                time,
+                _NAMES.get(process, process),
+                _TYPES[kind],
+                f,
+                found if key is None else [decode(key), found],
+                error,
+                node,
+                attempts,
+            )
+    except _BAD_ROW as error:
+        raise HistoryError(f"{str(path)!r} holds a row that is no op: {error!r}") from error
+    except pa.ArrowException as error:
+        raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
+
+
+def _typed(path: Path, table: pa.Table) -> pa.Table:
+    """The columns in our types; raises `HistoryError` for nulls where no op has any."""
+    import pyarrow as pa
+
+    for name in ("index", "time", "process", "type", "f", "value"):
+        if table.column(name).null_count:
+            raise HistoryError(f"{str(path)!r} holds a row that is no op: its {name} is null")
+    schema = schema_of()
+    return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+
+
+def _attempts(table: pa.Table) -> Iterator[tuple[Attempt, ...]]:
+    """The attempts of each row."""
+    for chunk in table.column("attempts").chunks:
+        offsets, structs = chunk.offsets.to_pylist(), chunk.values
+        if any(structs.field(name).null_count for name in _ATTEMPT):
+            raise ValueError("an attempt lacks a part")
+        made = [
+            Attempt(*fields)
+            for fields in zip(*(structs.field(name).to_pylist() for name in _ATTEMPT), strict=True)
+        ]
+        for start, end in itertools.pairwise(offsets):
+            yield tuple(made[start:end])

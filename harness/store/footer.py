@@ -1,0 +1,147 @@
+"""What the footer of a sealed history says, so that a store can be planned without reading ops.
+
+The footer's key-value metadata holds, each under `harness.` and as text:
+
+| name        | what                                                                          |
+|-------------|-------------------------------------------------------------------------------|
+| schema      | 2; files without it are of version 1, and hold nothing but the digest         |
+| run, seed, label | whose history it is; left out where nobody said                          |
+| digest      | `History.digest()` of the file's ops; of a bucket, `columns_digest`           |
+| n_ops       | rows: invocations, completions, and what nemesis and harness noted            |
+| n_keys      | keys in this file; 1 for a history without keys                               |
+| max_key_ops | rows of the largest key                                                       |
+| cost        | estimated CPU ns of checking it, for packing; only its proportions matter     |
+| order       | "index", or "key,index" in a bucket                                           |
+| bucket      | "3/16": which bucket this is, of how many                                     |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BY_INDEX", "BY_KEY", "SCHEMA", "Footer", "cost_of", "open_sealed", "read_footer"]
+
+SCHEMA: Final = 2
+BY_INDEX: Final = "index"
+BY_KEY: Final = "key,index"
+_REQUIRED: Final = (
+    *("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),
+)
+_PREFIX: Final = "harness."
+_NS_PER_OP: Final = 20_000
+_NS_PER_OP_AND_OPEN: Final = 1_500
+
+
+class Footer(msgspec.Struct, frozen=True, kw_only=True):
+    """One file's footer; of a file of version 1, what can be known without reading its ops."""
+
+    digest: str
+    n_ops: int
+    schema: int = SCHEMA
+    run: str | None = None
+    seed: int | None = None
+    label: str | None = None
+    n_keys: int = 1
+    max_key_ops: int = 0
+    cost: int = 0
+    order: str = BY_INDEX
+    bucket: int = 0
+    buckets: int = 1
+
+    def metadata(self) -> dict[str, str]:
+        """As key-value metadata of a Parquet file."""
+        found = {
+            f"{_PREFIX}{name}": str(value)
+            for name, value in msgspec.structs.asdict(self).items()
+            if value is not None and name not in {"bucket", "buckets"}
+        }
+        return {**found, f"{_PREFIX}bucket": f"{self.bucket}/{self.buckets}"}
+
+
+def cost_of(n_ops: int, open_max: int) -> int:
+    """Estimated CPU ns of checking `n_ops` rows of one key, of which `open_max` were open at once.
+
+    Fitted to simulated runs of the catalog; other models cost other multiples of it, alike for all
+    their histories.
+    """
+    return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
+
+
+def open_sealed(path: Path, *, memory_map: bool = False) -> Any:
+    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` for what is none of ours.
+
+    Pages are checked against their checksums as they are read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():  # a pipe or a device may never end
+        raise HistoryError(f"{str(path)!r} is no plain file")
+    try:
+        file = pq.ParquetFile(path, memory_map=memory_map, page_checksum_verification=True)
+        names = file.schema_arrow.names
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(
+            f"{str(path)!r} is no readable Parquet file: {first_line(error)}"
+        ) from error
+    missing = [name for name in _REQUIRED if name not in names]
+    if missing:
+        file.close()
+        raise HistoryError(
+            f"{str(path)!r} is no history: it lacks the columns {', '.join(missing)}"
+        )
+    return file
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, on one line."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def read_footer(path: Path) -> Footer:
+    """The footer of a sealed history; raises `HistoryError` for torn, foreign or strange files."""
+    with open_sealed(path) as file:
+        return footer_of(path, file.schema_arrow, file.metadata.num_rows)
+
+
+def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
+    """The footer behind a file's schema; raises `HistoryError` where it contradicts itself."""
+    texts = {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in (schema.metadata or {}).items()
+    }
+    ours = {
+        name.removeprefix(_PREFIX): text for name, text in texts.items() if name.startswith(_PREFIX)
+    }
+    if "schema" not in ours:
+        return Footer(
+            schema=1,
+            digest=ours.get("digest", ""),
+            n_ops=rows,
+            max_key_ops=rows,
+            cost=cost_of(rows, 10),
+        )
+    place, _, places = ours.pop("bucket", "0/1").partition("/")
+    try:
+        footer = msgspec.convert({**ours, "bucket": place, "buckets": places}, Footer, strict=False)
+    except msgspec.ValidationError as error:
+        raise HistoryError(f"{str(path)!r} has a strange footer: {error}") from error
+    if footer.schema != SCHEMA:
+        raise HistoryError(
+            f"{str(path)!r} is of schema {footer.schema}; this version reads 1 and {SCHEMA}: "
+            "read it with the version that wrote it"
+        )
+    if footer.n_ops != rows or not 0 <= footer.bucket < footer.buckets:
+        raise HistoryError(
+            f"{str(path)!r} has a strange footer: it speaks of {footer.n_ops} ops in bucket "
+            f"{place}/{places}, the file holds {rows}"
+        )
+    return footer
