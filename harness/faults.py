@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import NS_PER_S, Fault
-from harness.cluster import Cluster
+from harness.cluster import Bite, Cluster
 from harness.env import ClientEnv
 from harness.ops import NEMESIS, OpType
 from harness.plugins import Injection, Nemesis, Roles, Target, TargetSettings
@@ -82,24 +82,38 @@ class FaultConductor:
         for active in list(self._active.values()):
             await self._heal(active)
 
+    async def strike(self, fault: Fault) -> Injection:
+        """Inject `fault` now and leave it so, whatever its times say; `heal` undoes it.
+
+        No targets means that it missed, or that the chaos phase ended while it took aim.
+        """
+        roles = await self._aim()
+        if self._over.is_set():
+            return Injection(targets=(), note="missed: the chaos phase ended")
+        lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
+        injection = await self._nemeses[fault.nemesis].inject(
+            self._cluster, roles, fault, lease_s=lease_s
+        )
+        self._note(fault, "inject", injection, {"leader": roles.leader})
+        if injection.targets:
+            self._active[fault.id] = _Active(fault, injection)
+        return injection
+
+    async def heal(self, fault_id: str) -> Bite | None:
+        """Heal one fault and say what it did; `None` where it is not active (any more)."""
+        active = self._active.get(fault_id)
+        return None if active is None else await self._heal(active)
+
     async def _one(self, fault: Fault, begin_ns: int) -> None:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        nemesis = self._nemeses[fault.nemesis]
-        roles = await self._aim()
-        if self._over.is_set():
-            return
-        lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        injection = await nemesis.inject(self._cluster, roles, fault, lease_s=lease_s)
-        self._note(fault, "inject", injection, {"leader": roles.leader})
+        injection = await self.strike(fault)
         if not injection.targets:
             return
-        active = _Active(fault, injection)
-        self._active[fault.id] = active
         await self._until(self._recorder.now_ns() + fault.duration_ns)
         if not self._over.is_set():
-            await self._heal(active)
+            await self.heal(fault.id)
 
     async def _aim(self) -> Roles:
         """Who leads now; waits a moment for somebody to."""
@@ -112,12 +126,13 @@ class FaultConductor:
             if self._over.is_set():
                 return roles
 
-    async def _heal(self, active: _Active) -> None:
+    async def _heal(self, active: _Active) -> Bite | None:
         if self._active.pop(active.fault.id, None) is None:
-            return
+            return None
         bite = await self._nemeses[active.fault.nemesis].heal(self._cluster, active.injection)
         data = {"bite": {"count": bite.count, "unit": bite.unit}}
         self._note(active.fault, "heal", active.injection, data)
+        return bite
 
     async def _until(self, time_ns: int) -> None:
         """Sleep until `time_ns` of the run, or until the chaos phase is over."""

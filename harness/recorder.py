@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from harness.cluster import ClusterEvent
 from harness.env import Clock
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
+from harness.plugins import Roles
 from harness.store.oplog import OpLog
 
-__all__ = ["OPS_MAX", "Recorder"]
+__all__ = ["OPS_MAX", "EventScribe", "Recorder"]
 
 OPS_MAX: Final = 20_000_000
 """A run that records more is stopped: beyond this a history no longer fits in memory."""
@@ -79,3 +81,41 @@ class Recorder:
     def history(self) -> History:
         """Everything recorded so far."""
         return History(self._ops)
+
+
+class EventScribe:
+    """Writes down which nodes ended and who leads, as the cluster's events tell it.
+
+    Give its `take` to `Cluster.subscribe`. A term is written once, by whom it was heard first.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        """No leader counts before `meet`."""
+        self._recorder = recorder
+        self._candidates: tuple[str, ...] = ()
+        self._term_seen = -1
+
+    def meet(self, roles: Roles) -> None:
+        """Learn who can lead, and write down who does."""
+        self._candidates = roles.candidates
+        if roles.leader is not None:
+            self._term_seen = roles.by_node[roles.leader].term
+            self._recorder.fact("leader", {"node": roles.leader, "term": self._term_seen})
+
+    def take(self, event: ClusterEvent) -> None:
+        """One event."""
+        if event.kind == "node-exited":
+            self._recorder.fact(
+                "node-exit",
+                {
+                    "node": event.node,
+                    "code": event.data.get("code"),
+                    "expected": bool(event.data.get("expected")),
+                    "log": list(event.data.get("log", ()))[-20:],
+                },
+            )
+        elif event.kind == "leader" and event.node in self._candidates:
+            term = int(event.data.get("term", 0))
+            if event.data.get("main", True) and term > self._term_seen:
+                self._term_seen = term
+                self._recorder.fact("leader", {"node": event.node, "term": term})

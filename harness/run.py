@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.case import NS_PER_S, stream
-from harness.cluster import Capability, ClusterEvent, Link, NodeState
+from harness.cluster import Capability, Link, NodeState
 from harness.errors import TargetError
 from harness.faults import LEASE_GRACE_S, FaultConductor
 from harness.generator import LOG, phases, sleep, stagger, time_limit, timed_ops
@@ -33,7 +33,7 @@ from harness.plugins import (
     Request,
     Session,
 )
-from harness.recorder import Recorder
+from harness.recorder import EventScribe, Recorder
 from harness.store.folder import RunFolder
 
 __all__ = ["Outcome", "conduct"]
@@ -132,13 +132,12 @@ class _Run:
             nemeses=plan.nemeses,
             recorder=recorder,
         )
-        self._candidates: tuple[str, ...] = ()
-        self._term_seen = -1
+        self._scribe = EventScribe(recorder)
         self._next_process: int | None = None
         self._core_cut: str | None = None
         self._driver: tuple[int, Client] | None = None
         self._patience_s = max(self.case.op_timeout_s, PATIENCE_S_MIN)
-        session.cluster.subscribe(self._on_event)
+        session.cluster.subscribe(self._scribe.take)
 
     async def phases(self) -> bool:
         """All phases in order; whether the user cut them short."""
@@ -160,23 +159,6 @@ class _Run:
     def _phase(self, name: str) -> None:
         self.recorder.fact("phase", {"phase": name})
 
-    def _on_event(self, event: ClusterEvent) -> None:
-        if event.kind == "node-exited":
-            self.recorder.fact(
-                "node-exit",
-                {
-                    "node": event.node,
-                    "code": event.data.get("code"),
-                    "expected": bool(event.data.get("expected")),
-                    "log": list(event.data.get("log", ()))[-20:],
-                },
-            )
-        elif event.kind == "leader" and event.node in self._candidates:
-            term = int(event.data.get("term", 0))
-            if event.data.get("main", True) and term > self._term_seen:
-                self._term_seen = term
-                self.recorder.fact("leader", {"node": event.node, "term": term})
-
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _become_ready(self) -> None:
@@ -194,10 +176,7 @@ class _Run:
                 + "\n".join(logs)
             )
         roles = await self._look(self.plan.target.roles(self.env, self.plan.settings))
-        self._candidates = roles.candidates
-        if roles.leader is not None:
-            self._term_seen = roles.by_node[roles.leader].term
-            self.recorder.fact("leader", {"node": roles.leader, "term": self._term_seen})
+        self._scribe.meet(roles)
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")
