@@ -1,0 +1,15 @@
+-- Which runs are not valid, and what is the first reason of the worst checker?
+WITH ranked AS (
+    SELECT run, checker, reason, verdict,
+           ROW_NUMBER() OVER (
+               PARTITION BY run
+               ORDER BY CASE verdict WHEN 'invalid' THEN 0 ELSE 1 END, checker, COALESCE(key, '')
+           ) AS place
+    FROM verdicts
+    WHERE verdict <> 'valid'
+)
+SELECT j.run, j.verdict, j.nemeses, j.bugs, j.seed, j.recorded, r.checker, r.reason
+FROM judged j
+LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
+WHERE j.verdict <> 'valid'
+ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END, j.run

@@ -1,0 +1,16 @@
+-- How often did each nemesis strike and hit, for how long, and what was unavailable meanwhile?
+-- Faults that overlap count the same time each.
+SELECT nemesis,
+       COUNT(DISTINCT run) AS runs,
+       COUNT(*) AS faults,
+       COUNT(CASE WHEN hit THEN 1 END) AS hit,
+       COUNT(CASE WHEN healed THEN 1 END) AS healed,
+       COUNT(CASE WHEN bite > 0 THEN 1 END) AS bit,
+       CAST(SUM(end_ns - start_ns) AS BIGINT) AS active_ns,
+       CAST(SUM(mutation_down_ns) AS BIGINT) AS mutation_down_ns,
+       CAST(SUM(read_down_ns) AS BIGINT) AS read_down_ns,
+       MAX(mutation_down_ns) AS mutation_down_max_ns,
+       MAX(read_down_ns) AS read_down_max_ns
+FROM faults
+GROUP BY nemesis
+ORDER BY nemesis

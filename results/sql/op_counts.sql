@@ -1,0 +1,10 @@
+-- How did operations end, by kind? `refused` is part of `fail`: the target's own no.
+SELECT f,
+       CAST(SUM(n) AS BIGINT) AS ops,
+       CAST(SUM(CASE WHEN type = 'ok' THEN n ELSE 0 END) AS BIGINT) AS ok,
+       CAST(SUM(CASE WHEN type = 'fail' THEN n ELSE 0 END) AS BIGINT) AS fail,
+       CAST(SUM(CASE WHEN type = 'fail' AND answered THEN n ELSE 0 END) AS BIGINT) AS refused,
+       CAST(SUM(CASE WHEN type = 'info' THEN n ELSE 0 END) AS BIGINT) AS info
+FROM ops
+GROUP BY f
+ORDER BY f

@@ -1,0 +1,32 @@
+-- Where a fault was healed during an outage, how long did the outage still go on? (nearest ranks)
+WITH healed AS (
+    SELECT nemesis, 'mutation' AS kind, mutation_outage_ns AS left_ns FROM faults WHERE healed
+    UNION ALL
+    SELECT nemesis, 'read' AS kind, read_outage_ns AS left_ns FROM faults WHERE healed
+),
+ranked AS (
+    SELECT nemesis, kind, left_ns,
+           ROW_NUMBER() OVER (PARTITION BY nemesis, kind ORDER BY left_ns) AS place,
+           COUNT(*) OVER (PARTITION BY nemesis, kind) AS total
+    FROM healed
+    WHERE left_ns > 0
+),
+percentiles AS (
+    SELECT nemesis, kind,
+           MIN(CASE WHEN place * 1000 >= total * 500 THEN left_ns END) AS p50_ns,
+           MAX(left_ns) AS max_ns
+    FROM ranked
+    GROUP BY nemesis, kind
+),
+counted AS (
+    SELECT nemesis, kind,
+           COUNT(*) AS heals,
+           COUNT(CASE WHEN left_ns > 0 THEN 1 END) AS in_outage,
+           COUNT(CASE WHEN left_ns IS NULL THEN 1 END) AS never
+    FROM healed
+    GROUP BY nemesis, kind
+)
+SELECT c.nemesis, c.kind, c.heals, c.in_outage, c.never, p.p50_ns, p.max_ns
+FROM counted c
+LEFT JOIN percentiles p ON p.nemesis = c.nemesis AND p.kind = c.kind
+ORDER BY c.nemesis, c.kind
