@@ -14,10 +14,19 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
+from harness.store.keyed import bucket_paths, read_buckets, write_buckets
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
-__all__ = ["STAGED_SUFFIX", "RunFolder", "RunRecord", "StoredRun", "load_run", "new_run_id"]
+__all__ = [
+    "STAGED_SUFFIX",
+    "RunFolder",
+    "RunRecord",
+    "StoredRun",
+    "check_name",
+    "load_run",
+    "new_run_id",
+]
 
 STAGED_SUFFIX: Final = ".part"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -57,6 +66,15 @@ def new_run_id(seed: int) -> str:
     return f"{now:%Y%m%dT%H%M%S}-{seed}-{os.getpid()}"
 
 
+def check_name(text: str, flag: str) -> None:
+    """Raise `UsageError` for what cannot be the name of a folder in a store."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(
+            f"{flag} is {text!r}; use up to 100 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+
+
 class RunFolder:
     """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks.
 
@@ -66,14 +84,11 @@ class RunFolder:
 
     def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
         """Create `store/name/run_id` and point `latest` at it; a staged one waits with both."""
-        for part, flag in ((name, "--name"), (run_id, "run")):
-            if not _NAME.fullmatch(part):
-                raise UsageError(
-                    f"{flag} is {part!r}; use up to 100 letters, digits, '.', '_' and '-', "
-                    "beginning with a letter or digit"
-                )
+        check_name(name, "--name")
+        check_name(run_id, "run")
         self.name = name
         self.run_id = run_id
+        self._seed: int | None = None
         parent = store / name
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
@@ -119,15 +134,35 @@ class RunFolder:
 
     def write_case(self, case: Case) -> None:
         """Write `case.json`."""
+        self._seed = case.seed
         self._replace("case.json", case.encode())
 
     def open_log(self) -> OpLog:
         """Open `ops.log`."""
         return OpLog(self.path / "ops.log")
 
-    def seal(self, history: History) -> None:
-        """Write `history.parquet`, then drop `ops.log`."""
-        write_parquet(self.path / "history.parquet", history)
+    def seal(self, history: History, *, buckets: int = 0, label: str | None = None) -> None:
+        """Write `history.parquet`, then drop `ops.log`.
+
+        A keyed history may be sealed in `buckets` (see `harness.store.keyed`) instead.
+        """
+        if buckets:
+            write_buckets(
+                self.path / "history",
+                history,
+                buckets=buckets,
+                run=self.run_id,
+                seed=self._seed,
+                label=label,
+            )
+        else:
+            write_parquet(
+                self.path / "history.parquet",
+                history,
+                run=self.run_id,
+                seed=self._seed,
+                label=label,
+            )
         (self.path / "ops.log").unlink(missing_ok=True)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
@@ -180,6 +215,9 @@ def _load_run(path: Path) -> StoredRun:
     if (path / "history.parquet").is_file():
         note = None if record is not None else "the run was sealed but not finished"
         return StoredRun(path, case, read_parquet(path / "history.parquet"), record, note)
+    if bucket_paths(path / "history"):
+        note = None if record is not None else "the run was sealed but not finished"
+        return StoredRun(path, case, read_buckets(path / "history"), record, note)
     if not (path / "ops.log").is_file():
         raise HistoryError(f"{str(path)!r} holds neither history.parquet nor ops.log")
     ops, torn = read_log(path / "ops.log")
