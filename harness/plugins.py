@@ -237,7 +237,11 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nemesis(Protocol):
-    """One way to break a cluster, aimed by role at the moment of the fault."""
+    """One way to break a cluster, aimed by role at the moment of the fault.
+
+    With a method `check_args(args)`, which raises `UsageError`, the arguments of faults that were
+    written by hand are refused before anything starts.
+    """
 
     api_version: int
     name: str
@@ -319,7 +323,10 @@ class HistoryModel(Protocol):
 
 
 class Reporter(Protocol):
-    """Makes one artefact of a finished run, such as a page to look at."""
+    """Makes one artefact of a finished run, such as a page to look at.
+
+    A class with `default = False` is used only where `--reporters` names it.
+    """
 
     api_version: int
     name: str

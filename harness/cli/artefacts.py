@@ -1,6 +1,7 @@
 """What a finished run leaves besides its verdict: every chosen reporter writes its artefact.
 
-Reporters come after `run.json`: a run is whole without them, and a failing one is a note.
+Reporters come after `run.json`: a run is whole without them, and a failing one is a note. One whose
+class says `default = False` (an artefact many times as large as the run) is made when asked for.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from harness.cli.output import note
 from harness.errors import UsageError
 from harness.plugins import Reporter, load_plugin, plugin_names
 
-__all__ = ["REPORTERS_ALL", "chosen_reporters", "make_artefacts"]
+__all__ = ["REPORTERS_DEFAULT", "chosen_reporters", "make_artefacts"]
 
+REPORTERS_DEFAULT: Final = "default"
 REPORTERS_ALL: Final = "all"
 REPORTERS_NONE: Final = "none"
 
@@ -22,6 +24,8 @@ REPORTERS_NONE: Final = "none"
 def chosen_reporters(text: str) -> list[str]:
     """The names that `--reporters` asks for; raises `UsageError` for one that is not installed."""
     known = plugin_names("reporters")
+    if text == REPORTERS_DEFAULT:
+        return [name for name in known if _made_by_default(name)]
     if text in {REPORTERS_ALL, REPORTERS_NONE}:
         return known if text == REPORTERS_ALL else []
     names = [name.strip() for name in text.split(",")]
@@ -29,9 +33,18 @@ def chosen_reporters(text: str) -> list[str]:
         if name not in known:
             raise UsageError(
                 f"--reporters names {name!r}; there are {', '.join(known) or 'none installed'}, "
-                f"or {REPORTERS_ALL!r} or {REPORTERS_NONE!r}"
+                f"or {REPORTERS_DEFAULT!r}, {REPORTERS_ALL!r} or {REPORTERS_NONE!r}"
             )
     return list(dict.fromkeys(names))
+
+
+def _made_by_default(name: str) -> bool:
+    """Whether to make it unasked; one that does not load is tried, so that a note says why."""
+    try:
+        reporter: object = load_plugin("reporters", name)
+    except UsageError:
+        return True
+    return getattr(reporter, "default", True) is not False
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:

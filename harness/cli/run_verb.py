@@ -16,7 +16,7 @@ import msgspec
 from harness import __version__
 from harness.case import Case
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
-from harness.cli.artefacts import REPORTERS_ALL, chosen_reporters, make_artefacts
+from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.choose import AUTO, choose_environment
 from harness.cli.output import note, say
@@ -134,10 +134,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--reporters",
-        default=REPORTERS_ALL,
+        default=REPORTERS_DEFAULT,
         metavar="LIST",
-        help="what to make of the run besides its verdict: all, none, or names from `harness "
-        "list` (default: %(default)s)",
+        help="what to make of the run besides its verdict: default (all but those much larger than "
+        "the run), all, none, or names from `harness list` (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the case and do nothing")
     parser.add_argument("--quiet", action="store_true", help="no progress")

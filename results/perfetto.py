@@ -1,0 +1,492 @@
+"""A run as a trace for the Perfetto viewer (https://ui.perfetto.dev), `trace.json` in its folder.
+
+The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats), whose one
+trap is that slices which overlap on one track break the picture. So:
+
+| group   | tracks                       | events                                              |
+|---------|------------------------------|-----------------------------------------------------|
+| phases  | one                          | a slice a phase; instants for what the harness saw  |
+| faults  | one a fault                  | asynchronous begin and end, as faults overlap       |
+| clients | one a process                | a slice an operation                                |
+| nodes   | leader; as many as it takes  | a slice a term; a slice an RPC attempt; exits       |
+
+Operations of a process never overlap, as long as the clock behind the history never ran backwards;
+attempts at one node do. Both go through the same allocation of lanes, so that no history whatever
+can make two slices of one track cross. An operation that ended in info may take effect until the
+end of the run: its slice lasts that long and is named so. Times are µs with ns behind the point.
+
+What is written is sorted by time and bounded by `EVENTS_MAX`; the trace itself says what was cut.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from harness.cli.output import note
+from harness.errors import InfrastructureError
+from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
+from harness.store import StoredRun, load_run
+
+__all__ = ["EVENTS_MAX", "TRACE_FILE", "Trace", "TraceReporter", "trace_of", "write_trace"]
+
+API_VERSION: Final = 1
+TRACE_FILE: Final = "trace.json"
+EVENTS_MAX: Final = 500_000
+"""The viewer takes seconds to open so many, and the file has some 100 MB."""
+VALUE_CHARS_MAX: Final = 1_000
+TEXT_CHARS_MAX: Final = 300
+ATTEMPTS_TOLD_MAX: Final = 20
+_TARGETS_NAMED_MAX: Final = 5
+
+PHASES: Final = 1
+FAULTS: Final = 2
+CLIENTS: Final = 3
+NODES: Final = 4
+_GROUPS: Final = {PHASES: "phases", FAULTS: "faults", CLIENTS: "clients", NODES: "nodes"}
+_LEADER: Final = "leader"
+_COLOURS: Final = {
+    OpType.OK: "good",
+    OpType.FAIL: "bad",
+    OpType.INFO: "terrible",
+}
+"""Names of the palette of chrome://tracing; Perfetto chooses its own by the name of a slice."""
+
+Event = dict[str, Any]
+_Timed = tuple[int, int, Event]
+
+
+class TraceReporter:
+    """The reporter `trace`: `trace.json` beside the history. Only made where it is asked for."""
+
+    api_version = API_VERSION
+    name = "trace"
+    doc = "trace.json, for the Perfetto viewer"
+    default = False
+
+    def write(self, folder: Path) -> Path:
+        """Write `trace.json` into the run's folder."""
+        path = folder / TRACE_FILE
+        write_trace(trace_of(load_run(folder)), path)
+        return path
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What is written: facts about the run, and the events in the order of their times."""
+
+    metadata: dict[str, Any]
+    events: Iterator[Event]
+    cut: str | None
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write all of `trace` to `path`, or nothing; packed where the name ends in `.gz`."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with temporary.open("wb") as plain:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(fileobj=plain, mode="wb", mtime=0) as packed:
+                    _write(trace, packed)
+            else:
+                _write(trace, plain)
+        temporary.replace(path)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write the trace {str(path)!r}: {error.strerror}; choose another --output"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    if trace.cut is not None:
+        note(f"harness: {path}: {trace.cut}")
+
+
+def _write(trace: Trace, file: IO[bytes] | gzip.GzipFile) -> None:
+    """Event by event: the text of a long trace never stands in memory as a whole."""
+    encoder = msgspec.json.Encoder()
+    file.write(b'{"displayTimeUnit":"ms","otherData":')
+    file.write(encoder.encode(trace.metadata))
+    file.write(b',"traceEvents":[\n')
+    buffer = bytearray()
+    separator = b""
+    for event in trace.events:
+        encoder.encode_into(event, buffer)
+        file.write(separator)
+        file.write(buffer)
+        separator = b",\n"
+    file.write(b"\n]}\n")
+
+
+def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
+    """The trace of a stored run; a longer one than `events_max` loses attempts, then operations."""
+    maker = _Maker(run.history, events_max)
+    metadata = _metadata(run, maker.end_ns)
+    if maker.cut is not None:
+        metadata["cut"] = maker.cut
+    return Trace(metadata, maker.events(), maker.cut)
+
+
+def _metadata(run: StoredRun, end_ns: int) -> dict[str, Any]:
+    case, record = run.case, run.record
+    about: dict[str, Any] = {
+        "run": run.folder.name if record is None else record.run,
+        "seed": case.seed,
+        "target": case.target,
+        "profile": case.profile,
+        "workload": case.workload,
+        "nemeses": list(case.nemeses),
+        "bugs": list(case.bugs),
+        "length_s": end_ns / 1e9,
+        "times": "microseconds since the start of the run",
+    }
+    if record is not None:
+        about |= {
+            "environment": record.environment,
+            "started": record.started,
+            "verdict": record.verdict.value,
+            "history_sha256": record.digest,
+            "versions": record.versions,
+        }
+    if run.note is not None:
+        about["note"] = run.note
+    return about
+
+
+class _Lanes:
+    """Tracks of one group. What would overlap on a track goes to the next one of the same name."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ends: dict[str, list[tuple[int, int]]] = {}  # (end, tid) of each lane, a heap
+        self._names: list[tuple[int, str, int]] = []
+
+    def tid(self, name: str, start: int, end: int, order: int) -> int:
+        """The track for a slice; slices of one name come in the order of their starts."""
+        lanes = self._ends.setdefault(name, [])
+        if lanes and lanes[0][0] <= start:
+            return self._used(lanes, heapq.heappop(lanes)[1], end)
+        tid = len(self._names) + 1
+        label = name if not lanes else f"{name} ({len(lanes) + 1})"
+        self._names.append((tid, label, order))
+        return self._used(lanes, tid, end)
+
+    @staticmethod
+    def _used(lanes: list[tuple[int, int]], tid: int, end: int) -> int:
+        heapq.heappush(lanes, (end, tid))
+        return tid
+
+    def first(self, name: str, order: int) -> int:
+        """A track of this name, for instants: they overlap nothing."""
+        lanes = self._ends.get(name)
+        return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
+
+    def names(self) -> Iterator[Event]:
+        """What the viewer calls the tracks, and their order."""
+        yield _meta("process_name", self._pid, 0, name=_GROUPS[self._pid])
+        yield _meta("process_sort_index", self._pid, 0, sort_index=self._pid)
+        for tid, label, order in self._names:
+            yield _meta("thread_name", self._pid, tid, name=label)
+            yield _meta("thread_sort_index", self._pid, tid, sort_index=order)
+
+
+class _Maker:
+    """Plans which events there are, then makes them one by one."""
+
+    def __init__(self, history: History, events_max: int) -> None:
+        self._history = history
+        self.end_ns = max(
+            (
+                max(op.time, *(attempt.end for attempt in op.attempts)) if op.attempts else op.time
+                for op in history
+            ),
+            default=0,
+        )
+        self._clients = _Lanes(CLIENTS)
+        self._nodes = _Lanes(NODES)
+        units = sorted(
+            [*self._phases(), *self._leaders(), *self._faults()], key=lambda unit: _when(unit[0])
+        )
+        room = events_max
+        self._marks, marks_kept = _fitting(units, room)
+        room -= len(self._marks)
+        pairs = sorted(history.pairs, key=lambda pair: (pair.invoke.time, pair.invoke.index))
+        self._pairs = pairs[:room]
+        room -= len(self._pairs)
+        attempts = sorted(_attempts(self._pairs), key=lambda item: (item[0].start, item[0].end))
+        self._attempts = attempts[:room]
+        self.cut = self._what_was_cut(
+            {
+                "faults and facts": (marks_kept, len(units)),
+                "operations": (len(self._pairs), len(pairs)),
+                "attempts": (len(self._attempts), len(attempts)),
+            },
+            events_max,
+        )
+
+    @staticmethod
+    def _what_was_cut(kept: Mapping[str, tuple[int, int]], events_max: int) -> str | None:
+        if all(there == of for there, of in kept.values()):
+            return None
+        texts = [f"{there} of {of} {name}" for name, (there, of) in kept.items() if there < of]
+        return f"a trace has at most {events_max} events; it shows the first {', '.join(texts)}"
+
+    def events(self) -> Iterator[Event]:
+        """All events: names of tracks, then everything by time."""
+        # The lanes are known only when every slice has one, and the names come first.
+        operations = [(pair, self._lane_of_operation(pair)) for pair in self._pairs]
+        attempts = [(item, self._lane_of_attempt(item[0])) for item in self._attempts]
+        marks = [self._placed(mark) for mark in self._marks]
+        yield _meta("process_name", PHASES, 0, name=_GROUPS[PHASES])
+        yield _meta("process_sort_index", PHASES, 0, sort_index=PHASES)
+        yield _meta("thread_name", PHASES, 1, name="phase")
+        yield _meta("process_name", FAULTS, 0, name=_GROUPS[FAULTS])
+        yield _meta("process_sort_index", FAULTS, 0, sort_index=FAULTS)
+        yield from self._clients.names()
+        yield from self._nodes.names()
+        if self.cut is not None:
+            yield _instant(PHASES, 1, 0, f"cut: {self.cut}", {})
+        slices = (self._operation(pair, tid) for pair, tid in operations)
+        calls = (self._attempt(attempt, op, tid) for (attempt, op), tid in attempts)
+        for _, _, event in heapq.merge(iter(marks), slices, calls, key=_when):
+            yield event
+
+    # --- operations and attempts -------------------------------------------------------------
+
+    def _interval(self, pair: Pair) -> tuple[int, int]:
+        """From when to when an operation may have acted."""
+        start = pair.invoke.time
+        if pair.completion is None or pair.type is OpType.INFO:
+            return start, self.end_ns
+        return start, max(start, pair.completion.time)
+
+    def _lane_of_operation(self, pair: Pair) -> int:
+        process = pair.invoke.process
+        assert isinstance(process, int)
+        return self._clients.tid(f"process {process}", *self._interval(pair), process)
+
+    def _operation(self, pair: Pair, tid: int) -> _Timed:
+        start, end = self._interval(pair)
+        call, done = pair.invoke, pair.completion
+        args: dict[str, Any] = {
+            "index": call.index,
+            "process": call.process,
+            "type": pair.type.value,
+            "value": _bounded(call.value),
+        }
+        name = call.f
+        if done is None:
+            name += " (info: open at the end of the run)"
+        else:
+            args |= {"completion_index": done.index, "answer": _bounded(done.value)}
+            if done.error is not None:
+                args["error"] = _text(done.error)
+            if done.node is not None:
+                args["node"] = done.node
+            args["attempts"] = _told(done.attempts)
+            if done.type is OpType.INFO:
+                name += " (info: may act until the end)"
+                args["given_up_after_us"] = _us(done.time - call.time)
+            elif done.type is OpType.FAIL:
+                name += " (fail)"
+            if done.time < call.time:
+                args["clock"] = f"the completion is {call.time - done.time} ns before the call"
+        event = _slice(CLIENTS, tid, start, end, name, "op", args)
+        event["cname"] = _COLOURS[pair.type]
+        return start, 1, event
+
+    def _lane_of_attempt(self, attempt: Attempt) -> int:
+        return self._nodes.tid(
+            f"rpc to {_text(attempt.node)}", attempt.start, max(attempt.start, attempt.end), 1
+        )
+
+    def _attempt(self, attempt: Attempt, op: Op, tid: int) -> _Timed:
+        args = {"op": op.index, "process": op.process, "outcome": _text(attempt.outcome)}
+        name = op.f if attempt.outcome == "ok" else f"{op.f}: {_text(attempt.outcome)}"
+        end = max(attempt.start, attempt.end)
+        event = _slice(NODES, tid, attempt.start, end, name, "attempt", args)
+        return attempt.start, 2, event
+
+    # --- phases, leaders, faults: `tid` is filled in by `_placed` ------------------------------
+
+    def _phases(self) -> Iterator[list[_Timed]]:
+        facts = [op for op in self._history.of_process("harness") if op.f != _LEADER]
+        phases = sorted((op for op in facts if op.f == "phase"), key=lambda op: op.time)
+        for op, end in _until_next(phases, self.end_ns):
+            name = _text(_field(op, "phase"))
+            event = _slice(PHASES, 1, op.time, end, name, "phase", {"index": op.index})
+            yield [(op.time, 0, event)]
+        for op in facts:
+            if op.f == "phase":
+                continue
+            args = {"index": op.index}
+            if op.f != "snapshot":  # the dump of every node's state would drown the rest
+                args["value"] = _bounded(op.value)
+            name = op.f
+            event = _instant(PHASES, 1, op.time, name, args)
+            if op.f == "node-exit":
+                expected = isinstance(op.value, Mapping) and op.value.get("expected") is True
+                name = "exit (expected)" if expected else "exit (NOT expected)"
+                node = f"rpc to {_text(_field(op, 'node'))}"
+                event = _instant(NODES, 0, op.time, name, args) | {"lane": node}
+            yield [(op.time, 0, event)]
+
+    def _leaders(self) -> Iterator[list[_Timed]]:
+        facts = sorted(self._history.facts(_LEADER), key=lambda op: op.time)
+        for op, end in _until_next(facts, self.end_ns):
+            name = f"{_text(_field(op, 'node'))} @ term {_text(_field(op, 'term'))}"
+            event = _slice(NODES, 0, op.time, end, name, "leader", {"index": op.index})
+            yield [(op.time, 0, event | {"lane": _LEADER})]
+
+    def _faults(self) -> Iterator[list[_Timed]]:
+        """Begin and end of each fault. What never had a target was no fault: an instant."""
+        count = 0
+        active: dict[str, tuple[str, _Timed]] = {}
+        for op in self._history.of_process(NEMESIS):
+            fault, action = _text(_field(op, "fault")), _field(op, "action")
+            targets = _field(op, "targets")
+            if action == "inject" and isinstance(targets, Sequence) and targets != "?" and targets:
+                if fault not in active:
+                    count += 1
+                    name = f"{op.f}: {', '.join(map(str, targets[:_TARGETS_NAMED_MAX]))}"
+                    active[fault] = name, _edge("b", op, f"{fault}#{count}", name, op.time)
+                    continue
+            elif action == "heal" and fault in active:
+                name, begin = active.pop(fault)
+                end = max(begin[0], op.time)
+                yield [begin, _edge("e", op, begin[2]["id"], name, end)]
+                continue
+            # Nobody to hit; or a second inject, a heal of nothing: foreign histories have them.
+            args = {"index": op.index, "value": _bounded(op.value)}
+            yield [(op.time, 0, _instant(FAULTS, 0, op.time, f"{op.f}: {_text(action)}", args))]
+        for _, begin in active.values():
+            end = max(begin[0], self.end_ns)
+            event = begin[2] | {"ph": "e", "ts": _us(end), "args": {"note": "never healed"}}
+            yield [begin, (end, 0, event)]
+
+    def _placed(self, mark: _Timed) -> _Timed:
+        time, rank, event = mark
+        lane = event.pop("lane", None)
+        if lane == _LEADER:
+            event["tid"] = self._nodes.tid(lane, time, time + int(event["dur"] * 1000), 0)
+        elif lane is not None:
+            event["tid"] = self._nodes.first(lane, 1)
+        return time, rank, event
+
+
+def _fitting(units: Sequence[Sequence[_Timed]], room: int) -> tuple[list[_Timed], int]:
+    """The events of the first units that fit, by time, and how many units those are.
+
+    A unit is whole or absent: a fault that begins also ends.
+    """
+    kept: list[_Timed] = []
+    count = 0
+    for unit in units:
+        if len(kept) + len(unit) > room:
+            break
+        kept += unit
+        count += 1
+    return sorted(kept, key=_when), count
+
+
+def _attempts(pairs: Sequence[Pair]) -> Iterator[tuple[Attempt, Op]]:
+    for pair in pairs:
+        if pair.completion is not None:
+            for attempt in pair.completion.attempts:
+                yield attempt, pair.invoke
+
+
+def _until_next(facts: Sequence[Op], end_ns: int) -> Iterator[tuple[Op, int]]:
+    """Each fact with the time of the next one; the last holds until the end."""
+    for position, op in enumerate(facts):
+        yield op, facts[position + 1].time if position + 1 < len(facts) else end_ns
+
+
+def _when(timed: _Timed) -> tuple[int, int]:
+    return timed[0], timed[1]
+
+
+def _us(time_ns: int) -> float:
+    """µs that are the same ns again however a reader converts them.
+
+    The viewer multiplies by 1000 and cuts what is behind the point, so that 0.029 µs would become
+    28 ns: a slice that begins where another ends would then overlap it.
+    """
+    time_us = time_ns / 1000
+    return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
+
+
+def _slice(
+    pid: int, tid: int, start: int, end: int, name: str, category: str, args: dict[str, Any]
+) -> Event:
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "ts": _us(start),
+        "dur": _us(end - start),
+        "name": _text(name),
+        "cat": category,
+        "args": args,
+    }
+
+
+def _instant(pid: int, tid: int, time: int, name: str, args: dict[str, Any]) -> Event:
+    return {
+        "ph": "i",
+        "s": "t",
+        "pid": pid,
+        "tid": tid,
+        "ts": _us(time),
+        "name": _text(name),
+        "cat": "fact",
+        "args": args,
+    }
+
+
+def _edge(side: str, op: Op, identity: str, name: str, time: int) -> _Timed:
+    event = {
+        "ph": side,
+        "pid": FAULTS,
+        "tid": 0,
+        "ts": _us(time),
+        "name": _text(name),
+        "cat": "fault",
+        "id": identity,
+        "args": {"index": op.index, "value": _bounded(op.value)},
+    }
+    return time, 0, event
+
+
+def _meta(kind: str, pid: int, tid: int, **args: Any) -> Event:
+    return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}
+
+
+def _field(op: Op, name: str) -> Any:
+    return op.value.get(name, "?") if isinstance(op.value, Mapping) else "?"
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
+
+
+def _told(attempts: Sequence[Attempt]) -> list[str]:
+    told = [
+        f"{_text(attempt.node)}: {_text(attempt.outcome)} ({_us(attempt.end - attempt.start):g} µs)"
+        for attempt in attempts[:ATTEMPTS_TOLD_MAX]
+    ]
+    rest = len(attempts) - len(told)
+    return [*told, f"and {rest} more"] if rest > 0 else told
+
+
+def _bounded(value: Any) -> Any:
+    """`value` itself where it is small, else the beginning of its JSON."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = msgspec.json.encode(value).decode()
+    return value if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}… (cut)"

@@ -1,0 +1,64 @@
+"""Random histories for Hypothesis: any number of processes, times that may run backwards."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
+
+NODES = ("m1", "m2", "m3")
+
+
+@st.composite
+def histories(draw, *, backwards=True):
+    """A history as clients, nemesis and harness may leave it, times drawn from a small range."""
+    count = draw(st.integers(0, 25))
+    steps = st.integers(-3 if backwards else 0, 60)
+    time, ops, open_calls, retired, fresh = 0, [], {}, set(), 6
+    for index in range(count):
+        time = max(0, time + draw(steps))
+        kind = draw(st.sampled_from(["client"] * 5 + ["nemesis", "leader", "phase", "exit"]))
+        if kind == "client":
+            process = draw(st.integers(0, 5))
+            if process in retired:
+                process, fresh = fresh, fresh + 1
+            if process not in open_calls:
+                open_calls[process] = index
+                ops.append(Op(index, time, process, OpType.INVOKE, "get", {"n": index}))
+            else:
+                del open_calls[process]
+                type_ = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
+                if type_ is OpType.INFO:
+                    retired.add(process)
+                attempts = draw(st.lists(attempt(time), max_size=3))
+                ops.append(
+                    Op(index, time, process, type_, "get", index, None, "m1", tuple(attempts))
+                )
+        elif kind == "nemesis":
+            value = {
+                "action": draw(st.sampled_from(["inject", "heal"])),
+                "fault": draw(st.sampled_from(["f1", "f2"])),
+                "targets": draw(st.sampled_from([[], ["m1"], ["m1", "m2"]])),
+            }
+            ops.append(Op(index, time, NEMESIS, OpType.INFO, "kill", value))
+        else:
+            values = {
+                "leader": {"node": "m2", "term": index},
+                "phase": {"phase": "chaos"},
+                "exit": {"node": "m9", "expected": draw(st.booleans())},
+            }
+            f = "node-exit" if kind == "exit" else kind
+            ops.append(Op(index, time, HARNESS, OpType.INFO, f, values[kind]))
+    return History(ops)
+
+
+def attempt(around):
+    """An RPC near a time; it may last longer than its operation, or overlap another."""
+    return st.builds(
+        lambda node, start, length: Attempt(
+            node, max(0, around - start), max(0, around - start) + length, "ok"
+        ),
+        st.sampled_from(NODES),
+        st.integers(0, 50),
+        st.integers(0, 60),
+    )
