@@ -26,7 +26,7 @@ from harness.plugins import (
     plugin_names,
 )
 
-__all__ = ["Plan", "plan_case", "with_defaults"]
+__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_unable", "with_defaults"]
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
@@ -71,7 +71,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         )
     nemeses = {name: load_plugin("nemeses", name) for name in _nemesis_names(case)}
     if environment is not None:
-        _check_capabilities(nemeses, environment)
+        refuse_unable(nemeses, environment.name, environment.capabilities)
         environment.check_knobs(case.knobs)
     case = msgspec.structs.replace(
         case,
@@ -118,17 +118,34 @@ def with_defaults(
     return values
 
 
+def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
+    """Raise `UsageError` for arguments that the nemesis would stumble over in the middle of a run.
+
+    A nemesis that can tell has `check_args(args)`, which raises `UsageError`; others are trusted.
+    """
+    check = getattr(nemesis, "check_args", None)
+    if check is None:
+        return
+    try:
+        check(fault.args)
+    except UsageError as error:
+        raise UsageError(f"the fault {fault.id!r}: {error}") from error
+
+
 def _nemesis_names(case: Case) -> list[str]:
     """Every nemesis the case names, in order, each once."""
     planned = [fault.nemesis for fault in case.faults or ()]
     return list(dict.fromkeys([*case.nemeses, *planned]))
 
 
-def _check_capabilities(nemeses: Mapping[str, Nemesis], environment: Environment) -> None:
+def refuse_unable(
+    nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
+) -> None:
+    """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
-            if environment.capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
-                error = unsupported(environment.name, capability, _able(capability))
+            if capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
+                error = unsupported(environment, capability, _able(capability))
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 
@@ -148,6 +165,8 @@ def _able(capability: Capability) -> list[str]:
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
     if case.faults is not None:
         _check_faults(case.faults)
+        for fault in case.faults:
+            check_fault_args(fault, nemeses[fault.nemesis])
         return case
     faults: list[Fault] = []
     for name, nemesis in nemeses.items():

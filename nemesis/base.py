@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from harness.case import Fault
 from harness.cluster import Bite, Capability, Cluster
+from harness.errors import UsageError
 from harness.plugins import API_VERSION, Injection
 from nemesis.schedule import plan_periodic
 
 __all__ = ["MISSED", "LinkNemesis", "PeriodicNemesis"]
 
+ARGS_DRAWS: Final = 32
 MISSED = Injection(targets=(), note="missed: nobody leads at this moment")
 
 
@@ -28,6 +30,30 @@ class PeriodicNemesis:
         """What the plan decides beforehand; must not depend on who leads."""
         del rng
         return {}
+
+    def check_args(self, args: Mapping[str, Any]) -> None:
+        """Refuse what `draw_args` could never have drawn: a case may be written by hand.
+
+        Names and types are those of some draws; a nemesis whose draws do not show them all, or
+        whose values have ranges, overrides this. Raises `UsageError`.
+        """
+        draws = [self.draw_args(random.Random(seed)) for seed in range(ARGS_DRAWS)]
+        kinds: dict[str, set[type]] = {}
+        for draw in draws:
+            for name, value in draw.items():
+                kinds.setdefault(name, set()).add(type(value))
+        for name, value in args.items():
+            if name not in kinds:
+                known = ", ".join(sorted(kinds)) or "none"
+                raise UsageError(
+                    f"the nemesis {self.name!r} knows no argument {name!r}; it knows: {known}"
+                )
+            if type(value) not in kinds[name]:
+                wanted = " or ".join(sorted(kind.__name__ for kind in kinds[name]))
+                raise UsageError(
+                    f"the argument {name!r} of the nemesis {self.name!r} is {value!r}; "
+                    f"it takes a value of type {wanted}"
+                )
 
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int

@@ -1,0 +1,215 @@
+"""The pytest plug-in: what pytest loads at its start, which is next to nothing.
+
+A module of its own at the top level, since importing anything inside `harness` would import the
+package for every user of pytest on the machine, whether their tests need it or not (hypothesis
+learnt this the hard way, its issue 3140). Everything of ours is imported inside fixtures, by the
+first test that asks for one; `harness.pytesting` is where they live, `docs/pytest.md` how they are
+used. What the fixtures tell pytest goes through `user_properties`: those reach the controller of
+pytest-xdist and JUnit files by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.pytesting import ClusterFactory, HistoryOfTest, NemesisFactory, RunCase, RunsOfTest
+
+MARKERS: Final = (
+    "harness(nemesis=, env=, time_limit=, ...): defaults of a test's runs; flags of `harness run`",
+    "harness_soak: a long test, left out unless --harness-soak is given or -m names the marker",
+)
+FAILING_LINES_MAX: Final = 20
+PROPERTY: Final = "harness_run"
+"""The property that begins the record of a run; those that follow belong to the same one."""
+
+_seed = pytest.StashKey[int]()
+_seed_drawn = pytest.StashKey[bool]()
+_failed = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add our own group of options."""
+    group = parser.getgroup("harness", "chaos tests of replicated systems (catalog-harness)")
+    group.addoption(
+        "--harness-seed",
+        type=int,
+        metavar="N",
+        help="seed of a test's first run, N+1 of its second, ... (default: drawn and shown)",
+    )
+    group.addoption(
+        "--harness-env", metavar="ENV", help="sim, process, docker or auto (default: sim)"
+    )
+    group.addoption("--harness-profile", metavar="NAME", help="the target's profile")
+    group.addoption(
+        "--harness-artifacts",
+        metavar="DIR",
+        help="keep all runs in DIR (default: only those of failing tests, in ROOTDIR/store)",
+    )
+    group.addoption(
+        "--harness-soak", action="store_true", help="do not leave tests marked harness_soak out"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, and draw the seed of the session where none is given."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    given = config.getoption("--harness-seed")
+    if given is not None and not 0 <= given < 2**63:
+        raise pytest.UsageError(f"--harness-seed is {given}; it must be in 0 .. 2**63-1")
+    of_controller = getattr(config, "workerinput", {}).get("harness_seed")
+    drawn = int.from_bytes(os.urandom(4), "big") if of_controller is None else int(of_controller)
+    config.stash[_seed] = drawn if given is None else given
+    config.stash[_seed_drawn] = given is None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give every worker of pytest-xdist the same seed."""
+    node.workerinput["harness_seed"] = node.config.stash[_seed]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say what the runs of this session begin with."""
+    seed = f"{config.stash[_seed]}{' (drawn)' if config.stash[_seed_drawn] else ''}"
+    env = config.getoption("--harness-env") or "as the tests say, else sim"
+    profile = config.getoption("--harness-profile") or "as the tests say"
+    return f"harness: seed {seed}, env {env}, profile {profile}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests out, unless they are asked for."""
+    if config.getoption("--harness-soak") or "harness_soak" in (config.getoption("-m") or ""):
+        return
+    long = [item for item in items if item.get_closest_marker("harness_soak") is not None]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item.get_closest_marker("harness_soak") is None]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Attach the folders of its runs to the report of a failing test."""
+    report: pytest.TestReport = yield
+    if report.failed:
+        item.stash[_failed] = True
+        folders = [str(value) for name, value in item.user_properties if name == PROPERTY]
+        if folders and report.when == "call":
+            report.sections.append(("harness runs", "\n".join(folders)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Count the runs by verdict and name the tests with runs that are not valid."""
+    runs = [
+        (report.nodeid, run)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "teardown"  # which knows of all runs of its test
+        for run in _runs_of(report.user_properties)
+    ]
+    if not runs:
+        return
+    terminalreporter.section("harness runs")
+    counts: dict[str, int] = {}
+    for _, run in runs:
+        counts[run["harness_verdict"]] = counts.get(run["harness_verdict"], 0) + 1
+    text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    terminalreporter.write_line(f"{len(runs)} runs: {text}; seed {config.stash[_seed]}")
+    good = {"valid", "not judged"}
+    failing = [(nodeid, run) for nodeid, run in runs if run["harness_verdict"] not in good]
+    for nodeid, run in failing[:FAILING_LINES_MAX]:
+        terminalreporter.write_line(
+            f"  {run['harness_verdict']:8} {nodeid}  seed {run['harness_seed']}  {run[PROPERTY]}"
+        )
+    if len(failing) > FAILING_LINES_MAX:
+        terminalreporter.write_line(f"  ... and {len(failing) - FAILING_LINES_MAX} more")
+
+
+def _as_given(item: pytest.Item) -> str:
+    """The node id of a test as pytest takes it in the folder it was started in."""
+    path, separator, rest = item.nodeid.partition("::")
+    start = item.config.invocation_params.dir
+    return os.path.relpath(item.config.rootpath / path, start) + separator + rest
+
+
+def _runs_of(properties: list[tuple[str, object]]) -> list[dict[str, str]]:
+    """The runs a test recorded in its properties, in order."""
+    runs: list[dict[str, str]] = []
+    for name, value in properties:
+        if name == PROPERTY:
+            runs.append({})
+        if runs and name.startswith("harness_"):
+            runs[-1][name] = str(value)
+    return [run for run in runs if {"harness_seed", "harness_verdict"} <= set(run)]
+
+
+# --- fixtures --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _harness_runs(request: pytest.FixtureRequest) -> Iterator[RunsOfTest]:
+    """What the fixtures of one test share; passing runs are removed after it."""
+    from harness.pytesting import RunsOfTest, Settings
+
+    config = request.config
+    artifacts = config.getoption("--harness-artifacts")
+    item = request.node
+    marks = list(item.iter_markers("harness"))
+    runs = RunsOfTest(
+        Settings(
+            test=_as_given(item),
+            name=f"{item.path.stem}.{item.name}",
+            seed=config.stash[_seed],
+            env=config.getoption("--harness-env"),
+            seed_given=not config.stash[_seed_drawn],
+            profile=config.getoption("--harness-profile"),
+            store=str(config.invocation_params.dir / artifacts)
+            if artifacts
+            else str(config.rootpath / "store"),
+            keep_all=artifacts is not None,
+            worker=getattr(config, "workerinput", {}).get("workerid"),
+            start_folder=str(config.invocation_params.dir),
+        ),
+        [(mark.args, dict(mark.kwargs)) for mark in marks],
+        item.user_properties,
+    )
+    yield runs
+    runs.tidy(failed=item.stash.get(_failed, False))
+
+
+@pytest.fixture
+def run_case(_harness_runs: RunsOfTest) -> RunCase:
+    """Run one case, from deployment to verdict, and fail the test unless it is valid."""
+    from harness.pytesting import RunCase
+
+    return RunCase(_harness_runs)
+
+
+@pytest.fixture
+def cluster(_harness_runs: RunsOfTest) -> ClusterFactory:
+    """Deploy a target and run a coroutine of the test's own in it."""
+    from harness.pytesting import ClusterFactory
+
+    return ClusterFactory(_harness_runs)
+
+
+@pytest.fixture
+def nemesis(_harness_runs: RunsOfTest) -> NemesisFactory:
+    """Break the cluster of this test, for as long as a block lasts."""
+    from harness.pytesting import NemesisFactory
+
+    return NemesisFactory(_harness_runs)
+
+
+@pytest.fixture
+def history(_harness_runs: RunsOfTest) -> HistoryOfTest:
+    """The history of this test's last run, and its judgement by checkers of any name."""
+    from harness.pytesting import HistoryOfTest
+
+    return HistoryOfTest(_harness_runs)

@@ -1,0 +1,85 @@
+"""`run_case`: one whole run, all its phases, and a test that fails unless the verdict is valid."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.case import Case
+from harness.checking import CHECK_TIME_LIMIT_S
+from harness.errors import UsageError
+from harness.planning import plan_case
+from harness.plugins import load_plugin
+from harness.pytesting.judging import as_names, enforce, expected_verdict, judge_last
+from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.pytesting.wishes import case_from_wishes, stored_case
+from harness.run import conduct
+
+__all__ = ["RunCase", "refuse_running_loop"]
+
+
+class RunCase:
+    """The fixture `run_case`."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        """Nothing runs before the call."""
+        self._runs = runs
+
+    def __call__(
+        self,
+        *,
+        case: Case | Path | str | None = None,
+        checkers: str | Iterable[str] | None = None,
+        expect: str = "valid",
+        allow_unknown: bool = False,
+        check_time_limit: float = CHECK_TIME_LIMIT_S,
+        **wishes: object,
+    ) -> JudgedRun:
+        """Run what `wishes` (the flags of `harness run`, with underscores) or `case` ask for.
+
+        The workload's checkers judge it, or those named. Fails the test unless the verdict is
+        `expect`; `unknown` is let pass only by `allow_unknown`. Raises `UsageError` for what
+        cannot be, before anything starts.
+        """
+        __tracebackhide__ = True
+        refuse_running_loop("run_case")
+        expected = expected_verdict(expect)
+        runs = self._runs
+        env_name, wanted = runs.wishes(wishes)
+        if case is None:
+            asked = case_from_wishes(wanted)
+        else:
+            asked = stored_case(case, {name: wishes[name] for name in wishes if name != "env"})
+        environment = runs.environment(env_name)
+        plan = plan_case(asked, environment)
+        names = as_names(checkers)
+        judges = plan.checkers if names is None else [load_plugin("checkers", n) for n in names]
+        folder = runs.new_folder(plan.case)
+        begin_s = time.monotonic()
+        outcome = conduct(plan, environment, run_id=folder.path.name, folder=folder)
+        runs.sealed(
+            folder,
+            plan.case,
+            environment.name,
+            outcome.history,
+            wall_s=time.monotonic() - begin_s,
+            interrupted=outcome.interrupted,
+        )
+        run = judge_last(runs, judges, check_time_limit, replayable=names is None)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return enforce(runs, run, expected, allow_unknown=allow_unknown)
+
+
+def refuse_running_loop(what: str) -> None:
+    """Raise `UsageError` where a loop runs already: environments bring loops of their own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        f"{what} was called on a running event loop, but environments bring a loop of their own; "
+        "call it from a plain `def test_...`"
+    )

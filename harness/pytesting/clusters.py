@@ -1,0 +1,134 @@
+"""`cluster`: a deployed target in which a coroutine of the test's own runs, in any environment.
+
+An environment owns the loop on which a deployment lives (virtual time in the simulation), so a test
+hands its coroutine in rather than getting a cluster out. What the coroutine does through
+`LiveCluster` is recorded like a run's operations, sealed, and can be judged by `history.check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from harness.errors import UsageError
+from harness.planning import Plan, plan_case
+from harness.plugins import DeploymentPlan, Environment, Session
+from harness.pytesting.cases import refuse_running_loop
+from harness.pytesting.live import LiveCluster
+from harness.pytesting.runs import RunsOfTest
+from harness.pytesting.wishes import case_from_wishes
+from harness.recorder import Recorder
+from harness.store import RunFolder
+
+__all__ = ["ClusterFactory", "Deployment"]
+
+T = TypeVar("T")
+READY_BOUND_S: Final = 60.0
+BY_HAND: Final = "a coroutine of a test made this run; its case alone does not replay it"
+
+
+class ClusterFactory:
+    """The fixture `cluster`."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        """Nothing is deployed before `Deployment.run`."""
+        self._runs = runs
+
+    def __call__(self, **wishes: object) -> Deployment:
+        """What to deploy: the flags of `harness run`, with underscores.
+
+        Raises `UsageError` for what cannot be.
+        """
+        __tracebackhide__ = True
+        env_name, wanted = self._runs.wishes(wishes)
+        case = case_from_wishes({**wanted, "nemesis": "none"})
+        environment = self._runs.environment(env_name)
+        return Deployment(self._runs, plan_case(case, environment), environment)
+
+
+class Deployment:
+    """A target about to be deployed, once for each `run`."""
+
+    def __init__(self, runs: RunsOfTest, plan: Plan, environment: Environment) -> None:
+        """See `ClusterFactory`."""
+        self._runs = runs
+        self._plan = plan
+        self._environment = environment
+
+    def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
+        """Deploy, wait until the target serves, run `body`, tear down; returns what it returned.
+
+        Whatever `body` raises comes out, after the history was sealed. Raises `TargetError` when
+        the target does not serve.
+        """
+        __tracebackhide__ = True
+        refuse_running_loop("cluster(...).run")
+        if self._runs.live is not None:
+            raise UsageError("a cluster of this test runs already; one at a time")
+        folder = self._runs.new_folder(self._plan.case)
+        plan = DeploymentPlan(
+            run_id=folder.path.name,
+            nodes=self._plan.nodes,
+            seed=self._plan.case.seed,
+            knobs=self._plan.case.knobs,
+            folder=folder.path,
+        )
+        log = folder.open_log()
+        recorders: list[Recorder] = []
+        begin_s = time.monotonic()
+
+        async def main(session: Session) -> T:
+            recorder = Recorder(session.env.clock, log)
+            recorders.append(recorder)
+            return await self._main(session, recorder, body)
+
+        interrupted = False
+        try:
+            return self._environment.execute(plan, main)
+        except KeyboardInterrupt:
+            interrupted = True
+            raise
+        finally:
+            self._runs.live = None
+            log.close()
+            if recorders:
+                self._seal(folder, recorders[0], time.monotonic() - begin_s, interrupted)
+
+    def _seal(
+        self, folder: RunFolder, recorder: Recorder, wall_s: float, interrupted: bool
+    ) -> None:
+        history = recorder.history()
+        folder.seal(history)
+        self._runs.sealed(
+            folder,
+            self._plan.case,
+            self._environment.name,
+            history,
+            wall_s=wall_s,
+            interrupted=interrupted,
+            warnings=(BY_HAND,),
+        )
+
+    async def _main(
+        self,
+        session: Session,
+        recorder: Recorder,
+        body: Callable[[LiveCluster], Coroutine[Any, Any, T]],
+    ) -> T:
+        live = LiveCluster(self._plan, session, recorder)
+        await live.wait_ready(READY_BOUND_S)
+        self._runs.live = live
+        task = asyncio.ensure_future(body(live))
+        stop = asyncio.ensure_future(session.interrupted.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise KeyboardInterrupt
+            return task.result()
+        finally:
+            stop.cancel()
+            task.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+            await live.close()

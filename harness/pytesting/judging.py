@@ -1,0 +1,123 @@
+"""`history`: what the last run of a test recorded, and its judgement by checkers of any name.
+
+`enforce` is where a verdict becomes a failing test, for `run_case` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.checking import CHECK_TIME_LIMIT_S, judge
+from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
+from harness.errors import UsageError
+from harness.ops import History, Verdict
+from harness.plugins import Checker, load_plugin, plugin_names
+from harness.pytesting.failures import failure_text
+from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.store import load_run
+
+__all__ = ["HistoryOfTest", "enforce", "expected_verdict", "judge_last"]
+
+
+class HistoryOfTest:
+    """The fixture `history`."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        """Empty until something of the test ran."""
+        self._runs = runs
+
+    @property
+    def ops(self) -> History:
+        """The history of the last run of this test; raises `UsageError` before the first."""
+        if self._runs.last is None:
+            raise UsageError("nothing ran in this test yet: use run_case(...) or cluster(...).run")
+        return self._runs.last[0]
+
+    def check(
+        self,
+        *checkers: str,
+        expect: str = "valid",
+        allow_unknown: bool = False,
+        check_time_limit: float = CHECK_TIME_LIMIT_S,
+    ) -> JudgedRun:
+        """Judge the last run by these checkers (`harness list` names them); fail if not valid.
+
+        Checkers must be named: those of a workload expect the phases of a whole run, which a
+        coroutine of a test's own does not have.
+        """
+        __tracebackhide__ = True
+        if not checkers:
+            known = ", ".join(plugin_names("checkers"))
+            raise UsageError(f"history.check() names no checker; name some of: {known}")
+        expected = expected_verdict(expect)
+        loaded = [load_plugin("checkers", name) for name in checkers]
+        self.ops  # noqa: B018 - refuses when nothing ran
+        run = judge_last(self._runs, loaded, check_time_limit, replayable=False)
+        return enforce(self._runs, run, expected, allow_unknown=allow_unknown)
+
+    def load(self, folder: Path | str) -> History:
+        """The history of a stored run, say of one that failed once."""
+        return load_run(Path(folder)).history
+
+
+def expected_verdict(text: str) -> Verdict:
+    """The verdict that `expect` names; raises `UsageError`."""
+    try:
+        return Verdict(text)
+    except ValueError:
+        names = ", ".join(verdict.value for verdict in Verdict)
+        raise UsageError(f"expect is {text!r}; it is one of {names}") from None
+
+
+def judge_last(
+    runs: RunsOfTest, checkers: Sequence[Checker], time_limit_s: float, *, replayable: bool
+) -> JudgedRun:
+    """Judge the last run and write the verdict into its folder.
+
+    `replayable` says whether its case alone decides what happened and how it is judged.
+    """
+    assert runs.last is not None
+    history, case, environment, folder = runs.last
+    judgement = judge(history, case, checkers, time_limit_s=time_limit_s)
+    replay = runs.replay(environment, folder) if replayable else runs.test_again(environment)
+    runs.judged(judgement.verdict, judgement.results, replay)
+    return JudgedRun(
+        verdict=judgement.verdict,
+        results=judgement.results,
+        history=history,
+        case=case,
+        environment=environment,
+        folder=folder.path,
+        replay=replay,
+    )
+
+
+def enforce(
+    runs: RunsOfTest, run: JudgedRun, expected: Verdict, *, allow_unknown: bool
+) -> JudgedRun:
+    """Return `run` if its verdict may be, else fail the test with everything one needs to know."""
+    __tracebackhide__ = True
+    if run.verdict is expected or (run.verdict is Verdict.UNKNOWN and allow_unknown):
+        return run
+    artefacts = make_artefacts(run.folder, chosen_reporters(REPORTERS_DEFAULT))
+    again = runs.test_again(run.environment)
+    facts = {
+        "run folder": runs.shown(run.folder),
+        **{name: runs.shown(Path(path)) for name, path in artefacts.items()},
+        "environment": run.environment,
+        "seed": str(run.case.seed),
+        "replay": run.replay,
+        "test again": again if again != run.replay else "",
+    }
+    text = failure_text(run.verdict, run.results, expected=expected, facts=facts)
+    pytest.fail(text, pytrace=False)
+
+
+def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:
+    """Names of checkers, from one name or several."""
+    if checkers is None:
+        return None
+    return [checkers] if isinstance(checkers, str) else list(checkers)

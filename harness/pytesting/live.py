@@ -1,0 +1,236 @@
+"""What a coroutine of a test is given: operations, traffic, roles, and the nemesis's door.
+
+Operations are recorded as the clients of a run record them. `process` is a name of the test's own
+for one client; behind it stands a process of the history, and a new one after each `info`, since a
+process whose operation may yet happen must never be used again. The numbers of those processes
+begin where `traffic`, which is the workload's own generator, never gets to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.case import NS_PER_S, stream
+from harness.cluster import Cluster
+from harness.env import ClientEnv
+from harness.errors import TargetError, UsageError
+from harness.faults import FaultConductor
+from harness.generator import stagger
+from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, interpret
+from harness.ops import Attempt, OpType
+from harness.planning import Plan
+from harness.plugins import Client, Completion, Convergence, Nemesis, Request, Roles, Session
+from harness.recorder import EventScribe, Recorder
+
+__all__ = ["LiveCluster"]
+
+T = TypeVar("T")
+PROCESS_FIRST: Final = 1_000_000_000
+POLL_S: Final = 0.1
+LOOK_BOUND_S: Final = 60.0
+
+
+class LiveCluster:
+    """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`."""
+
+    def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
+        """See `Deployment.run`."""
+        self.plan = plan
+        self.recorder = recorder
+        self._session = session
+        self._scribe = EventScribe(recorder)
+        self._clients: dict[int, tuple[int, Client]] = {}
+        self._busy: set[int] = set()
+        self._next_process = PROCESS_FIRST
+        self._traffic_processes: list[int] | None = None
+        self._in_traffic = False
+        self.nemeses: dict[str, Nemesis] = {}
+        self.conductor = FaultConductor(
+            cluster=session.cluster,
+            env=session.env,
+            target=plan.target,
+            settings=plan.settings,
+            nemeses=self.nemeses,
+            recorder=recorder,
+        )
+        session.cluster.subscribe(self._scribe.take)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nemesis's door: nodes, links, kill, pause, cut, heal (see `harness.cluster`)."""
+        return self._session.cluster
+
+    @property
+    def env(self) -> ClientEnv:
+        """The clients' door: clock, network, randomness (see `harness.env`)."""
+        return self._session.env
+
+    # --- operations ----------------------------------------------------------------------------
+
+    async def invoke(
+        self, f: str, value: object = None, *, process: int = 0, timeout_s: float | None = None
+    ) -> Completion:
+        """One operation in the workload's vocabulary, recorded; never raises for how it ended.
+
+        A `process` does one operation at a time; `timeout_s` is that of the case, if not given.
+        """
+        if process in self._busy:
+            raise UsageError(
+                f"process {process} does {f!r} while its last operation is still open; a process "
+                "does one at a time: give another number"
+            )
+        bound_s = self.plan.case.op_timeout_s if timeout_s is None else timeout_s
+        request = Request(f, {} if value is None else value)
+        number, client = self._client_of(process)
+        self._busy.add(process)
+        self.recorder.record(number, OpType.INVOKE, request.f, request.value)
+        completion = Completion(OpType.INFO, request.value, error="cancelled by the test")
+        try:
+            completion = await _bounded(client, request, bound_s)
+        finally:
+            self._busy.discard(process)
+            self.recorder.record(
+                number,
+                completion.type,
+                request.f,
+                completion.value,
+                error=completion.error,
+                node=completion.node,
+                attempts=[self._shifted(attempt) for attempt in completion.attempts],
+            )
+            if completion.type is OpType.INFO:
+                await _close(self._clients.pop(process)[1])
+        return completion
+
+    @contextlib.asynccontextmanager
+    async def traffic(self) -> AsyncIterator[None]:
+        """The workload's operations in the background, at the case's rate, while the block lasts.
+
+        What is in flight at its end is waited for.
+        """
+        if self._in_traffic:
+            raise UsageError("traffic() is on already; one block at a time")
+        self._in_traffic = True
+        case = self.plan.case
+        if self._traffic_processes is None:
+            self._traffic_processes = list(range(case.concurrency))
+        stop = asyncio.Event()
+        task = self.env.spawn(
+            interpret(
+                stagger(1 / case.rate, self.plan.workload.generator(case)),
+                env=self.env,
+                open_client=self._open,
+                concurrency=case.concurrency,
+                recorder=self.recorder,
+                op_timeout_s=case.op_timeout_s,
+                rng=stream(case.seed, "workload"),
+                stop=stop,
+                processes=self._traffic_processes,
+            ),
+            name="traffic",
+        )
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+            self._in_traffic = False
+
+    def _open(self, process: int) -> Client:
+        return self.plan.target.client(self.env, self.plan.settings, process)
+
+    def _client_of(self, process: int) -> tuple[int, Client]:
+        if process not in self._clients:
+            self._clients[process] = (self._next_process, self._open(self._next_process))
+            self._next_process += 1
+        return self._clients[process]
+
+    def _shifted(self, attempt: Attempt) -> Attempt:
+        """Times since the start of the run, as the history has them."""
+        start_ns = self.recorder.start_ns
+        return msgspec.structs.replace(
+            attempt, start=attempt.start - start_ns, end=attempt.end - start_ns
+        )
+
+    # --- looking and waiting -------------------------------------------------------------------
+
+    async def roles(self) -> Roles:
+        """Who leads and who follows, as the nodes say now."""
+        return await self._look(self.plan.target.roles(self.env, self.plan.settings))
+
+    async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
+        """The node that leads and serves; raises `TargetError` when there is none in time."""
+        deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
+        while True:
+            roles = await self.roles()
+            leader = roles.leader
+            if leader is not None and leader != other_than and roles.by_node[leader].ready:
+                return leader
+            if self.recorder.now_ns() >= deadline_ns:
+                but = "" if other_than is None else f" other than {other_than}"
+                raise TargetError(f"no leader{but} served within {bound_s:g} s; roles: {roles}")
+            await asyncio.sleep(POLL_S)
+
+    async def wait_ready(self, bound_s: float = 60.0) -> None:
+        """Wait until the target serves; raises `TargetError` with what is pending."""
+        target, settings = self.plan.target, self.plan.settings
+        await self._wait(lambda: target.ready(self.env, settings), bound_s, "ready")
+        self._scribe.meet(await self.roles())
+
+    async def wait_converged(self, bound_s: float = 90.0) -> None:
+        """Wait until the target came to rest; raises `TargetError` with what is pending."""
+        target, settings = self.plan.target, self.plan.settings
+        await self._wait(lambda: target.converged(self.env, settings), bound_s, "at rest")
+
+    async def _wait(self, look: Any, bound_s: float, what: str) -> None:
+        deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
+        while True:
+            state: Convergence = await self._look(look())
+            if state.ok:
+                return
+            if self.recorder.now_ns() >= deadline_ns:
+                pending = "; ".join(state.pending) or "no reason given"
+                raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")
+            await asyncio.sleep(POLL_S)
+
+    async def _look(self, looking: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with asyncio.timeout(LOOK_BOUND_S) as limit:
+                return await looking
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TargetError(
+                f"the target {self.plan.case.target!r} said nothing for {LOOK_BOUND_S:g} s when "
+                "asked for its state; its plug-in must bound every call it makes"
+            ) from error
+
+    async def close(self) -> None:
+        """Heal what is still broken and close all clients; called at the end of the run."""
+        await self.conductor.heal_active()
+        for _, client in self._clients.values():
+            await _close(client)
+        self._clients.clear()
+
+
+async def _bounded(client: Client, request: Request, timeout_s: float) -> Completion:
+    """How the operation ended. A client that hangs or crashes may have done anything."""
+    try:
+        async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
+            return await client.invoke(request, timeout_s=timeout_s)
+    except Exception as error:  # noqa: BLE001 - becomes a line of the history
+        hung = limit.expired() and isinstance(error, TimeoutError)
+        what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
+        return Completion(OpType.INFO, request.value, error=f"client {what}"[:ERROR_CHARACTERS_MAX])
+
+
+async def _close(client: Client) -> None:
+    """Close a client, for a bounded time; how it ends can change no outcome."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.close()

@@ -1,0 +1,199 @@
+"""What one test did: its runs with their folders and seeds, and how to do it again.
+
+Runs lie in a store like any other, `STORE/<module>.<test>[-<worker>]/<run>/`, so that `harness
+check`, `report` and `serve` read them. With pytest-xdist every worker has folders of its own. Runs
+of a test that passes are removed after it, unless artefacts were asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import itertools
+import platform
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from harness import __version__
+from harness.case import Case
+from harness.cli.choose import choose_environment
+from harness.errors import UsageError
+from harness.ops import CheckResult, History, Verdict
+from harness.plugins import Environment
+from harness.pytesting.wishes import ENV_DEFAULT, wishes_of_markers
+from harness.store import RunFolder, RunRecord, new_run_id
+
+if TYPE_CHECKING:
+    from harness.pytesting.live import LiveCluster
+
+__all__ = ["NOT_JUDGED", "JudgedRun", "RunsOfTest", "Settings"]
+
+NOT_JUDGED: Final = "not judged"
+NAME_CHARACTERS_MAX: Final = 80
+_numbers = itertools.count(1)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What pytest knows about one test, as plain data."""
+
+    test: str  # as pytest takes it in the folder it was started in
+    name: str
+    seed: int
+    seed_given: bool
+    env: str | None
+    profile: str | None
+    store: str
+    keep_all: bool
+    worker: str | None  # of pytest-xdist
+    start_folder: str
+
+
+class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its verdict: what `run_case` and `history.check` return."""
+
+    verdict: Verdict
+    results: tuple[CheckResult, ...]
+    history: History
+    case: Case
+    environment: str
+    folder: Path
+    replay: str
+
+
+class RunsOfTest:
+    """What the fixtures of one test share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
+        properties: list[tuple[str, object]],
+    ) -> None:
+        """`properties` is where pytest wants what its reports should carry."""
+        self.settings = settings
+        self._properties = properties
+        self._markers = markers
+        self._seeds = itertools.count()
+        self.folders: list[RunFolder] = []
+        self.live: LiveCluster | None = None
+        self.last: tuple[History, Case, str, RunFolder] | None = None
+        self._record: RunRecord | None = None
+
+    def wishes(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+        """The environment's name and all else that is asked for, by precedence."""
+        marked = wishes_of_markers(self._markers)
+        options = {"env": self.settings.env, "profile": self.settings.profile}
+        wanted = {**marked, **{name: value for name, value in options.items() if value}, **given}
+        if "seed" not in given:
+            begin = marked.get("seed")
+            if self.settings.seed_given or not isinstance(begin, int):
+                begin = self.settings.seed
+            wanted["seed"] = begin + next(self._seeds)
+        env = wanted.pop("env", None) or ENV_DEFAULT
+        if not isinstance(env, str):
+            raise UsageError(f"env is {env!r}; give the name of an environment")
+        return env, wanted
+
+    def environment(self, name: str) -> Environment:
+        """The environment, usable here and now; raises `UsageError` with the fix."""
+        return choose_environment(name)
+
+    def new_folder(self, case: Case) -> RunFolder:
+        """A folder for a run of `case`, which is written into it."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
+        name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
+        if self.settings.worker is not None:
+            name = f"{name}-{self.settings.worker}"
+        run_id = f"{new_run_id(case.seed)}-{next(_numbers)}"
+        folder = RunFolder(Path(self.settings.store), name, run_id)
+        folder.write_case(case)
+        self.folders.append(folder)
+        self._properties += [
+            ("harness_run", self.shown(folder.path)),
+            ("harness_seed", case.seed),
+            ("harness_verdict", NOT_JUDGED),
+        ]
+        return folder
+
+    def shown(self, path: Path) -> str:
+        """`path` as it reads best in the folder pytest was started in."""
+        return str(path.relative_to(self.settings.start_folder) if self._below(path) else path)
+
+    def _below(self, path: Path) -> bool:
+        return path.is_relative_to(self.settings.start_folder)
+
+    def sealed(
+        self,
+        folder: RunFolder,
+        case: Case,
+        environment: str,
+        history: History,
+        *,
+        wall_s: float,
+        interrupted: bool,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        """Remember a run that is over, and finish its folder as far as nobody has judged it."""
+        self.last = (history, case, environment, folder)
+        simulated = environment == "sim" and len(history) > 0
+        self._record = RunRecord(
+            run=folder.path.name,
+            environment=environment,
+            started=dt.datetime.now(tz=dt.UTC).isoformat(),
+            wall_s=wall_s,
+            verdict=Verdict.UNKNOWN,
+            digest=history.digest(),
+            ops=len(history),
+            versions={"harness": __version__, "python": platform.python_version()},
+            warnings=warnings,
+            interrupted=interrupted,
+            simulated_s=history[-1].time / 1e9 if simulated else None,
+        )
+        folder.write_results([], {"verdict": Verdict.UNKNOWN})
+        folder.finish(self._record)
+
+    def judged(self, verdict: Verdict, results: Sequence[CheckResult], replay: str) -> None:
+        """Write the verdict on the last run down."""
+        assert self.last is not None
+        assert self._record is not None
+        folder = self.last[3]
+        folder.write_results(list(results), {"verdict": verdict, "replay": replay})
+        folder.finish(msgspec.structs.replace(self._record, verdict=verdict))
+        last = max(i for i, (name, _) in enumerate(self._properties) if name == "harness_verdict")
+        self._properties[last] = ("harness_verdict", verdict.value)
+
+    def test_again(self, environment: str) -> str:
+        """The command that repeats this test with its seeds."""
+        words = ["pytest", self.settings.test]
+        marked = wishes_of_markers(self._markers).get("seed")
+        if self.settings.seed_given or not isinstance(marked, int):
+            words.append(f"--harness-seed={self.settings.seed}")
+        if self.settings.env:
+            words.append(f"--harness-env={environment}")
+        if self.settings.profile:
+            words.append(f"--harness-profile={self.settings.profile}")
+        return shlex.join(words)
+
+    def replay(self, environment: str, folder: RunFolder) -> str:
+        """The command that replays a run without pytest."""
+        path = self.shown(folder.path / "case.json")
+        return shlex.join(["harness", "run", "--env", environment, "--case", path])
+
+    def tidy(self, *, failed: bool) -> None:
+        """Remove the runs of a test that passed; what cannot be removed stays."""
+        if failed or self.settings.keep_all:
+            return
+        for folder in self.folders:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            series = folder.path.parent
+            with contextlib.suppress(OSError):
+                if str((series / "latest").readlink()) == folder.path.name:
+                    (series / "latest").unlink()
+                series.rmdir()
+                series.parent.rmdir()  # an empty store is none

@@ -1,0 +1,106 @@
+"""`nemesis`: something is broken for as long as a block of the test's coroutine lasts.
+
+The same plug-ins as in a run, aimed in the same way at the moment of the fault, and recorded in the
+same way. A strike that hits nothing fails the test: a test that broke nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from harness.case import NS_PER_S, Fault, stream
+from harness.cluster import Bite
+from harness.errors import UsageError
+from harness.planning import check_fault_args, refuse_unable
+from harness.plugins import Nemesis, load_plugin
+from harness.pytesting.live import LiveCluster
+from harness.pytesting.runs import RunsOfTest
+
+__all__ = ["NemesisFactory", "Strike"]
+
+LEASE_S: Final = 600.0
+"""A block may last this long, and the grace of leases more, before its fault heals by itself."""
+
+
+class NemesisFactory:
+    """The fixture `nemesis`."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        """Nothing is broken before a block begins."""
+        self._runs = runs
+        self._numbers = itertools.count(1)
+
+    def __call__(
+        self, name: str, *, args: Mapping[str, Any] | None = None, may_miss: bool = False
+    ) -> Strike:
+        """A block that breaks something: `async with nemesis("kill-leader"): ...`.
+
+        `args` replaces what the nemesis would draw from the seed. Raises `UsageError` outside the
+        coroutine of `cluster(...).run`, and for what the environment cannot do.
+        """
+        __tracebackhide__ = True
+        live = self._runs.live
+        if live is None:
+            raise UsageError(
+                f"nemesis({name!r}) strikes a running cluster: use it inside the coroutine that "
+                "you give to cluster(...).run"
+            )
+        plugin: Nemesis = load_plugin("nemeses", name)
+        refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
+        number = next(self._numbers)
+        fault = Fault(
+            id=f"{name}-{number}",
+            nemesis=name,
+            at_ns=live.recorder.now_ns(),
+            duration_ns=int(LEASE_S * NS_PER_S),
+            args=_drawn(plugin, live, number) if args is None else dict(args),
+        )
+        check_fault_args(fault, plugin)
+        live.nemeses[name] = plugin
+        return Strike(live, fault, may_miss=may_miss)
+
+
+def _drawn(plugin: Nemesis, live: LiveCluster, number: int) -> dict[str, Any]:
+    """What the nemesis draws for one fault, from the seed of the run."""
+    planned = plugin.plan(
+        stream(live.plan.case.seed, f"strike/{number}"),
+        horizon_ns=NS_PER_S,
+        interval_ns=NS_PER_S,
+        duration_ns=NS_PER_S,
+    )
+    return dict(planned[0].args) if planned else {}
+
+
+class Strike:
+    """One fault: inside the block it is there, after the block it is healed and measured."""
+
+    def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
+        """See `NemesisFactory`."""
+        self._live = live
+        self._fault = fault
+        self._may_miss = may_miss
+        self.targets: tuple[str, ...] = ()
+        self.note = ""
+        self.bite: Bite | None = None
+
+    async def __aenter__(self) -> Self:
+        __tracebackhide__ = True
+        injection = await self._live.conductor.strike(self._fault)
+        self.targets, self.note = injection.targets, injection.note
+        if not self.targets and not self._may_miss:
+            raise AssertionError(
+                f"the nemesis {self._fault.nemesis!r} hit nothing: {self.note} "
+                "(may_miss=True lets this pass)"
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.bite = await self._live.conductor.heal(self._fault.id)

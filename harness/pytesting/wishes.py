@@ -1,0 +1,131 @@
+"""From what a test asks for to a case: the flags of `harness run`, as keyword arguments.
+
+A keyword argument wins over the command line of pytest, that over the marker, and that over the
+defaults of the case. Whatever is no field of a case is an option of the target or the workload, as
+on the command line, so `run_case(target="kudu", masters=5)` is `harness run --masters 5`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case, load_case
+from harness.errors import UsageError
+from harness.plugins import Target, Workload, load_plugin
+
+__all__ = ["ENV_DEFAULT", "case_from_wishes", "stored_case", "wishes_of_markers"]
+
+ENV_DEFAULT: Final = "sim"
+_FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
+    "target": "target",
+    "profile": "profile",
+    "bug": "bugs",
+    "workload": "workload",
+    "nemesis": "nemeses",
+    "interval": "interval_s",
+    "duration": "duration_s",
+    "time_limit": "time_limit_s",
+    "rate": "rate",
+    "concurrency": "concurrency",
+    "op_timeout": "op_timeout_s",
+    "knobs": "knobs",
+    "seed": "seed",
+}
+_LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
+
+
+def wishes_of_markers(
+    markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
+) -> dict[str, object]:
+    """All markers of a test as one; the nearest comes first in `markers` and wins."""
+    wishes: dict[str, object] = {}
+    for positional, named in reversed(markers):
+        if positional:
+            raise UsageError(
+                f"the marker harness takes keyword arguments only, not {positional[0]!r}; "
+                f'write e.g. @pytest.mark.harness(target="kudu", nemesis="kill-leader")'
+            )
+        wishes |= named
+    return wishes
+
+
+def case_from_wishes(wishes: Mapping[str, object]) -> Case:
+    """The case that `wishes` ask for; raises `UsageError` that names what it does not understand.
+
+    Ranges and names of plug-ins are checked when it is planned.
+    """
+    fields: dict[str, Any] = {}
+    others: dict[str, object] = {}
+    for name, value in wishes.items():
+        if name in _FIELDS:
+            fields[_FIELDS[name]] = _names(name, value) if name in _LISTS else value
+        else:
+            others[name] = value
+    case = _convert(fields)
+    target: Target = load_plugin("targets", case.target)
+    workload: Workload = load_plugin("workloads", case.workload)
+    options: dict[str, dict[str, object]] = {"target": {}, "workload": {}}
+    owners = {
+        "target": {option.name.replace("-", "_") for option in target.options},
+        "workload": {option.name.replace("-", "_") for option in workload.options},
+    }
+    for name, value in others.items():
+        having = [owner for owner, names in owners.items() if name in names]
+        if not having:
+            raise UsageError(
+                _unknown(name, case, [*_FIELDS, *owners["target"] | owners["workload"]])
+            )
+        for owner in having:
+            options[owner][name] = value
+    return msgspec.structs.replace(
+        case, target_options=options["target"], workload_options=options["workload"]
+    )
+
+
+def stored_case(source: Case | Path | str, wishes: Mapping[str, object]) -> Case:
+    """A case that is given whole; raises `UsageError` for anything asked for besides it."""
+    if wishes:
+        raise UsageError(
+            f"`case` decides the whole case; drop {', '.join(sorted(wishes))}, or edit the case"
+        )
+    return source if isinstance(source, Case) else load_case(Path(source))
+
+
+def _names(keyword: str, value: object) -> tuple[str, ...]:
+    """The names in `value`, each once."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
+        raise UsageError(
+            f"{keyword} is {value!r}; give one name, names with commas between, or a list of names"
+        )
+    names = [item.strip() for item in items]
+    if not all(names) or (keyword == "nemesis" and len(names) > 1 and "none" in names):
+        raise UsageError(
+            f"{keyword} is {value!r}; no name may be empty, and `none` goes with no other"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _convert(fields: dict[str, Any]) -> Case:
+    try:
+        return msgspec.convert(fields, Case)
+    except msgspec.ValidationError as error:
+        keywords = {field: keyword for keyword, field in _FIELDS.items()}
+        text = str(error)
+        for field, keyword in keywords.items():
+            text = text.replace(f"`$.{field}", f"`{keyword}")
+        raise UsageError(f"the case cannot be: {text}") from error
+
+
+def _unknown(name: str, case: Case, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(known))}"
+    return (
+        f"{name!r} is no part of a case, nor an option of the target {case.target!r} or the "
+        f"workload {case.workload!r}; {hint}"
+    )
