@@ -10,26 +10,34 @@ from harness.ops import CheckResult, Verdict
 
 __all__ = ["describe"]
 
-EXPLANATION_LINES_MAX: Final = 40
+EXPLANATION_LINES_MAX: Final = 5
+LINE_CHARACTERS_MAX: Final = 400
 FAULT_LINES_MAX: Final = 30
 
 
-def describe(judgement: Judgement) -> list[str]:
-    """Lines for people, the verdict of each checker first."""
+def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
+    """Lines for people, the verdict of each checker first, and what the run did if asked for."""
     lines = [_headline(result) for result in judgement.results]
     for result in judgement.results:
         if result.verdict is not Verdict.VALID and result.explanation:
             lines += ["", f"{result.checker} says {result.verdict.value}:"]
-            lines += _bounded([f"  {line}" for line in result.explanation], EXPLANATION_LINES_MAX)
-    for result in judgement.results:
-        certificate = result.details.get("certificate")
-        if isinstance(certificate, Mapping):
-            lines += ["", "certificate (what this run really did):", *_certificate(certificate)]
+            lines += _bounded([_line(line) for line in result.explanation], EXPLANATION_LINES_MAX)
+    for result in judgement.results if certificate else ():
+        done = result.details.get("certificate")
+        if isinstance(done, Mapping):
+            lines += ["", "certificate (what this run really did):", *_certificate(done)]
     return lines
 
 
+def _line(text: str) -> str:
+    """One line of an explanation, which may quote whole tables."""
+    if len(text) <= LINE_CHARACTERS_MAX:
+        return f"  {text}"
+    return f"  {text[:LINE_CHARACTERS_MAX]}... (whole in results.json)"
+
+
 def _headline(result: CheckResult) -> str:
-    return f"  {result.checker:22} {result.verdict.value:8} {result.reason}"
+    return f"{_line(f'{result.checker:22} {result.verdict.value:8} {result.reason}')}"
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:
@@ -61,4 +69,4 @@ def _plain(value: Any) -> str:
 def _bounded(lines: list[str], most: int) -> list[str]:
     if len(lines) <= most:
         return lines
-    return [*lines[:most], f"  ... and {len(lines) - most} more lines, in results.json"]
+    return [*lines[:most], f"  ... and {len(lines) - most} more, in results.json"]
