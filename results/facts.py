@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from harness.case import NS_PER_S, Case
-from harness.ops import NEMESIS, History, Op, OpType, Pair
+from harness.ops import History, OpType, Pair
 from harness.store import RunRecord, lat_bucket
 from results.intervals import Interval, Outage, Try, outages, overlap_ns, union
+from results.run_timeline import InjectedFault, Timeline, field_of, whole_of
 from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
 
 if TYPE_CHECKING:
@@ -69,102 +70,6 @@ class Run(Protocol):
 
 
 Row = tuple[Any, ...]
-
-
-class _Fault(msgspec.Struct):
-    id: str
-    nemesis: str
-    start: int
-    targets: list[str]
-    end: int
-    healed: bool = False
-    bite: int | None = None
-
-    @property
-    def interval(self) -> Interval:
-        """When it was active; nothing where it hit nobody."""
-        return (self.start, self.end if self.targets else self.start)
-
-
-class _Timeline:
-    """What was the case at a moment: phase and active faults."""
-
-    def __init__(self, history: History) -> None:
-        self.end_ns = history[-1].time if len(history) else 0
-        self.faults = _faults(history, self.end_ns)
-        phases = [(op.time, str(_field(op, "phase"))) for op in history.facts("phase")]
-        self._phase_starts = [time for time, _ in phases]
-        self._phases = [name for _, name in phases]
-        self._edges, self._members = _sweep(self.faults)
-        self._sets = [LIST_SEPARATOR.join(sorted(names)) for names in self._members]
-        bounds = [*self._phase_starts, self.end_ns]
-        self.chaos = union(
-            (bounds[number], bounds[number + 1])
-            for number, name in enumerate(self._phases)
-            if name == "chaos"
-        )
-
-    def phase(self, time_ns: int) -> str:
-        """The phase that began last."""
-        at = bisect.bisect_right(self._phase_starts, time_ns) - 1
-        return self._phases[at] if at >= 0 else "before"
-
-    def active(self, time_ns: int) -> str:
-        """The nemeses with a fault at a moment, joined."""
-        return self._sets[bisect.bisect_right(self._edges, time_ns) - 1]
-
-    def active_set(self, time_ns: int) -> frozenset[str]:
-        """The same, apart."""
-        return self._members[bisect.bisect_right(self._edges, time_ns) - 1]
-
-
-def _sweep(faults: Sequence[_Fault]) -> tuple[list[float], list[frozenset[str]]]:
-    """The moments at which the set of active nemeses may change, and the set from then on."""
-    changes: dict[float, Counter[str]] = {}
-    for fault in faults:
-        start, end = fault.interval
-        changes.setdefault(start, Counter())[fault.nemesis] += 1
-        changes.setdefault(end, Counter())[fault.nemesis] -= 1
-    edges: list[float] = [float("-inf")]
-    members: list[frozenset[str]] = [frozenset()]
-    count: Counter[str] = Counter()
-    for edge in sorted(changes):
-        count.update(changes[edge])
-        edges.append(edge)
-        members.append(frozenset(nemesis for nemesis, n in count.items() if n > 0))
-    return edges, members
-
-
-def _field(op: Op, name: str) -> Any:
-    return op.value.get(name) if isinstance(op.value, dict) else None
-
-
-def _whole(value: Any) -> int | None:
-    """A number of the history as int64; `None` for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
-        return None
-    return value
-
-
-def _faults(history: History, end_ns: int) -> list[_Fault]:
-    found: list[_Fault] = []
-    still_open: dict[str, deque[_Fault]] = {}
-    for op in history.of_process(NEMESIS):
-        key = str(_field(op, "fault"))
-        action = _field(op, "action")
-        if action == "inject":
-            targets = _field(op, "targets")
-            names = [str(target) for target in targets] if isinstance(targets, list) else []
-            fault = _Fault(key, op.f, op.time, names, end_ns if names else op.time)
-            found.append(fault)
-            if names:
-                still_open.setdefault(key, deque()).append(fault)
-        elif action == "heal" and still_open.get(key):
-            fault = still_open[key].popleft()
-            bite = _field(op, "bite")
-            fault.end, fault.healed = op.time, True
-            fault.bite = _whole(bite.get("count")) if isinstance(bite, dict) else None
-    return found
 
 
 def _answered(pair: Pair) -> bool:
@@ -222,7 +127,7 @@ class _Facts:
         self.key = f"{run.name}/{run.run}"
         self.run = run
         self.history = history
-        self.timeline = _Timeline(history)
+        self.timeline = Timeline(history)
         self.pairs = history.pairs
         self.leaders = list(history.facts("leader"))
         self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
@@ -343,7 +248,7 @@ class _Facts:
             )
         return rows
 
-    def _outage_ns(self, kind: str, fault: _Fault) -> int | None:
+    def _outage_ns(self, kind: str, fault: InjectedFault) -> int | None:
         """How long after its heal the outage went on in which it was healed; 0 if in none."""
         if not fault.healed:
             return None
@@ -354,19 +259,29 @@ class _Facts:
         return outage.end - fault.end if outage.ended == "answered" else None
 
     def recovery_rows(self) -> list[Row]:
-        """For each heal and kind of operation that the run tried: time to the next ok."""
-        oks: dict[str, list[int]] = {pair.invoke.f: [] for pair in self.pairs}
+        """For each heal and kind of operation: when it was tried again, and when it succeeded.
+
+        What comes after the heal is told by index: in virtual time many things share a moment.
+        """
+        by_f: dict[str, list[Pair]] = {}
         for pair in self.pairs:
-            if pair.completion is not None and pair.type is OpType.OK:
-                oks[pair.invoke.f].append(pair.completion.time)
-        for times in oks.values():
-            times.sort()
+            by_f.setdefault(pair.invoke.f, []).append(pair)
         rows: list[Row] = []
+        kinds = [(f, _Ends(pairs)) for f, pairs in sorted(by_f.items())]
         for fault in self.timeline.faults:
-            for f in sorted(oks) if fault.healed else ():
-                at = bisect.bisect_left(oks[f], fault.end)
-                first = oks[f][at] - fault.end if at < len(oks[f]) else None
-                rows.append((fault.id, fault.nemesis, f, first))
+            if not fault.healed:
+                continue
+            for f, ends in kinds:
+                tried = ends.first_try(fault.heal_index)
+                rows.append(
+                    (
+                        fault.id,
+                        fault.nemesis,
+                        f,
+                        None if tried is None else max(0, tried - fault.end),
+                        ends.first_ok(fault.heal_index, fault.end),
+                    )
+                )
         return rows
 
     def unavailability_rows(self) -> list[Row]:
@@ -391,8 +306,8 @@ class _Facts:
         return [
             (
                 op.time,
-                None if _field(op, "node") is None else str(_field(op, "node")),
-                _whole(_field(op, "term")),
+                None if field_of(op, "node") is None else str(field_of(op, "node")),
+                whole_of(field_of(op, "term")),
                 number == 0,
                 self.timeline.active(op.time),
             )
@@ -445,6 +360,35 @@ class _Facts:
 
     def _downs(self) -> list[list[Interval]]:
         return [self.down[kind] for kind in KINDS]
+
+
+class _Ends:
+    """The operations of one kind, to be asked what came after a line of the history."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        never = float("inf")
+        ended = sorted(
+            (never if pair.completion is None else pair.completion.index, pair.invoke.time)
+            for pair in pairs
+        )
+        self._ends = [end for end, _ in ended]
+        self._invokes = [time for _, time in ended]
+        for at in reversed(range(len(ended) - 1)):  # the least invocation from here on
+            self._invokes[at] = min(self._invokes[at], self._invokes[at + 1])
+        oks = [p.completion for p in pairs if p.completion and p.type is OpType.OK]
+        oks.sort(key=lambda op: op.index)
+        self._ok_indices = [op.index for op in oks]
+        self._ok_times = [op.time for op in oks]
+
+    def first_try(self, index: int) -> int | None:
+        """The earliest invocation of those that ended, or never did, after line `index`."""
+        at = bisect.bisect_right(self._ends, index)
+        return self._invokes[at] if at < len(self._invokes) else None
+
+    def first_ok(self, index: int, since_ns: int) -> int | None:
+        """Time from `since_ns` to the first acknowledgement after line `index`."""
+        at = bisect.bisect_right(self._ok_indices, index)
+        return self._ok_times[at] - since_ns if at < len(self._ok_times) else None
 
 
 def _ns(seconds: float) -> int | None:

@@ -110,6 +110,7 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("fault", "string", "that was healed"),
         ("nemesis", "string", ""),
         ("f", "string", "kind of operation"),
+        ("first_try_ns", "int64", "from the heal until one was under way; null: none ever was"),
         ("first_ok_ns", "int64", "from the heal to the next ok of this kind; null: none came"),
     ),
     "unavailability": (

@@ -1,25 +1,38 @@
 -- How long after a heal does an operation of each kind succeed again? (nearest ranks)
-WITH ranked AS (
-    SELECT nemesis, f, first_ok_ns,
-           ROW_NUMBER() OVER (PARTITION BY nemesis, f ORDER BY first_ok_ns) AS place,
-           COUNT(*) OVER (PARTITION BY nemesis, f) AS total
+-- `waited` counts from the first one that was under way after the heal: nobody may have tried
+-- before. `untried`: heals after which nobody tried; `never`: tried, but none succeeded any more.
+WITH waits AS (
+    SELECT nemesis, f, first_ok_ns, first_ok_ns - first_try_ns AS waited_ns
     FROM recoveries
     WHERE first_ok_ns IS NOT NULL
 ),
+ranked AS (
+    SELECT nemesis, f, first_ok_ns, waited_ns,
+           ROW_NUMBER() OVER (PARTITION BY nemesis, f ORDER BY waited_ns) AS waited_place,
+           ROW_NUMBER() OVER (PARTITION BY nemesis, f ORDER BY first_ok_ns) AS ok_place,
+           COUNT(*) OVER (PARTITION BY nemesis, f) AS total
+    FROM waits
+),
 percentiles AS (
     SELECT nemesis, f,
-           MIN(CASE WHEN place * 1000 >= total * 500 THEN first_ok_ns END) AS p50_ns,
-           MIN(CASE WHEN place * 1000 >= total * 950 THEN first_ok_ns END) AS p95_ns,
-           MAX(first_ok_ns) AS max_ns
+           MIN(CASE WHEN waited_place * 1000 >= total * 500 THEN waited_ns END) AS waited_p50_ns,
+           MIN(CASE WHEN waited_place * 1000 >= total * 950 THEN waited_ns END) AS waited_p95_ns,
+           MAX(waited_ns) AS waited_max_ns,
+           MIN(CASE WHEN ok_place * 1000 >= total * 500 THEN first_ok_ns END) AS ok_p50_ns,
+           MAX(first_ok_ns) AS ok_max_ns
     FROM ranked
     GROUP BY nemesis, f
 ),
 counted AS (
-    SELECT nemesis, f, COUNT(*) AS heals, COUNT(first_ok_ns) AS recovered
+    SELECT nemesis, f,
+           COUNT(*) AS heals,
+           COUNT(CASE WHEN first_try_ns IS NULL THEN 1 END) AS untried,
+           COUNT(CASE WHEN first_try_ns IS NOT NULL AND first_ok_ns IS NULL THEN 1 END) AS never
     FROM recoveries
     GROUP BY nemesis, f
 )
-SELECT c.nemesis, c.f, c.heals, c.heals - c.recovered AS never, p.p50_ns, p.p95_ns, p.max_ns
+SELECT c.nemesis, c.f, c.heals, c.untried, c.never,
+       p.waited_p50_ns, p.waited_p95_ns, p.waited_max_ns, p.ok_p50_ns, p.ok_max_ns
 FROM counted c
 LEFT JOIN percentiles p ON p.nemesis = c.nemesis AND p.f = c.f
 ORDER BY c.nemesis, c.f

@@ -1,0 +1,121 @@
+"""What was the case when: phases, faults and the nemeses that were active at any moment.
+
+A fault is active in `[inject, heal)`, one never healed until the end of the run, one without
+targets never. A heal closes the oldest open fault of its id. What a history holds in other shapes
+than the harness writes (it may come from anywhere) is left out, never guessed at.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from harness.ops import NEMESIS, History, Op
+from results.intervals import Interval, union
+from results.schema import LIST_SEPARATOR
+
+__all__ = ["InjectedFault", "Timeline", "field_of", "whole_of"]
+
+
+class InjectedFault(msgspec.Struct):
+    """One fault that was injected."""
+
+    id: str
+    nemesis: str
+    start: int
+    targets: list[str]
+    end: int
+    healed: bool = False
+    bite: int | None = None
+    heal_index: int = -1
+
+    @property
+    def interval(self) -> Interval:
+        """When it was active; nothing where it hit nobody."""
+        return (self.start, self.end if self.targets else self.start)
+
+
+class Timeline:
+    """What was the case at a moment: phase and active faults."""
+
+    def __init__(self, history: History) -> None:
+        self.end_ns = history[-1].time if len(history) else 0
+        self.faults = _faults(history, self.end_ns)
+        phases = [(op.time, str(field_of(op, "phase"))) for op in history.facts("phase")]
+        self._phase_starts = [time for time, _ in phases]
+        self._phases = [name for _, name in phases]
+        self._edges, self._members = _sweep(self.faults)
+        self._sets = [LIST_SEPARATOR.join(sorted(names)) for names in self._members]
+        bounds = [*self._phase_starts, self.end_ns]
+        self.chaos = union(
+            (bounds[number], bounds[number + 1])
+            for number, name in enumerate(self._phases)
+            if name == "chaos"
+        )
+
+    def phase(self, time_ns: int) -> str:
+        """The phase that began last."""
+        at = bisect.bisect_right(self._phase_starts, time_ns) - 1
+        return self._phases[at] if at >= 0 else "before"
+
+    def active(self, time_ns: int) -> str:
+        """The nemeses with a fault at a moment, joined."""
+        return self._sets[bisect.bisect_right(self._edges, time_ns) - 1]
+
+    def active_set(self, time_ns: int) -> frozenset[str]:
+        """The same, apart."""
+        return self._members[bisect.bisect_right(self._edges, time_ns) - 1]
+
+
+def _sweep(faults: Sequence[InjectedFault]) -> tuple[list[float], list[frozenset[str]]]:
+    """The moments at which the set of active nemeses may change, and the set from then on."""
+    changes: dict[float, Counter[str]] = {}
+    for fault in faults:
+        start, end = fault.interval
+        changes.setdefault(start, Counter())[fault.nemesis] += 1
+        changes.setdefault(end, Counter())[fault.nemesis] -= 1
+    edges: list[float] = [float("-inf")]
+    members: list[frozenset[str]] = [frozenset()]
+    count: Counter[str] = Counter()
+    for edge in sorted(changes):
+        count.update(changes[edge])
+        edges.append(edge)
+        members.append(frozenset(nemesis for nemesis, n in count.items() if n > 0))
+    return edges, members
+
+
+def field_of(op: Op, name: str) -> Any:
+    """A field of the op's value; `None` where there is none."""
+    return op.value.get(name) if isinstance(op.value, dict) else None
+
+
+def whole_of(value: Any) -> int | None:
+    """A number of the history as int64; `None` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
+        return None
+    return value
+
+
+def _faults(history: History, end_ns: int) -> list[InjectedFault]:
+    found: list[InjectedFault] = []
+    still_open: dict[str, deque[InjectedFault]] = {}
+    for op in history.of_process(NEMESIS):
+        key = str(field_of(op, "fault"))
+        action = field_of(op, "action")
+        if action == "inject":
+            targets = field_of(op, "targets")
+            names = [str(target) for target in targets] if isinstance(targets, list) else []
+            fault = InjectedFault(key, op.f, op.time, names, end_ns if names else op.time)
+            found.append(fault)
+            if names:
+                still_open.setdefault(key, deque()).append(fault)
+        elif action == "heal" and still_open.get(key):
+            fault = still_open[key].popleft()
+            bite = field_of(op, "bite")
+            fault.end, fault.healed, fault.heal_index = op.time, True, op.index
+            fault.bite = whole_of(bite.get("count")) if isinstance(bite, dict) else None
+    return found

@@ -1,0 +1,111 @@
+"""Stores of real simulated runs to report on: mixed nemeses, bugs, labels and workloads."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+
+from harness.case import Case
+from harness.checking import judge
+from harness.planning import plan_case
+from harness.plugins import load_plugin
+from harness.run import conduct
+from harness.store import RunFolder, RunRecord
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """One run to make."""
+
+    seed: int
+    nemeses: tuple[str, ...] = ("none",)
+    bugs: tuple[str, ...] = ()
+    workload: str = "ddl"
+    label: str | None = None
+    time_limit_s: float = 6.0
+
+
+NEMESES = (
+    ("none",),
+    ("partition-leader",),
+    ("kill-leader",),
+    ("pause-leader",),
+    ("partition-leader", "kill-leader"),
+)
+MIXED = (
+    *(
+        Spec(seed, nemeses, label=label)
+        for nemeses in NEMESES
+        for seed, label in ((1, "old"), (2, "old"), (3, "old"), (1, "new"), (4, "new"))
+    ),
+    *(Spec(seed, ("partition-leader",), ("NO-LEASE",)) for seed in (1, 2, 3, 4)),
+    *(Spec(seed, ("kill-leader",), ("ORDER-CREATE",)) for seed in (1, 2, 3)),
+    *(Spec(seed, ("pause-leader",), ("KUDU-765", "NO-LEASE")) for seed in (1, 2, 3)),
+    *(Spec(seed, ("partition-halves",), workload="append", label="new") for seed in (1, 2, 3)),
+    *(Spec(seed, ("power-cut-leader",)) for seed in (7, 8)),
+)
+"""Forty runs."""
+
+
+def case_of(spec: Spec) -> Case:
+    """The case of one run, with short faults so that several fit."""
+    workload = load_plugin("workloads", spec.workload)
+    target = load_plugin("targets", "kudu")
+    options = {option.name.replace("-", "_"): option.default for option in target.options}
+    return Case(
+        seed=spec.seed,
+        nemeses=spec.nemeses,
+        bugs=spec.bugs,
+        workload=spec.workload,
+        target_options=options,
+        workload_options={
+            option.name.replace("-", "_"): option.default for option in workload.options
+        },
+        time_limit_s=spec.time_limit_s,
+        interval_s=3.0,
+        duration_s=1.5,
+        rate=40.0,
+        op_timeout_s=1.0,
+    )
+
+
+def add_run(store: Path, name: str, spec: Spec) -> Path:
+    """Run one case in the simulation and keep it whole."""
+    environment = load_plugin("environments", "sim")
+    plan = plan_case(case_of(spec), environment)
+    folder = RunFolder(store, name, f"seed-{spec.seed}-{spec.label}")
+    folder.write_case(plan.case)
+    outcome = conduct(plan, environment, run_id=folder.path.name, folder=None)
+    judgement = judge(outcome.history, plan.case, plan.checkers)
+    folder.seal(outcome.history)
+    folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
+    folder.finish(
+        RunRecord(
+            run=folder.path.name,
+            environment="sim",
+            started=f"2026-01-0{1 if spec.label == 'old' else 2}T00:00:00+00:00",
+            wall_s=0.5,
+            verdict=judgement.verdict,
+            digest=outcome.history.digest(),
+            ops=len(outcome.history),
+            versions={},
+            label=spec.label,
+            simulated_s=outcome.wall_ns / 1e9,
+        )
+    )
+    return folder.path
+
+
+def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:
+    """A store with a run for each of `specs`."""
+    for spec in specs:
+        words = (spec.workload, *spec.nemeses, *spec.bugs)
+        add_run(store, "-".join(words), spec)
+    return store
+
+
+def copy_case(case: Case, **changes: object) -> Case:
+    """A case that differs in some fields."""
+    return msgspec.structs.replace(case, **changes)
