@@ -19,8 +19,9 @@ import msgspec
 __all__ = ["CLOSERS", "DEPTH_MAX", "ExactReader", "MistakeError", "UnfinishedError"]
 
 DEPTH_MAX: Final = 200
-_SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+")
-_TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+")
+# Blanks are ASCII's: what else looks empty is part of a symbol, for this reader and the quick one.
+_SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
+_TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
 _STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")

@@ -48,6 +48,19 @@ TOKENS = [
         "3N",
     ),
     *("1.5", "1/2", "007", "+5", "1e3", "9" * 25, "sym", "{:a 1}", "[1 2]", "#jepsen.history.Op{"),
+    *(
+        ", ",
+        " ",
+        " ",
+        ":a ",
+        '":"',
+        '"\\":"',
+        '"\\u003a"',
+        '"\\u00e9"',
+        "{:a 1, :b 2}",
+        "{1 2, 3 4}",
+    ),
+    *("#{1 :a}", "java.lang.X", "<init>", "->", "0x1f", "e", "-0", "\u00a0", "\x1c", "a\\b", "NaN"),
 ]
 FORMS = st.recursive(
     st.sampled_from([":a", ":b", "1", "-7", "nil", "true", '"x y"', "2.5", "sym", "[]", "{}"]),
@@ -62,8 +75,28 @@ FORMS = st.recursive(
 )
 
 
-@settings(max_examples=1000)
-@given(text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join))
+TREES = st.recursive(
+    st.sampled_from([":a", ":b", "1", "-7", "nil", "true", '"x y"', '":"', "2.5", "sym", "#tag 1"]),
+    lambda inner: st.tuples(
+        st.sampled_from([*("[]", "()", "{}", "{}", "{}"), *(("#{", "}"), ("[", "}"))]),
+        st.sampled_from([" ", ", ", ",", " , "]),
+        st.lists(
+            inner | st.tuples(st.sampled_from([":a", ":b", "3", "sym"]), inner).map(" ".join),
+            max_size=4,
+        ),
+    ).map(lambda made: made[0][0] + made[1].join(made[2]) + made[0][1]),
+    max_leaves=14,
+)
+
+
+@settings(max_examples=1500)
+@given(
+    text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join)
+    | st.lists(TREES, max_size=3).map("\n".join)
+    | st.tuples(TREES, st.integers(0, 60), st.sampled_from(TOKENS)).map(
+        lambda made: made[0][: made[1]] + made[2] + made[0][made[1] :]
+    )
+)
 def test_what_the_quick_reader_accepts_the_exact_one_reads_equally(text):
     try:
         found = QuickReader().forms(text.encode())
@@ -79,15 +112,38 @@ def test_what_the_quick_reader_accepts_the_exact_one_reads_equally(text):
         '{:a {:b [{:c 1}]}}\n[1 {"x" true}]\n',
         "#jepsen.history.Op{:a -1.5e3}\n",
         "{}\n[]\n",
+        '{:a {:b [{:c 1, "d" :e}], :f (1 (2 3))}, :g #{4 :h}}, {}\n',
+        '{0 10, 1 -20, :k "say \\"x\\": \\u00e9"}',
+        '{:via [{:type java.io.IOException}], :trace [[clojure.lang.AFn <init> "A.clj" 0x1f nil]]}',
+        "[{:a nil :b juvenil} true-ish nilly]",
+        '#inst "2026-01-01" #object[a.B 0x1 {:c 1}]',
     ],
 )
 def test_plain_text_is_read_quickly(text):
     assert QuickReader().forms(text.encode()) == list(parse_forms(text))
 
 
+def test_the_reader_goes_on_the_way_that_worked():
+    reader = QuickReader()
+    with_commas, without = b"{:a {:b 1, :c 2}}", b"{:a {:b 1 :c 2}}"
+    for text in (without, without, with_commas, without, with_commas):
+        assert reader.forms(text) == [{"a": {"b": 1, "c": 2}}]
+
+
+def test_long_tokens_are_not_kept():
+    reader = QuickReader()
+    reader.forms(b'["' + b"x" * 1000 + b'" :short]')
+    assert list(reader._quoted) == [b":short"]
+
+
 @pytest.mark.parametrize(
     "text",
-    ["null", "{:a}", "{:a 1 :a 2}", "{:a 1 :b}", "[1}", "(1]", '{"a": 1}', "01", "{[1] 2}", "#{1}"],
+    [
+        *("null", "{:a}", "{:a 1 :a 2}", "{:a 1 :b}", "[1}", "(1]", '{"a": 1}', "01", "{[1] 2}"),
+        *("{:a 1, :a 2}", '[{:a {:b 1, "b" 2}, :c 3}]', "{1 2, 1 3}", "{:a 1, :b}", "#{[1]}"),
+        *("[1 ; x\n]", "#_ 1 2", "\\a", "[#tag]", "#tag", "#t:a 1", '#t"a', '"\\/"', "1/2"),
+        *("[" * 199 + "]" * 199, "{:a " * 250 + "1" + "}" * 250, "a:b", "##jepsen.history.Op{1}"),
+    ],
 )
 def test_what_is_not_plain_is_refused(text):
     with pytest.raises(QuickRefusedError):
@@ -123,7 +179,7 @@ def op(index, extra=""):
 @pytest.mark.parametrize("block", [1, 7, 64, 1 << 18])
 def test_positions_do_not_depend_on_how_it_was_read(tmp_path, quick, block, monkeypatch):
     monkeypatch.setattr(edn_forms, "BLOCK_BYTES", block)
-    lines = [f"  {op(n, '' if quick else ' :s #{1}')}" for n in range(9)]
+    lines = [f"  {op(n, '' if quick else ' :s #{[1]}')}" for n in range(9)]
     path = tmp_path / "h.edn"
     path.write_text("; head\n[\n" + "\n".join(lines) + "\n]")
     assert len(list(EdnOps(path))) == 9
@@ -142,6 +198,8 @@ def test_positions_do_not_depend_on_how_it_was_read(tmp_path, quick, block, monk
         (f"[{op(0)}\n)", r"line 2, column 1: '\)' closes nothing"),
         (f"{op(0)}\n[1 2}}\n", r"line 2, column 5: '}' where '\]'"),
         ("{:process 0 :process 1}", "line 1, column 1: a map with the key 'process' twice"),
+        ("{:a 1}\n [{:b 1, :b 2}]\n", "line 1, column 1: op 0 lacks"),
+        (f"{op(0)}\n [{{:b 1, :b 2}}]\n", "line 2, column 3: a map with the key 'b' twice"),
         ('{:a "\\ud800"}', "half a surrogate"),
         ("1e999", "out of range"),
         ("9" * 5000, "more than 4000 digits"),

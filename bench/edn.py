@@ -1,0 +1,158 @@
+"""How fast Jepsen's EDN is read: `python bench/edn.py [MEGABYTES]`.
+
+Files of several shapes are made up (their ops invoke and complete in turns) and read as forms, as
+ops (what `harness check` does), and, for comparison, by the exact reader alone. CPU seconds of one
+process, best of three; everything is pure Python with msgspec, there is nothing native to it. The
+last column is the resident memory that reading added.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from harness.store.edn import EdnOps  # noqa: E402
+from harness.store.edn_forms import parse_forms, stream_pieces  # noqa: E402
+
+RUNS = 3
+EXACT_MB = 4.0  # of each file, for the slow reader
+
+
+def reads(rng: random.Random, *, ok: bool) -> str:
+    return str(rng.randint(0, 9)) if ok else "nil"
+
+
+def transactions(rng: random.Random, *, ok: bool) -> str:
+    micro = []
+    for _ in range(rng.randint(1, 4)):
+        key = rng.randint(1, 100)
+        if rng.random() < 0.5:
+            micro.append(f"[:append {key} {rng.randint(1, 1000)}]")
+        else:
+            seen = " ".join(map(str, range(rng.randint(0, 20))))
+            micro.append(f"[:r {key} {f'[{seen}]' if ok else 'nil'}]")
+    return f"[{' '.join(micro)}]"
+
+
+def nested(rng: random.Random, *, ok: bool) -> str:
+    columns = f'[{{:name "id", :type :int64}} {{:name "c{rng.randint(1, 9)}", :type :string}}]'
+    schema = f"{{:columns {columns}, :version {rng.randint(1, 99)}}}"
+    told = "{:x nil, :y [1 2 {:z true}]}" if ok else "{}"
+    return f'{{:name "t{rng.randint(1, 50)}", :schema {schema}, :opts {told}}}'
+
+
+def bank(rng: random.Random, *, ok: bool) -> str:
+    if not ok:
+        return "nil"
+    return "{" + ", ".join(f"{account} {rng.randint(0, 100)}" for account in range(8)) + "}"
+
+
+def sets(rng: random.Random, *, ok: bool) -> str:
+    return f"#{{{' '.join(map(str, rng.sample(range(500), 40)))}}}" if ok else "nil"
+
+
+def traces(rng: random.Random, *, ok: bool) -> str:
+    if not ok or rng.random() < 0.8:
+        return f'["k{rng.randint(0, 99)}" nil]'
+    frames = '[java.net.Socket connect "Socket.java" 589] [clojure.lang.AFn run "AFn.java" 22]'
+    return f'{{:via [{{:type java.io.IOException, :message "said \\"no\\""}}], :trace [{frames}]}}'
+
+
+SHAPES: dict[str, Callable[..., str]] = {
+    "reads and writes of a register": reads,
+    "list-append transactions": transactions,
+    "maps in vectors in maps": nested,
+    "maps with numbers as keys": bank,
+    "sets of numbers": sets,
+    "some Java exceptions": traces,
+}
+
+
+def lines(shape: Callable[..., str], *, commas: bool) -> Iterator[str]:
+    rng = random.Random(1)
+    index = 0
+    between = ", " if commas else " "
+    while True:
+        for kind in ("invoke", "ok"):
+            fields = (f":index {index}", f":time {index * 1_000}", f":process {index // 2 % 10}")
+            rest = (f":type :{kind}", ":f :txn", f":value {shape(rng, ok=kind == 'ok')}")
+            yield f"{{{between.join((*fields, *rest))}}}\n"
+            index += 1
+
+
+def write(path: Path, shape: Callable[..., str], megabytes: float, *, commas: bool = True) -> None:
+    written = 0
+    with path.open("w") as file:
+        for line in lines(shape, commas=commas):
+            written += file.write(line)
+            if written >= megabytes * 1e6:
+                return
+
+
+def rate(megabytes: float, work: Callable[[], object]) -> str:
+    best = float("inf")
+    for _ in range(RUNS):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return f"{megabytes / best:.1f}"
+
+
+def drain(items: Iterator[object]) -> None:
+    for _ in items:
+        pass
+
+
+def row(name: str, path: Path, shape: Callable[..., str], size: float, *, commas: bool) -> str:
+    write(path, shape, size, commas=commas)
+    megabytes = path.stat().st_size / 1e6
+    forms = rate(megabytes, lambda: drain(stream_pieces(path)))
+    ops = rate(megabytes, lambda: drain(iter(EdnOps(path))))
+    text = path.read_text()[: int(EXACT_MB * 1e6)]
+    text = text[: text.rfind("}\n") + 2]
+    exact = rate(len(text) / 1e6, lambda: drain(parse_forms(text)))
+    # VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
+    code = (
+        "import re, sys; from pathlib import Path; from harness.store.edn import EdnOps; "
+        "status = Path('/proc/self/status'); "
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]); "
+        "before = peak(); [None for op in EdnOps(Path(sys.argv[1])) if not op]; "
+        "print(peak() - before)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, check=True
+    )
+    grown = int(ended.stdout) / 1024
+    return f"| {name} | {megabytes:.1f} | {forms} | {ops} | {exact} | 1 | {grown:.0f} |"
+
+
+def main() -> None:
+    """Print the table."""
+    size = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; ",
+        end="",
+    )
+    print(f"load {load}; MB/s of CPU time\n")
+    print("| values | MB | forms | ops | exact reader alone | cores | MB resident |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "history.edn"
+        for name, shape in SHAPES.items():
+            print(row(name, path, shape, size, commas=True), flush=True)
+        print(row("maps without commas", path, nested, size, commas=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
