@@ -2,10 +2,10 @@
 
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
-verdict) and `.verbs` (of the command line; the only group whose values are modules). Any other
-value is `module:Class`, its name is what the command line shows. Names are listed without loading
-anything; only the chosen plug-in is imported. The built-in ones register in the same way, and
-`harness` imports none of them by itself.
+verdict), `.soak_executors` (where else a soak can run its seeds) and `.verbs` (of the command line;
+the only group whose values are modules). Any other value is `module:Class`, its name is what the
+command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
+The built-in ones register in the same way, and `harness` imports none of them by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import importlib.metadata
 import os
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -56,6 +56,7 @@ __all__ = [
     "Request",
     "Roles",
     "Session",
+    "SoakExecutor",
     "Target",
     "TargetSettings",
     "Verb",
@@ -74,6 +75,7 @@ GROUPS: Final = (
     "environments",
     "models",
     "reporters",
+    "soak_executors",
 )
 """Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
 T = TypeVar("T")
@@ -341,6 +343,24 @@ class Reporter(Protocol):
         ...
 
 
+class SoakExecutor(Protocol):
+    """Runs the seeds of a soak somewhere else than in workers on this machine."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def run(
+        self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
+    ) -> None:
+        """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
+
+        Calls `take` with each `harness.soak.SeedResult` as JSON, as soon as it is known, and stops
+        where it returns false. Raises `UsageError` or `InfrastructureError`.
+        """
+        ...
+
+
 class Verb(Protocol):
     """A module that is a verb of the command line."""
 
@@ -504,6 +524,7 @@ def _missing(plugin: Any, group: str) -> list[str]:
         "environments": Environment,
         "models": HistoryModel,
         "reporters": Reporter,
+        "soak_executors": SoakExecutor,
     }
     protocol = protocols.get(group)
     if protocol is None:

@@ -33,7 +33,16 @@ def run(arguments, capsys):
         (["run", "--env", "sim", "--target", "http-register", "--workload", "register"], "foreign"),
         (["soak", "--seeds", "9..1"], "must not be below"),
         (["soak", "--seeds", "x"], "1..200"),
-        (["soak", "--seeds", "1", "--env", "docker"], "--env sim"),
+        (["soak", "--seeds", "1", "--env", "process", "--jobs", "2"], "use --env sim"),
+        (["soak", "--seeds", "1", "--env", "process", "--spark-master", "x"], "use --env sim"),
+        (["soak", "--seeds", "1", "--jobs", "2", "--spark-master", "x"], "local[2]"),
+        (["soak", "--seeds", "1", "--stop-after", "-1"], "--stop-after"),
+        (["soak", "--seeds", "1", "--label", "../x"], "--label"),
+        (["soak", "--seeds", "1", "--label", "x" * 61], "at most 60"),
+        (["soak", "--seeds", "1", "--keep", "some"], "--keep"),
+        (["soak", "--seeds", "1", "--artefacts", "-1"], "--artefacts"),
+        (["soak", "--seeds", "1", "--reporters", "nobody"], "nobody"),
+        (["soak", "--seeds", "1", "--github-summary"], "GITHUB_STEP_SUMMARY"),
         (["soak", "--seeds", "1", "--jobs", "0"], "--jobs"),
         (["soak", "--seeds", "1", "--nemesis", "nope"], "nope"),
         (["soak"], "--seeds"),
@@ -47,6 +56,7 @@ def run(arguments, capsys):
 )
 def test_usage_errors(arguments, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     code, out, err = run(arguments, capsys)
     assert code == EXIT_USAGE
     assert words in (err or out)

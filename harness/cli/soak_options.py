@@ -1,0 +1,208 @@
+"""The options of `harness soak`, checked: what cannot be is refused before any worker starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.artefacts import chosen_reporters
+from harness.cli.case_options import parse_case_options
+from harness.cli.parser import Parser
+from harness.errors import UsageError
+from harness.soak.result import KEEP_ALL, KEEP_FAILING
+
+__all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "parse_seeds", "parse_soak"]
+
+SIM: Final = "sim"
+SEEDS_MAX: Final = 10_000_000
+JOBS_MAX: Final = 512
+ARTEFACTS_DEFAULT: Final = 10
+ARTEFACTS_MAX: Final = 1000
+GITHUB_SUMMARY: Final = "GITHUB_STEP_SUMMARY"
+OWN_SWITCHES: Final = ("--json", "--fresh", "--quiet")
+OWN_FLAGS: Final = (
+    "--env",
+    "--seeds",
+    "--jobs",
+    "--stop-after",
+    "--label",
+    "--keep",
+    "--junit",
+    "--summary-json",
+    "--github-summary",
+    "--spark-master",
+    "--reporters",
+    "--artefacts",
+)
+"""What a replay of one seed does not take; the switches among them have no value."""
+
+EPILOG: Final = """examples:
+  harness soak --env sim --seeds 1..200 --nemesis kill-leader --jobs 2
+  harness soak --seeds 1..2000 --nemesis partition-leader,kill-leader --label v2 --junit out.xml
+  harness soak --env process --seeds 1..20 --nemesis pause-leader
+  harness soak --seeds 1..100000 --spark-master spark://host:7077 --store /shared/store
+
+Killed or interrupted, the same command goes on where it stopped.
+
+exit codes, the first that applies: 1 a seed is invalid, 130 interrupted, 255 a seed crashed,
+2 a seed is unknown, 0 all are valid; 254 usage"""
+
+
+def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; raises `UsageError` for values and combinations that cannot be."""
+    parser = Parser(
+        prog="harness soak",
+        description="Run many seeds of one case, each in a fresh world; resumable.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_work(parser)
+    _add_outputs(parser)
+    parsed = parse_case_options(parser, arguments)
+    if parsed.seed is not None:
+        raise UsageError("a soak takes --seeds A..B, not --seed")
+    parsed.first, parsed.last = parse_seeds(parsed.seeds)
+    if parsed.stop_after < 0:
+        raise UsageError(f"--stop-after is {parsed.stop_after}; it must be 0 (run all) or more")
+    if not 0 <= parsed.artefacts <= ARTEFACTS_MAX:
+        raise UsageError(f"--artefacts is {parsed.artefacts}; it must be in 0 .. {ARTEFACTS_MAX}")
+    _check_executor(parsed)
+    parsed.reporter_names = chosen_reporters(parsed.reporters)
+    _find_summary(parsed)
+    return parsed
+
+
+def _check_executor(parsed: argparse.Namespace) -> None:
+    if parsed.spark_master is not None:
+        if parsed.env != SIM:
+            raise UsageError(
+                f"--env is {parsed.env!r}; on Spark a soak runs in the simulation: use --env sim"
+            )
+        if parsed.jobs is not None:
+            raise UsageError(
+                "--jobs is for workers on this machine; with --spark-master the cluster decides, "
+                "e.g. --spark-master local[2]"
+            )
+        return
+    if parsed.env != SIM and parsed.jobs not in {None, 1}:
+        raise UsageError(
+            f"--jobs is {parsed.jobs}; in --env {parsed.env} one run goes on at a time: drop "
+            "--jobs, or use --env sim"
+        )
+    if parsed.jobs is None:
+        parsed.jobs = (os.cpu_count() or 1) if parsed.env == SIM else 1
+    if not 1 <= parsed.jobs <= JOBS_MAX:
+        raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
+
+
+def _find_summary(parsed: argparse.Namespace) -> None:
+    """The file of `--github-summary`, which GitHub names where the user does not."""
+    if parsed.github_summary == "":
+        given = os.environ.get(GITHUB_SUMMARY)
+        if not given:
+            raise UsageError(
+                f"--github-summary has no FILE, and {GITHUB_SUMMARY} is not set, as it is within "
+                "GitHub Actions; name a file"
+            )
+        parsed.github_summary = given
+
+
+def parse_seeds(text: str) -> tuple[int, int]:
+    """First and last seed from `A..B` or a single `A`; raises `UsageError`."""
+    match = re.fullmatch(r"([0-9]+)(?:\.\.([0-9]+))?", text)
+    if match is None or len(text) > 50:
+        raise UsageError(f"--seeds is {text!r}; write a range such as 1..200, both ends included")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first or last - first >= SEEDS_MAX or last >= 2**63:
+        raise UsageError(
+            f"--seeds is {text!r}; the second number must not be below the first, and at most "
+            f"{SEEDS_MAX} seeds go into one soak"
+        )
+    return first, last
+
+
+def _add_work(parser: Parser) -> None:
+    parser.add_argument(
+        "--env",
+        default=SIM,
+        metavar="ENV",
+        help="sim, process, docker or auto; outside sim one run at a time (default: sim)",
+    )
+    parser.add_argument(
+        "--seeds", required=True, metavar="A..B", help="the seeds to run, both ends included"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help=f"worker processes (default: one a core, here {os.cpu_count() or 1})",
+    )
+    parser.add_argument(
+        "--spark-master",
+        metavar="URL",
+        help="run the seeds on Spark: local[N], spark://host:port or sc://host:port; its executors "
+        "must have this package installed and see the store",
+    )
+    parser.add_argument(
+        "--stop-after",
+        type=int,
+        default=0,
+        metavar="N",
+        help="stop after N seeds that were not valid; 0 runs all (default: 0)",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget what an earlier soak of this case did"
+    )
+    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
+    )
+    parser.add_argument(
+        "--label", metavar="L", help="what reports tell soaks apart by, such as a version"
+    )
+    parser.add_argument(
+        "--keep",
+        default=KEEP_ALL,
+        metavar="WHICH",
+        help=f"which runs stay in the store: {KEEP_ALL}, or {KEEP_FAILING} ones, whole (default: "
+        "%(default)s; in real environments all stay)",
+    )
+
+
+def _add_outputs(parser: Parser) -> None:
+    group = parser.add_argument_group("what comes out")
+    group.add_argument(
+        "--reporters",
+        default="default",
+        metavar="LIST",
+        help="what to make of failing runs, as in `harness run` (default: %(default)s)",
+    )
+    group.add_argument(
+        "--artefacts",
+        type=int,
+        default=ARTEFACTS_DEFAULT,
+        metavar="N",
+        help="make it of the first N failing runs (default: %(default)s)",
+    )
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    group.add_argument(
+        "--summary-json", type=Path, metavar="FILE", help="write what --json prints to a file"
+    )
+    group.add_argument(
+        "--github-summary",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help=f"add a step summary to FILE (default: ${GITHUB_SUMMARY}) and annotate failing seeds",
+    )
+    group.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    group.add_argument("--quiet", action="store_true", help="no progress")

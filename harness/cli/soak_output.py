@@ -1,0 +1,278 @@
+"""What a soak says at its end: text, JSON, JUnit, and what GitHub Actions shows.
+
+Everything is read from the journal, result by result, so that a soak that was killed ten times
+says what one in a single piece does. Lists are cut, and say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness import __version__
+from harness.cli.artefacts import make_artefacts
+from harness.cli.output import note
+from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES, SIM
+from harness.cli.soak_progress import duration_text
+from harness.errors import InfrastructureError
+from harness.ops import Verdict
+from harness.soak.campaign import Campaign
+from harness.soak.github import error_annotations, step_summary
+from harness.soak.junit import write_junit
+from harness.soak.memory import memory_bytes_max
+from harness.soak.result import SeedResult
+
+__all__ = ["Replays", "SoakOutput"]
+
+FAILURES_SHOWN_MAX: Final = 50
+RESULTS_MAX: Final = 10_000
+SCHEMA_VERSION: Final = 2
+COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_OWN_FILES: Final = {"case.json", "history.parquet", "results.json", "run.json"}
+_MIB: Final = 1024 * 1024
+
+
+class Replays:
+    """The one command that runs one seed of this soak again, on any machine if it can."""
+
+    def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
+        self._words = ["harness", "run", "--env", parsed.env]
+        self._by_file = parsed.case is not None
+        self._kept = list(_without_own(arguments))
+
+    def command(self, campaign: Campaign, result: SeedResult) -> str:
+        """A shell command: by the case's flags and the seed, or by the file it came from."""
+        if self._by_file:
+            return shlex.join([*self._words, "--case", str(campaign.case_file(result))])
+        return shlex.join([*self._words, *self._kept, "--seed", str(result.seed)])
+
+
+def _without_own(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments that `harness run` takes as well."""
+    items = list(arguments)
+    while items:
+        item = items.pop(0)
+        flag = item.split("=", 1)[0]
+        if flag in OWN_SWITCHES:
+            continue
+        if flag not in OWN_FLAGS:
+            yield item
+        elif item == flag and items:
+            optional = flag == "--github-summary"
+            if not optional or not items[0].startswith("-"):
+                items.pop(0)
+
+
+class SoakOutput:
+    """All outputs of one soak; how long it took and how it ended comes from outside."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        parsed: argparse.Namespace,
+        replays: Replays,
+        *,
+        wall_s: float,
+        exit_code: int,
+        interrupted: bool,
+    ) -> None:
+        self._campaign = campaign
+        self._parsed = parsed
+        self._replays = replays
+        self._wall_s = wall_s
+        self._exit_code = exit_code
+        self._interrupted = interrupted
+        self._memory_bytes = memory_bytes_max()  # before any reporter loads what it needs
+
+    def _replay(self, result: SeedResult) -> str:
+        return self._replays.command(self._campaign, result)
+
+    def _folder(self, result: SeedResult) -> str:
+        spec = self._campaign.spec
+        folder = result.folder(spec.store, spec.name)
+        return "" if folder is None else str(folder)
+
+    def _failing(self) -> Iterator[SeedResult]:
+        return (result for result in self._campaign.results() if result.failed)
+
+    def make_artefacts(self) -> None:
+        """Have the reporters look at the first failing runs that they did not look at yet."""
+        names: list[str] = self._parsed.reporter_names
+        kept = (result for result in self._failing() if result.run is not None)
+        for result in itertools.islice(kept, self._parsed.artefacts if names else 0):
+            folder = Path(self._folder(result))
+            if {path.name for path in folder.iterdir()} == _OWN_FILES:
+                make_artefacts(folder, names)
+
+    def write_files(self) -> None:
+        """Write what files were asked for; one that cannot be written keeps no other back.
+
+        Raises `InfrastructureError` at the end if any could not.
+        """
+        errors: list[str] = []
+        for write in (self._write_junit, self._write_json, self._write_github):
+            try:
+                write()
+            except InfrastructureError as error:
+                errors.append(str(error))
+        if errors:
+            raise InfrastructureError("; ".join(errors))
+
+    def _write_junit(self) -> None:
+        if self._parsed.junit is None:
+            return
+        campaign, spec = self._campaign, self._campaign.spec
+        properties = {
+            "seeds": f"{spec.first}..{spec.last}",
+            "version": __version__,
+            "code": campaign.id.code,
+            "environment": spec.environment,
+            "store": str(spec.folder),
+            "interrupted": str(self._interrupted).lower(),
+        }
+        if spec.label is not None:
+            properties["label"] = spec.label
+        commit = next((os.environ[name] for name in COMMIT_VARIABLES if os.environ.get(name)), None)
+        if commit is not None:
+            properties["commit"] = commit
+        write_junit(
+            self._parsed.junit,
+            campaign.results,
+            campaign.tally,
+            suite=f"soak.{spec.name}",
+            properties=properties,
+            replay=self._replay,
+            folder=self._folder,
+        )
+
+    def _write_json(self) -> None:
+        path = self._parsed.summary_json
+        if path is None:
+            return
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(self.json() + "\n", encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot write the summary {path}: {error.strerror}; choose another --summary-json"
+            ) from error
+
+    def _write_github(self) -> None:
+        name = self._parsed.github_summary
+        if name is None:
+            return
+        spec, tally = self._campaign.spec, self._campaign.tally
+        title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
+        text = step_summary(title, self._head(), tally, self._failing(), self._replay)
+        try:
+            with Path(name).open("a", encoding="utf-8") as file:  # other parts of the step append
+                file.write(text)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot write the step summary {name}: {error.strerror}"
+            ) from error
+        for line in error_annotations(self._failing(), self._replay, failed=tally.failed):
+            note(line)
+
+    def json(self) -> str:
+        """The one JSON object of `--json`."""
+        campaign, spec, tally = self._campaign, self._campaign.spec, self._campaign.tally
+        content: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "soak": str(campaign.id),
+            "environment": spec.environment,
+            "label": spec.label,
+            "store": str(spec.folder),
+            "wanted": spec.seeds,
+            "seeds": tally.seeds,
+            "done_before": campaign.done_before,
+            "verdicts": tally.verdicts,
+            "exit_code": self._exit_code,
+            "interrupted": self._interrupted,
+            "stopped": campaign.stopped,
+            "wall_s": self._wall_s,
+            "cpu_s": tally.cpu_s,
+            "simulated_s": tally.simulated_s,
+            "ops": tally.ops,
+            "leader_changes": tally.leader_changes,
+            "worker_memory_bytes_max": tally.memory_bytes_max,
+            "driver_memory_bytes_max": self._memory_bytes,
+            "passing_runs_kept": tally.valid_kept,
+            "passing_run_bytes": self._bytes_a_passing_run(),
+            "store_bytes": tally.valid_bytes + tally.failing_bytes,
+            "results_left_out": max(0, tally.seeds - RESULTS_MAX),
+            "results": [self._entry(result) for result in self._chosen()],
+        }
+        return msgspec.json.encode(content).decode()
+
+    def _entry(self, result: SeedResult) -> dict[str, Any]:
+        entry: dict[str, Any] = msgspec.to_builtins(result)
+        entry["run"] = self._folder(result) or None
+        entry["replay"] = self._replay(result)
+        return entry
+
+    def _chosen(self) -> list[SeedResult]:
+        """All results, or as many as go into one object: failing ones before passing ones."""
+        tally = self._campaign.tally
+        if tally.seeds <= RESULTS_MAX:
+            return list(self._campaign.results())
+        failing = list(itertools.islice(self._failing(), RESULTS_MAX))
+        passing = (result for result in self._campaign.results() if not result.failed)
+        return failing + list(itertools.islice(passing, RESULTS_MAX - len(failing)))
+
+    def _bytes_a_passing_run(self) -> float | None:
+        tally = self._campaign.tally
+        return tally.valid_bytes / tally.valid_kept if tally.valid_kept else None
+
+    def _head(self) -> list[str]:
+        """The lines about all seeds together."""
+        campaign, spec, tally = self._campaign, self._campaign.spec, self._campaign.tally
+        counts = ", ".join(f"{count} {name}" for name, count in tally.verdicts.items())
+        before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
+        lines = [f"{tally.seeds} of {spec.seeds} seeds{before}: {counts}"]
+        simulated = f"{tally.simulated_s:.0f} simulated s" if spec.environment == SIM else "real"
+        lines.append(
+            f"{simulated} in {duration_text(self._wall_s)} here, {tally.cpu_s:.1f} CPU s in all: "
+            f"{tally.ops} ops, {tally.leader_changes} leader changes"
+        )
+        kept = self._bytes_a_passing_run()
+        passing = "" if kept is None else f", {kept / 1024:.1f} KiB a passing one"
+        total = (tally.valid_bytes + tally.failing_bytes) / _MIB
+        lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
+        lines.append(
+            f"memory at most: {tally.memory_bytes_max / _MIB:.0f} MiB a worker, "
+            f"{self._memory_bytes / _MIB:.0f} MiB the driver"
+        )
+        if self._interrupted:
+            lines.append("interrupted: the same command goes on where it stopped")
+        elif campaign.stopped is not None:
+            lines.append(f"stopped: {campaign.stopped}")
+        elif campaign.enough and tally.seeds < spec.seeds:
+            lines.append(f"stopped after {tally.failed} seeds that were not valid")
+        return lines
+
+    def text(self) -> str:
+        """What people read."""
+        lines = self._head()
+        failed = self._campaign.tally.failed
+        for result in itertools.islice(self._failing(), FAILURES_SHOWN_MAX):
+            who = f" ({result.checker})" if result.checker else ""
+            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
+            lines.append(f"seed {result.seed}: {result.verdict}{who}: {reason}")
+            lines.append(f"  {self._replay(result)}")
+            if result.run is not None:
+                lines.append(f"  {self._folder(result)}")
+        if failed > FAILURES_SHOWN_MAX:
+            lines.append(f"... and {failed - FAILURES_SHOWN_MAX} more; --json lists them")
+        if self._campaign.tally.verdicts[Verdict.INVALID.value]:
+            lines.append("INVALID: a promise was broken")
+        return "\n".join(lines)

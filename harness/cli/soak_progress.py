@@ -1,0 +1,106 @@
+"""How a soak gets on: one rewritten line on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final, TextIO
+
+from harness.ops import Verdict
+from harness.soak.result import SeedResult, Tally
+
+__all__ = ["SoakProgress", "duration_text"]
+
+TERMINAL_INTERVAL_S: Final = 0.25
+PIPE_INTERVAL_S: Final = 5.0
+FAILURES_SHOWN_MAX: Final = 20
+WIDTH_MAX: Final = 160
+_CLEAR: Final = "\r\x1b[2K"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: `45 s`, `12 min`, `3 h 05 min`."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+class SoakProgress:
+    """Shows results as they come. `finish` ends the line; a stream that is gone is no error."""
+
+    def __init__(self, tally: Tally, total: int, stream: TextIO | None = None) -> None:
+        """Follow `tally`, of which `total` seeds are wanted; write to `stream` (stderr)."""
+        self._tally = tally
+        self._total = total
+        self._before = tally.seeds
+        self._stream = sys.stderr if stream is None else stream
+        self._gone = self._stream is None
+        self._terminal = (
+            not self._gone
+            and self._stream.isatty()
+            and "NO_COLOR" not in os.environ
+            and os.environ.get("TERM") != "dumb"
+        )
+        self._interval_s = TERMINAL_INTERVAL_S if self._terminal else PIPE_INTERVAL_S
+        self._begin_s = self._shown_s = time.monotonic()
+        self._failures_shown = 0
+
+    def take(self, result: SeedResult) -> None:
+        """One more result is in; it is in the tally already."""
+        if result.failed:
+            self._fail(result)
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= self._interval_s:
+            self._shown_s = now_s
+            self._show(self.line(now_s - self._begin_s))
+
+    def _fail(self, result: SeedResult) -> None:
+        self._failures_shown += 1
+        if self._failures_shown <= FAILURES_SHOWN_MAX:
+            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
+            self._line(f"seed {result.seed}: {result.verdict}: {reason}")
+        elif self._failures_shown == FAILURES_SHOWN_MAX + 1:
+            self._line("more seeds fail; the summary lists them")
+
+    def line(self, elapsed_s: float) -> str:
+        """Where it stands, `elapsed_s` after the start of this session."""
+        done = self._tally.seeds
+        here = done - self._before
+        failures = ", ".join(
+            f"{count} {name}"
+            for name, count in self._tally.verdicts.items()
+            if count and name != Verdict.VALID.value
+        )
+        text = f"{done}/{self._total} seeds, {failures or 'all valid'}"
+        if here:
+            rate = here / max(elapsed_s, 1e-9)
+            left = duration_text((self._total - done) / rate)
+            text += f", {rate:.1f} seeds/s, about {left} to go"
+        return text
+
+    def _show(self, text: str) -> None:
+        if self._terminal:
+            self._write(f"{_CLEAR}{text[:WIDTH_MAX]}")
+        else:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        start = _CLEAR if self._terminal else ""
+        self._write(f"{start}{text}\n")
+
+    def _write(self, text: str) -> None:
+        if self._gone:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._gone = True
+
+    def finish(self) -> None:
+        """End the rewritten line."""
+        if self._terminal:
+            self._write(_CLEAR)

@@ -1,0 +1,239 @@
+"""One soak from its first seed to its last, however often it is killed in between.
+
+`Campaign` knows what is done (the journal), what is to do, and what it adds up to. A seed counts
+as done when the journal has its result and, where the run is to be kept, the store has that very
+run; crashes are tried again by the next soak, since a verdict was never found. Which process runs
+the seeds is no concern of it: local workers, Spark's, or one run after the other in a real
+environment.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import InfrastructureError, UsageError
+from harness.soak.identity import SoakId, soak_id
+from harness.soak.journal import Journal, Lock
+from harness.soak.result import (
+    CRASH,
+    KEEP_ALL,
+    KEEP_FAILING,
+    SeedJob,
+    SeedResult,
+    Tally,
+)
+from harness.store.folder import STAGED_SUFFIX, check_name
+
+__all__ = ["SOAK_FOLDER", "Campaign", "SoakSpec"]
+
+SOAK_FOLDER: Final = ".soak"
+JOURNALS_A_CASE_MAX: Final = 5
+LABEL_CHARACTERS_MAX: Final = 60
+SIM: Final = "sim"
+
+
+class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for. `case` is planned, its seed and faults do not matter."""
+
+    case: Case
+    environment: str
+    label: str | None
+    first: int
+    last: int
+    store: Path
+    name: str
+    keep: str = KEEP_ALL
+    stop_after: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError`."""
+        check_name(self.name, "--name")
+        if self.label is not None:
+            check_name(self.label, "--label")
+            if len(self.label) > LABEL_CHARACTERS_MAX:
+                raise UsageError(
+                    f"--label is {self.label!r}; use at most {LABEL_CHARACTERS_MAX} characters"
+                )
+        if self.keep not in {KEEP_ALL, KEEP_FAILING}:
+            raise UsageError(f"--keep is {self.keep!r}; it is {KEEP_ALL} or {KEEP_FAILING}")
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds there are."""
+        return self.last - self.first + 1
+
+    @property
+    def folder(self) -> Path:
+        """Where the runs lie."""
+        return self.store / self.name
+
+
+class _Kept(msgspec.Struct):
+    """What of a run's record tells whether it is the run of a result."""
+
+    digest: str
+
+
+class Campaign:
+    """An open soak. Close it: nobody else may run the same one meanwhile.
+
+    Raises `UsageError` where the same soak is at work, `InfrastructureError` for disks.
+    """
+
+    def __init__(self, spec: SoakSpec, *, fresh: bool) -> None:
+        """Take the lock and read the journal; `fresh` forgets it."""
+        self.spec = spec
+        self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
+        self.notes: list[str] = []
+        self.tally = Tally()
+        self.stopped: str | None = None
+        """Why it must stop although seeds are left, if it must."""
+        self._folder = spec.folder / SOAK_FOLDER
+        self._lock = Lock(self._folder / f"{self.id.case}.lock")
+        try:
+            path = self._folder / f"{self.id}.log"
+            self._look_at_older(path)
+            self._journal = Journal(path, str(self.id), spec.first, spec.last, fresh=fresh)
+            if self._journal.dropped:
+                self.notes.append(
+                    f"the journal {path} held {self._journal.dropped} torn or damaged lines: "
+                    "their seeds run again"
+                )
+            self._sweep()
+            self._go_on()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _look_at_older(self, path: Path) -> None:
+        """Say that the code changed, where it did; keep but a few journals of older code."""
+        older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
+        older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
+        if older and not path.exists():
+            when = dt.datetime.fromtimestamp(older[0].stat().st_mtime, tz=dt.UTC)
+            self.notes.append(
+                f"the code changed since this soak ran last ({when:%Y-%m-%d %H:%M} UTC): it begins "
+                "anew and replaces the runs of the same seeds; another --label keeps both"
+            )
+        for other in older[JOURNALS_A_CASE_MAX - 1 :]:
+            other.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove what killed workers left half built."""
+        for part in self.spec.folder.glob(f".{self._prefix}*{STAGED_SUFFIX}"):
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _go_on(self) -> None:
+        """Count what is done, and forget what must be run again."""
+        again = gone = 0
+        for result in self._journal.results():
+            if result.verdict == CRASH:
+                again += 1
+            elif self._must_be_kept(result) and not self._is_kept(result):
+                gone += 1
+            else:
+                self.tally.take(result)
+                continue
+            self._journal.forget(result.seed)
+        if self.tally.seeds:
+            self.notes.append(f"{self.tally.seeds} of {self.spec.seeds} seeds are done already")
+        if again:
+            self.notes.append(f"{again} seeds crashed the last time and are run again")
+        if gone:
+            self.notes.append(f"{gone} seeds are run again: the store lacks their runs")
+        self.done_before = self.tally.seeds
+
+    def _must_be_kept(self, result: SeedResult) -> bool:
+        return self.spec.keep == KEEP_ALL or result.failed
+
+    def _is_kept(self, result: SeedResult) -> bool:
+        """Whether the store holds the run of `result`, not that of another code."""
+        folder = result.folder(self.spec.store, self.spec.name)
+        if folder is None or not (folder / "history.parquet").is_file():
+            return False
+        try:
+            record = msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        return record.digest == result.digest
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
+
+    def run_name(self, seed: int) -> str:
+        """The folder of the seed's run, in the simulation: the same however often it runs."""
+        return f"{self._prefix}{seed}"
+
+    def pending(self) -> Iterator[int]:
+        """The seeds to run, in order."""
+        for seed in range(self.spec.first, self.spec.last + 1):
+            if seed not in self._journal:
+                yield seed
+
+    def job(self, seed: int) -> SeedJob:
+        """What a worker is told of `seed`."""
+        spec = self.spec
+        return SeedJob(
+            case=msgspec.structs.replace(spec.case, seed=seed, faults=None),
+            store=str(spec.store.absolute()),
+            name=spec.name,
+            run_prefix=self._prefix,
+            label=spec.label,
+            keep=spec.keep,
+            code=self.id.code,
+        )
+
+    @property
+    def enough(self) -> bool:
+        """Whether as many seeds failed as the soak waits for."""
+        return 0 < self.spec.stop_after <= self.tally.failed
+
+    def take(self, result: SeedResult) -> bool:
+        """Record one result; whether to go on.
+
+        A seed that is recorded already is left as it is: another executor may run one twice.
+        """
+        if result.stop is not None:
+            self.stopped = result.stop
+            if result.failed and result.verdict != CRASH:  # proven, even if nothing keeps it
+                self.tally.take(result)
+            return False
+        if not self.spec.first <= result.seed <= self.spec.last:
+            raise InfrastructureError(f"a result of seed {result.seed} came in, which nobody asked")
+        if result.seed not in self._journal:
+            if result.verdict == CRASH:
+                self._keep_case(result.seed)
+            self._journal.append(result)
+            self.tally.take(result)
+        return not self.enough
+
+    def case_file(self, result: SeedResult) -> Path:
+        """The case of one result; of a crash, which leaves no run, it lies beside the journal."""
+        folder = result.folder(self.spec.store, self.spec.name)
+        if folder is not None:
+            return folder / "case.json"
+        return self._folder / f"{self.run_name(result.seed)}.case.json"
+
+    def _keep_case(self, seed: int) -> None:
+        path = self._folder / f"{self.run_name(seed)}.case.json"
+        try:
+            path.write_bytes(self.job(seed).case.encode())
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+
+    def results(self) -> Iterator[SeedResult]:
+        """What is recorded, in the order of seeds."""
+        return self._journal.results()
+
+    def close(self) -> None:
+        """Let go of the journal and of the lock; safe to call twice."""
+        self._journal.close()
+        self._lock.release()

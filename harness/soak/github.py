@@ -1,0 +1,97 @@
+"""What a soak says to GitHub Actions: a step summary and annotations.
+
+GitHub drops a summary of more than 1 MiB whole and shows about ten annotations of a kind a step,
+so both are cut here, and say so. Whatever comes from a run is escaped: the summary is HTML
+without an empty line, in which Markdown is not read, and an annotation is one line.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from harness.soak.result import SeedResult, Tally
+
+__all__ = ["ANNOTATIONS_MAX", "SUMMARY_BYTES_MAX", "error_annotations", "step_summary"]
+
+SUMMARY_BYTES_MAX: Final = 900 * 1024
+ANNOTATIONS_MAX: Final = 10
+REASON_CHARACTERS_MAX: Final = 500
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def step_summary(
+    title: str,
+    lines: Iterable[str],
+    tally: Tally,
+    failing: Iterable[SeedResult],
+    replay: Callable[[SeedResult], str],
+    *,
+    bytes_max: int = SUMMARY_BYTES_MAX,
+) -> str:
+    """The summary: a small table, then each failing seed folded, within the budget."""
+    counts = "".join(
+        f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.verdicts.items()
+    )
+    parts = [
+        f"<h3>{_inline(title)}</h3>\n",
+        f"<table><tr><th>verdict</th><th>seeds</th></tr>{counts}</table>\n",
+        *(f"<p>{_inline(line)}</p>\n" for line in lines),
+    ]
+    size = sum(len(part.encode()) for part in parts)
+    bytes_max -= 200  # for the line that says what was cut
+    for shown, result in enumerate(failing):
+        part = _folded(result, replay(result))
+        size += len(part.encode())
+        if size > bytes_max:
+            parts.append(
+                f"<p>{tally.failed - shown} more of {tally.failed} failing seeds are left out, to "
+                "stay within what GitHub shows; --json and --junit list them</p>\n"
+            )
+            break
+        parts.append(part)
+    return "".join(parts)
+
+
+def _folded(result: SeedResult, replay: str) -> str:
+    who = f" ({_inline(result.checker)})" if result.checker else ""
+    return (
+        f"<details><summary>seed {result.seed}: {_inline(result.verdict)}{who}</summary>"
+        f"<p>{_inline(result.reason)}</p><pre>{_inline(replay, characters_max=2000)}</pre>"
+        "</details>\n"
+    )
+
+
+def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
+    """One line of text that means nothing to HTML; Markdown is not read within HTML's blocks."""
+    flat = _CONTROL.sub(" ", text)
+    if len(flat) > characters_max:
+        flat = f"{flat[:characters_max]} ..."
+    return html.escape(flat)
+
+
+def error_annotations(
+    failing: Iterable[SeedResult], replay: Callable[[SeedResult], str], *, failed: int
+) -> list[str]:
+    """Workflow commands, one a failing seed, the last of them for all that are left."""
+    lines: list[str] = []
+    for result in failing:
+        if len(lines) == ANNOTATIONS_MAX - 1 and failed > ANNOTATIONS_MAX:
+            more = failed - len(lines)
+            lines.append(_command("soak", f"{more} more seeds failed; see the step's summary"))
+            break
+        text = result.reason[:REASON_CHARACTERS_MAX]
+        lines.append(
+            _command(f"seed {result.seed}: {result.verdict}", f"{text}\nreplay: {replay(result)}")
+        )
+    return lines
+
+
+def _command(title: str, message: str) -> str:
+    """`::error` with its values escaped (actions/toolkit, `packages/core/src/command.ts`)."""
+    text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    name = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    name = name.replace(":", "%3A").replace(",", "%2C")
+    return f"::error title={name}::{text}"

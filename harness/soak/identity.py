@@ -1,0 +1,114 @@
+"""What decides the results of a soak, as digests: the case without its seed, and the code.
+
+Two soaks with the same case digest write the same runs, so only one of them may be at work. With
+the same code digest, too, the second goes on where the first stopped. The range of seeds and the
+number of workers decide nothing and are in neither.
+
+The code is every file of the packages that take part: `harness` without the parts that no worker
+loads, and the packages of the plug-ins that the case names, built-in and foreign. Versions of
+Python and of the libraries that compute are in it as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.plugins import Workload, load_plugin
+
+__all__ = ["SoakId", "code_digest", "soak_id"]
+
+NOT_OF_WORKERS: Final = ("harness/cli", "harness/determinism", "harness/formats")
+"""What stands above a run or beside it. A test looks that no worker loads any of it."""
+LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
+OWN: Final = "catalog-harness"
+DIGITS: Final = 12
+SCHEMA: Final = 1
+"""Of journals and run folders; a higher one begins every soak anew."""
+
+
+class SoakId(msgspec.Struct, frozen=True):
+    """Which soak this is. `case` decides what is written, `code` what comes out."""
+
+    case: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.case}-{self.code}"
+
+
+def soak_id(case: Case, *, environment: str, label: str | None) -> SoakId:
+    """The identity of a soak of a planned `case`; raises `UsageError` for plug-ins that fail."""
+    base = msgspec.structs.replace(case, seed=0, faults=None)
+    content = msgspec.json.encode([SCHEMA, base, environment, label], order="sorted")
+    return SoakId(hashlib.sha256(content).hexdigest()[:DIGITS], code_digest(base, environment))
+
+
+def code_digest(case: Case, environment: str) -> str:
+    """A digest of the code that runs and judges `case` here."""
+    packages = {"harness"}
+    versions: dict[str, str] = {}
+    for group, name in _taking_part(case, environment):
+        for point in importlib.metadata.entry_points(group=f"harness.{group}", name=name):
+            packages.add(point.module.split(".")[0])
+            if point.dist is not None and point.dist.name != OWN:
+                versions[point.dist.name] = point.dist.version
+                packages |= set((point.dist.read_text("top_level.txt") or "").split())
+    for library in LIBRARIES:
+        versions[library] = importlib.metadata.version(library)
+    versions["python"] = f"{platform.python_implementation()} {platform.python_version()}"
+    total = hashlib.sha256(msgspec.json.encode([SCHEMA, versions], order="sorted"))
+    for package in sorted(packages):
+        total.update(_package_digest(package).encode())
+    return total.hexdigest()[:DIGITS]
+
+
+def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
+    """Group and name of every plug-in that has a say in the results."""
+    yield "environments", environment
+    yield "targets", case.target
+    yield "workloads", case.workload
+    for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
+        yield "nemeses", name
+    workload: Workload = load_plugin("workloads", case.workload)
+    for name in sorted(workload.checkers):
+        yield "checkers", name
+
+
+@functools.cache
+def _package_digest(package: str) -> str:
+    """Of names and contents of all files; cached, since a process runs what it once loaded."""
+    total = hashlib.sha256()
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
+    if spec.submodule_search_locations is None:
+        found = [(package, Path(spec.origin))] if spec.origin is not None else []
+    else:
+        found = sorted(
+            (f"{package}/{path.relative_to(root).as_posix()}", path)
+            for root in map(Path, spec.submodule_search_locations)
+            for path in _files(root)
+        )
+    for name, path in found:
+        if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            total.update(f"{name} {content}\n".encode())
+    return total.hexdigest()
+
+
+def _files(root: Path) -> Iterable[Path]:
+    for path in root.rglob("*"):
+        compiled = "__pycache__" in path.parts or path.suffix in {".pyc", ".pyo"}
+        if not compiled and not path.name.startswith(".") and path.is_file():
+            yield path

@@ -1,0 +1,186 @@
+"""The journal of a soak: one checksummed line a seed, only ever appended to.
+
+`store/<name>/.soak/<case>-<code>.log` begins with a line that says which soak it is; then comes a
+line for each result, as results come in. A line is the CRC-32 of its JSON in eight hex digits, a
+space and the JSON, handed to the kernel in one `write`: killing the soak loses none. What a power
+cut or a full disk tore is dropped, and costs no more than running its seeds again, so a line that
+does not check is left out wherever it stands. The last line of a seed counts.
+
+In memory there are eight bytes a seed: where its line begins.
+
+`Lock` keeps two soaks apart that would write the same runs. The kernel drops it with its process.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from harness.errors import InfrastructureError, UsageError
+from harness.soak.result import SeedResult
+
+__all__ = ["Journal", "Lock"]
+
+MAGIC: Final = "harness soak journal 1"
+LINE_BYTES_MAX: Final = 1024 * 1024
+_ABSENT: Final = -1
+
+
+class Lock:
+    """Held while a soak runs; raises `UsageError` where another one holds it."""
+
+    def __init__(self, path: Path) -> None:
+        """Take it, or refuse at once."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot open {path}: {error.strerror}; choose another --store"
+            ) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.read(self._fd, 100).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise UsageError(
+                f"the same soak is at work already (process {owner or 'unknown'}); wait for it, "
+                "or use another --label, --name or --store"
+            ) from error
+        with contextlib.suppress(OSError):  # a full disk: the number is only for people
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go; safe to call twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Journal:
+    """An open journal over the seeds `first .. last`. Raises `InfrastructureError` for disks."""
+
+    def __init__(self, path: Path, header: str, first: int, last: int, *, fresh: bool) -> None:
+        """Open or create it; `fresh` forgets what it holds, as does a header that differs."""
+        self.path = path
+        self._first = first
+        self._last = last
+        self._offsets = array.array("q", [_ABSENT]) * (last - first + 1)
+        self.dropped = 0
+        """Lines that did not check: torn by a power cut, a full disk or a kill."""
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(SeedResult)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b", buffering=0)
+            begin = _framed(msgspec.json.encode([MAGIC, header]))
+            if fresh or not self._load(begin):
+                self._offsets = array.array("q", [_ABSENT]) * (last - first + 1)
+                self.dropped = 0
+                self._file.truncate(0)
+                self._end = 0
+                self._write(begin)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def _load(self, begin: bytes) -> bool:
+        """Find where each seed's last good line is; whether this is a journal of our soak."""
+        self._file.seek(0)
+        with open(self._file.fileno(), "rb", closefd=False) as reader:
+            if reader.readline(LINE_BYTES_MAX) != begin:
+                return False
+            self._end = len(begin)
+            for offset, result in self._lines(reader, self._end):
+                if self._first <= result.seed <= self._last:
+                    self._offsets[result.seed - self._first] = offset
+        self._file.truncate(self._end)
+        return True
+
+    def _lines(self, reader: BinaryIO, offset: int) -> Iterator[tuple[int, SeedResult]]:
+        """Every good line and where it begins; `_end` becomes the end of the last whole one."""
+        while line := reader.readline(LINE_BYTES_MAX):
+            result = self._result(line)
+            if result is None:
+                self.dropped += 1
+            else:
+                yield offset, result
+            offset += len(line)
+            if line.endswith(b"\n"):
+                self._end = offset
+
+    def _result(self, line: bytes) -> SeedResult | None:
+        content = _content(line)
+        if content is None:
+            return None
+        try:
+            return self._decoder.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def append(self, result: SeedResult) -> None:
+        """Record one result; on return a crash of this process cannot lose it."""
+        line = _framed(self._encoder.encode(result))
+        try:
+            offset = self._end
+            self._write(line)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)  # else the next line would join the torn one
+            raise self._refusal(error) from error
+        if self._first <= result.seed <= self._last:
+            self._offsets[result.seed - self._first] = offset
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            written = self._file.write(left)
+            left = left[written or 0 :]
+        self._end += len(data)
+
+    def forget(self, seed: int) -> None:
+        """Leave out what is recorded of `seed`, as long as nothing new is."""
+        self._offsets[seed - self._first] = _ABSENT
+
+    def __contains__(self, seed: int) -> bool:
+        return self._offsets[seed - self._first] != _ABSENT
+
+    def results(self) -> Iterator[SeedResult]:
+        """The last result of each seed of the range, in the order of seeds, one at a time."""
+        with self.path.open("rb") as reader:
+            for offset in self._offsets:
+                if offset != _ABSENT:
+                    reader.seek(offset)
+                    result = self._result(reader.readline(LINE_BYTES_MAX))
+                    if result is not None:
+                        yield result
+
+    def close(self) -> None:
+        """Close it; safe to call twice."""
+        self._file.close()
+
+    def _refusal(self, error: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"the soak's journal {self.path} cannot be written: {error.strerror}; free some space "
+            "or choose another --store, then the same command goes on"
+        )
+
+
+def _framed(content: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def _content(line: bytes) -> bytes | None:
+    """The JSON of a line, if it is whole and checks."""
+    if not line.endswith(b"\n") or line[8:9] != b" ":
+        return None
+    content = line[9:-1]
+    return content if line[:8] == b"%08x" % zlib.crc32(content) else None

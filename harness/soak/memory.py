@@ -1,0 +1,23 @@
+"""How much memory a process held at most, asked of the kernel."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+__all__ = ["memory_bytes_max"]
+
+
+def memory_bytes_max() -> int:
+    """The largest resident size of this process so far.
+
+    Linux keeps it for the program that runs now (`VmHWM`); what `getrusage` says there counts
+    what the parent held before the `exec`, too.
+    """
+    try:
+        for line in Path("/proc/self/status").read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # no Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,100 @@
+"""Seeds in a real environment, one run after the other, each kept whole as `harness run` does.
+
+The environment owns Ctrl-C while a run is under way: the first ends its workload, heals and lets
+it be judged, and then the soak stops. An interrupted run is kept, but its seed is not done: the
+next soak runs it again. A folder is named after the seed and the moment, since no two runs of a
+seed are equal here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from harness import __version__
+from harness.checking import judge
+from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.ops import Op
+from harness.planning import plan_case
+from harness.plugins import Environment
+from harness.run import conduct
+from harness.soak.memory import memory_bytes_max
+from harness.soak.result import SeedJob, SeedResult
+from harness.soak.seed import crashed, folder_bytes, result_of
+from harness.store import RunFolder, RunRecord, new_run_id
+
+__all__ = ["soak_one_by_one"]
+
+
+def soak_one_by_one(
+    work: Iterator[SeedJob],
+    environment: Environment,
+    *,
+    on_result: Callable[[SeedResult], bool],
+    listener: Callable[[Op], None] | None = None,
+) -> bool:
+    """Run all of `work`, or until `on_result` says no; whether the user cut it short.
+
+    Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
+    second Ctrl-C or one between runs.
+    """
+    for job in work:
+        begin_s, begin_cpu_s = time.monotonic(), time.process_time()
+        result, interrupted = _run(job, environment, listener)
+        result = msgspec.structs.replace(
+            result,
+            wall_s=time.monotonic() - begin_s,
+            cpu_s=time.process_time() - begin_cpu_s,
+            memory_bytes=memory_bytes_max(),
+        )
+        if not on_result(result) or interrupted:
+            return interrupted
+    return False
+
+
+def _run(
+    job: SeedJob, environment: Environment, listener: Callable[[Op], None] | None
+) -> tuple[SeedResult, bool]:
+    """The result of one run, and whether the user interrupted it."""
+    plan = plan_case(job.case, environment)
+    assert job.store is not None
+    folder = RunFolder(Path(job.store), job.name, new_run_id(job.case.seed))
+    folder.write_case(plan.case)
+    started = dt.datetime.now(tz=dt.UTC)
+    begin_s = time.monotonic()
+    try:
+        outcome = conduct(plan, environment, run_id=folder.run_id, folder=folder, listener=listener)
+    except UsageError:
+        raise
+    except HarnessError as error:  # nodes that do not come up: no verdict, but no end either
+        crash = crashed(job, f"{type(error).__name__}: {error}")
+        return msgspec.structs.replace(crash, run=folder.run_id), False
+    judgement = judge(outcome.history, plan.case, plan.checkers)
+    result = result_of(job.case.seed, outcome, judgement, simulated=False)
+    record = RunRecord(
+        run=folder.run_id,
+        environment=environment.name,
+        started=started.isoformat(),
+        wall_s=time.monotonic() - begin_s,
+        verdict=judgement.verdict,
+        digest=result.digest or "",
+        ops=result.ops,
+        versions={"harness": __version__, "python": platform.python_version()},
+        label=job.label,
+        interrupted=outcome.interrupted,
+    )
+    stop = f"the run of seed {job.case.seed} was interrupted" if outcome.interrupted else None
+    try:
+        folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
+        folder.finish(record)
+    except InfrastructureError as error:
+        stop = f"seed {job.case.seed} ({result.verdict}) could not be kept: {error}"
+    result = msgspec.structs.replace(
+        result, run=folder.run_id, kept_bytes=folder_bytes(folder.path), stop=stop
+    )
+    return result, outcome.interrupted

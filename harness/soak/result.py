@@ -1,0 +1,164 @@
+"""What a seed is told and what becomes of it: the words that all parts of a soak share.
+
+A result is small, since a journal holds one for each of millions of seeds: the reasons are cut,
+and only what was not valid says it checker by checker. `MEASURES` differ from machine to machine;
+all else is decided by the seed and the code, and so equal however often a soak was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.ops import Verdict
+
+__all__ = [
+    "CRASH",
+    "KEEP_ALL",
+    "KEEP_FAILING",
+    "MEASURES",
+    "VERDICTS",
+    "CheckerVerdict",
+    "SeedJob",
+    "SeedResult",
+    "Tally",
+    "exit_code_of",
+    "shortened",
+]
+
+CRASH: Final = "crash"
+VERDICTS: Final = (*(verdict.value for verdict in Verdict), CRASH)
+KEEP_ALL: Final = "all"
+KEEP_FAILING: Final = "failing"
+REASON_CHARACTERS_MAX: Final = 2000
+MEASURES: Final = ("wall_s", "cpu_s", "memory_bytes", "kept_bytes")
+"""Fields of a result that a second run of the same seed need not repeat (`run.json` holds times,
+so even the bytes kept vary)."""
+
+
+class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is told. `store` is `None` where nothing is kept."""
+
+    case: Case
+    store: str | None
+    name: str
+    run_prefix: str  # of the run's folder below store/name
+    label: str | None = None
+    keep: str = KEEP_ALL
+    code: str | None = None  # the digest of the code that must run it; `None` takes any
+
+    @property
+    def run(self) -> str:
+        """The name of the run's folder, the same however often the seed is run."""
+        return f"{self.run_prefix}{self.case.seed}"
+
+    def of_seed(self, seed: int) -> SeedJob:
+        """The same work for another seed."""
+        return msgspec.structs.replace(self, case=msgspec.structs.replace(self.case, seed=seed))
+
+
+class CheckerVerdict(msgspec.Struct, frozen=True):
+    """What one checker said of a run that was not valid."""
+
+    checker: str
+    verdict: str
+    reason: str
+
+
+class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one seed. `stop` says why it must not be counted and the soak must stop."""
+
+    seed: int
+    verdict: str  # one of VERDICTS
+    reason: str
+    checker: str | None = None
+    checkers: tuple[CheckerVerdict, ...] = ()  # all of them, where the run was not valid
+    digest: str | None = None
+    ops: int = 0
+    ok: int = 0
+    leader_changes: int = 0
+    simulated_s: float = 0.0
+    run: str | None = None  # the folder below store/name, where the run was kept
+    stop: str | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_bytes: int = 0  # the most that the worker held until the seed was done
+    kept_bytes: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is anything but valid."""
+        return self.verdict != Verdict.VALID.value
+
+    def folder(self, store: Path, name: str) -> Path | None:
+        """Where the run lies."""
+        return None if self.run is None else store / name / self.run
+
+
+class Tally:
+    """Sums over results, one at a time: of constant size, whatever the number of seeds."""
+
+    def __init__(self) -> None:
+        self.verdicts = dict.fromkeys(VERDICTS, 0)
+        self.ops = 0
+        self.leader_changes = 0
+        self.simulated_s = 0.0
+        self.cpu_s = 0.0
+        self.memory_bytes_max = 0
+        self.valid_kept = 0
+        self.valid_bytes = 0
+        self.failing_bytes = 0
+
+    def take(self, result: SeedResult) -> None:
+        """Add one."""
+        self.verdicts[result.verdict] += 1
+        self.ops += result.ops
+        self.leader_changes += result.leader_changes
+        self.simulated_s += result.simulated_s
+        self.cpu_s += result.cpu_s
+        self.memory_bytes_max = max(self.memory_bytes_max, result.memory_bytes)
+        if result.failed:
+            self.failing_bytes += result.kept_bytes
+        elif result.run is not None:
+            self.valid_kept += 1
+            self.valid_bytes += result.kept_bytes
+
+    @property
+    def seeds(self) -> int:
+        """How many results there were."""
+        return sum(self.verdicts.values())
+
+    @property
+    def failed(self) -> int:
+        """How many of them were not valid."""
+        return self.seeds - self.verdicts[Verdict.VALID.value]
+
+    @property
+    def exit_code(self) -> int:
+        """One code for many runs."""
+        return exit_code_of(name for name, count in self.verdicts.items() if count)
+
+
+def exit_code_of(verdicts: Iterable[str]) -> int:
+    """One code for many runs: any invalid dominates, then crash, then unknown; none is unknown."""
+    found = set(verdicts)
+    if Verdict.INVALID.value in found:
+        return EXIT_INVALID
+    if CRASH in found:
+        return EXIT_CRASH
+    if Verdict.UNKNOWN.value in found or not found:
+        return EXIT_UNKNOWN
+    return EXIT_VALID
+
+
+def shortened(text: str) -> str:
+    """`text`, cut where it is too long for a journal."""
+    if len(text) <= REASON_CHARACTERS_MAX:
+        return text
+    cut = len(text) - REASON_CHARACTERS_MAX
+    return f"{text[:REASON_CHARACTERS_MAX]} ... ({cut} more characters)"

@@ -1,0 +1,164 @@
+"""One seed in this process: run it in the simulation, judge it, keep it.
+
+A passing run is kept small (case, history, `run.json`), a failing one whole. Both are staged, so
+that a folder of the store is complete or not there. What is not on the disk is not called valid:
+where it could not be kept, the result says that the soak must stop.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import re
+import time
+import traceback
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness import __version__
+from harness.checking import Judgement, judge
+from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.ops import OpType, Verdict
+from harness.planning import Plan, plan_case
+from harness.plugins import Environment, load_plugin
+from harness.run import Outcome, conduct
+from harness.soak.memory import memory_bytes_max
+from harness.soak.result import (
+    CRASH,
+    KEEP_ALL,
+    CheckerVerdict,
+    SeedJob,
+    SeedResult,
+    shortened,
+)
+from harness.store import RunFolder, RunRecord
+
+__all__ = ["crashed", "folder_bytes", "result_of", "run_seed"]
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
+
+
+def run_seed(job: SeedJob) -> SeedResult:
+    """Run and judge one case in this process; a crash of ours becomes a result, too."""
+    begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+    try:
+        result = _run_seed(job, begin_s)
+    except UsageError as error:  # the case was planned before: the code or the plug-ins changed
+        result = _stopped(job, str(error))
+    except Exception as error:  # noqa: BLE001 - one seed's crash must not end the campaign
+        result = crashed(job, _crash_reason(error))
+    return msgspec.structs.replace(
+        result,
+        wall_s=time.perf_counter() - begin_s,
+        cpu_s=time.process_time() - begin_cpu_s,
+        memory_bytes=memory_bytes_max(),
+    )
+
+
+def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
+    environment: Environment = load_plugin("environments", "sim")
+    plan = plan_case(job.case, environment)
+    started = dt.datetime.now(tz=dt.UTC)
+    outcome = conduct(plan, environment, run_id=f"seed-{job.case.seed}", folder=None)
+    if outcome.interrupted:  # its history is not the seed's
+        return _stopped(job, f"seed {job.case.seed} was interrupted")
+    judgement = judge(outcome.history, plan.case, plan.checkers)
+    result = result_of(job.case.seed, outcome, judgement, simulated=True)
+    if job.store is None or (job.keep != KEEP_ALL and not result.failed):
+        return result
+    record = RunRecord(
+        run=job.run,
+        environment="sim",
+        started=started.isoformat(),
+        wall_s=time.perf_counter() - begin_s,
+        verdict=judgement.verdict,
+        digest=result.digest or "",
+        ops=len(outcome.history),
+        versions={"harness": __version__, "python": platform.python_version()},
+        label=job.label,
+        simulated_s=result.simulated_s,
+    )
+    try:
+        return _keep(job, plan, outcome, judgement, record, result)
+    except InfrastructureError as error:
+        return msgspec.structs.replace(
+            result, stop=f"seed {job.case.seed} ({result.verdict}) could not be kept: {error}"
+        )
+
+
+def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: bool) -> SeedResult:
+    """What there is to say of a run that was judged; nothing about where it is kept."""
+    worst = max(judgement.results, key=lambda result: result.verdict.rank, default=None)
+    passing = judgement.verdict is Verdict.VALID
+    reason = "no checker looked at it" if worst is None else worst.reason
+    history = outcome.history
+    return SeedResult(
+        seed=seed,
+        verdict=judgement.verdict.value,
+        reason="" if passing else shortened(reason),
+        checker=None if passing or worst is None else worst.checker,
+        checkers=()
+        if passing
+        else tuple(
+            CheckerVerdict(found.checker, found.verdict.value, shortened(found.reason))
+            for found in judgement.results
+        ),
+        digest=history.digest(),
+        ops=len(history),
+        ok=sum(1 for pair in history.pairs if pair.type is OpType.OK),
+        leader_changes=max(0, sum(1 for _ in history.facts("leader")) - 1),
+        simulated_s=outcome.wall_ns / 1e9 if simulated else 0.0,
+    )
+
+
+def _keep(
+    job: SeedJob,
+    plan: Plan,
+    outcome: Outcome,
+    judgement: Judgement,
+    record: RunRecord,
+    result: SeedResult,
+) -> SeedResult:
+    assert job.store is not None
+    folder = RunFolder(Path(job.store), job.name, job.run, staged=True)
+    try:
+        folder.write_case(plan.case)
+        folder.seal(outcome.history)
+        if result.failed:
+            folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
+        folder.finish(record)
+        kept_bytes = folder_bytes(folder.path)
+        folder.publish(latest=result.failed)
+    except BaseException:
+        folder.discard()
+        raise
+    return msgspec.structs.replace(result, run=job.run, kept_bytes=kept_bytes)
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files of a run take."""
+    return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+
+
+def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
+    """The result of a seed that has no verdict."""
+    return SeedResult(seed=job.case.seed, verdict=CRASH, reason=shortened(reason), wall_s=wall_s)
+
+
+def _stopped(job: SeedJob, why: str) -> SeedResult:
+    return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
+
+
+def _crash_reason(error: Exception) -> str:
+    """One line: the error, and for one that was not raised on purpose where it came from.
+
+    Nothing in it may differ between two runs of the seed, such as the address of an object.
+    """
+    if isinstance(error, HarnessError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = [f"{os.path.basename(f.filename)}:{f.lineno} in {f.name}" for f in frames]  # noqa: PTH119
+    return _ADDRESS.sub(" at 0x...", f"{error!r} | {' | '.join(places)}")

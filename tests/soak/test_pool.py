@@ -1,0 +1,224 @@
+"""Workers come and go, disks fill up: every seed has its result, and no verdict is lost."""
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.case import Case
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, soak
+from harness.store import load_run
+
+BUG = Case(
+    seed=4,
+    nemeses=("partition-leader",),
+    bugs=("NO-LEASE",),
+    interval_s=5.0,
+    duration_s=3.0,
+    time_limit_s=15.0,
+)
+TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
+
+
+def job(case, store=None, **fields):
+    store = None if store is None else str(store)
+    return SeedJob(case=case, store=store, name="soak", run_prefix="x-seed-", **fields)
+
+
+def toys(*seeds, time_limit_s=1.0):
+    base = job(msgspec.structs.replace(TOY, time_limit_s=time_limit_s))
+    return iter([base.of_seed(seed) for seed in seeds])
+
+
+def in_workers(work, jobs=1, until=lambda _: True):
+    """Run the work; the results in the order of seeds."""
+    found = []
+
+    def take(result):
+        found.append(result)
+        return until(result)
+
+    asyncio.run(soak(work, jobs=jobs, on_result=take))
+    return sorted(found, key=lambda result: result.seed)
+
+
+def children():
+    """The processes that this one started and that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == os.getpid() and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([], EXIT_UNKNOWN),
+        (["valid"], EXIT_VALID),
+        (["valid", "unknown"], EXIT_UNKNOWN),
+        (["unknown", CRASH], EXIT_CRASH),
+        ([CRASH, "invalid", "valid"], EXIT_INVALID),
+        (["invalid", "unknown", "valid"], EXIT_INVALID),
+    ],
+)
+def test_the_worst_seed_decides(verdicts, code):
+    for order in itertools.permutations(verdicts):
+        assert exit_code_of(order) == code
+        tally = Tally()
+        for verdict in order:
+            tally.take(SeedResult(seed=1, verdict=verdict, reason=""))
+        assert tally.exit_code == code
+        assert tally.failed == sum(verdict != "valid" for verdict in verdicts)
+
+
+def test_a_passing_run_is_kept_small_and_a_failing_one_whole(tmp_path):
+    failing = run_seed(job(BUG, tmp_path, label="v1"))
+    passing = run_seed(job(msgspec.structs.replace(BUG, bugs=(), seed=5), tmp_path))
+    assert (failing.verdict, passing.verdict) == ("invalid", "valid")
+    small = {"case.json", "history.parquet", "run.json"}
+    for result, files, label in ((failing, small | {"results.json"}, "v1"), (passing, small, None)):
+        folder = result.folder(tmp_path, "soak")
+        assert {path.name for path in folder.iterdir()} == files
+        assert result.kept_bytes == sum(path.stat().st_size for path in folder.iterdir())
+        stored = load_run(folder)
+        assert stored.note is None
+        assert stored.history.digest() == result.digest == stored.record.digest
+        assert stored.record.verdict.value == result.verdict
+        assert stored.record.label == label
+        assert stored.record.simulated_s == result.simulated_s > 0
+        assert stored.case.seed == result.seed
+    assert [said.verdict for said in failing.checkers if said.checker == failing.checker] == [
+        "invalid"
+    ]
+    assert not [path for path in (tmp_path / "soak").iterdir() if path.name.startswith(".")]
+
+
+def test_only_failing_runs_are_kept_if_so_asked(tmp_path):
+    assert run_seed(job(BUG, tmp_path, keep="failing")).run is not None
+    assert run_seed(job(TOY, tmp_path, keep="failing")).run is None
+    assert run_seed(job(TOY, tmp_path)).run is not None
+
+
+def test_a_run_takes_the_place_of_an_older_one_of_its_seed(tmp_path):
+    folder = tmp_path / "soak" / "x-seed-0"
+    folder.mkdir(parents=True)
+    (folder / "half").write_text("of a run")
+    result = run_seed(job(TOY, tmp_path))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "case.json",
+        "history.parquet",
+        "run.json",
+    ]
+    assert load_run(folder).record.digest == result.digest
+    assert [path.name for path in (tmp_path / "soak").iterdir()] == ["x-seed-0"]
+
+
+def test_a_store_that_takes_nothing_stops_the_soak_and_changes_no_verdict(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    kept = run_seed(job(BUG, tmp_path / "store"))
+    lost = run_seed(job(BUG, tmp_path / "file"))
+    assert (kept.verdict, lost.verdict) == ("invalid", "invalid")
+    assert kept.digest == lost.digest
+    assert (kept.stop, lost.run) == (None, None)
+    assert "seed 4 (invalid) could not be kept" in lost.stop
+
+
+def test_a_killed_worker_costs_nobody_anything():
+    before = children()  # other tests of this process may have left some, such as a server
+    quiet = {result.seed: result.digest for result in in_workers(toys(1, 2, 3))}
+
+    def kill_at_first(found):
+        if found.seed == 1:
+            (worker,) = [child for child in children() if child not in before]
+            os.kill(worker, signal.SIGKILL)
+        return True
+
+    results = in_workers(toys(1, 2, 3), until=kill_at_first)
+    assert {result.seed: result.digest for result in results} == quiet
+    assert {result.verdict for result in results} == {"valid"}
+
+
+@pytest.mark.process
+def test_a_seed_that_kills_its_workers_is_a_crash_and_the_next_has_its_result(
+    tmp_path, monkeypatch
+):
+    # The workers' Python ends in the middle of the first seed, however often it is tried.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "sys.path.append(os.environ['DEADLY'])\n"
+        "import harness.soak.seed as seed\n"
+        "real = seed._run_seed\n"
+        "seed._run_seed = lambda job, at: os._exit(9) if job.case.seed == 1 else real(job, at)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DEADLY", str(Path(__file__).parent.parent.parent))
+    first, second = in_workers(toys(1, 2))
+    assert (first.verdict, second.verdict) == (CRASH, "valid")
+    assert first.reason == "2 workers died of it; the last one exited with 9"
+
+
+def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
+    monkeypatch.setattr(pool, "SEED_TIMEOUT_S", 0.5)
+    (result,) = in_workers(toys(1, time_limit_s=1e6))
+    assert (result.verdict, result.reason) == (CRASH, "no answer within 0.5 s")
+
+
+def test_a_cancelled_soak_leaves_no_worker():
+    before = children()
+
+    async def main():
+        task = asyncio.create_task(
+            soak(toys(*range(100), time_limit_s=1e6), jobs=2, on_result=lambda _: True)
+        )
+        async with asyncio.timeout(20.0):
+            while len(children()) < len(before) + 2:  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(0.05)
+        begin_s = time.monotonic()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return time.monotonic() - begin_s
+
+    # A busy worker is killed; only an idle one is given time to end by itself.
+    assert asyncio.run(main()) < 4.0
+    assert [child for child in children() if child not in before] == []
+
+
+def test_enough_is_enough():
+    results = in_workers(toys(*range(50)), until=lambda found: found.seed < 2)
+    assert [found.seed for found in results] == [0, 1, 2]
+
+
+def test_a_worker_refuses_work_for_other_code():
+    (result,) = in_workers(iter([job(TOY, code="0123456789ab")]))
+    assert "the code changed while the soak ran" in result.stop
+
+
+def test_no_worker_loads_what_is_left_out_of_the_digest_of_the_code():
+    script = (
+        "import sys, msgspec\n"
+        "from harness.soak import SeedJob, run_seed\n"
+        "import harness.soak.__main__\n"
+        "result = run_seed(msgspec.json.decode(sys.argv[1], type=SeedJob))\n"
+        "assert result.verdict == 'invalid', result\n"
+        "print(*sys.modules)\n"
+    )
+    words = [sys.executable, "-c", script, msgspec.json.encode(job(BUG)).decode()]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    loaded = [name.replace(".", "/") for name in done.stdout.split()]
+    assert "harness/run" in loaded
+    from harness.soak.identity import NOT_OF_WORKERS
+
+    assert [name for name in loaded if name.startswith(NOT_OF_WORKERS)] == []
