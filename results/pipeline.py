@@ -1,0 +1,264 @@
+"""From a store to tables: scan, plan, check what is new, try again what a budget cut short, gather.
+
+`check_store` is the whole of it. The verdicts are made anew from the histories, by the checkers as
+they are now; what `run.json` says of a verdict is only compared. Every result is stored under the
+hash of what it depends on, so that a second report does what is new and nothing else, and one that
+was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.errors import InfrastructureError, UsageError
+from results.budgets import Budget
+from results.executors import Executor
+from results.executors.inline import InlineExecutor
+from results.manifest import Manifest, Unit, plan
+from results.packing import BINS_A_CORE, pack
+from results.store_scan import Problem, Problems, RunInfo, scan_store
+from results.stored import RESULTS, forget_markers, gather, index
+from results.units import Config
+
+__all__ = ["EXECUTORS", "Checked", "Progress", "check_store"]
+
+EXECUTORS: Final = ("auto", "inline", "pool", "spark")
+ROUNDS_MAX: Final = 8
+SMALL_COST_NS: Final = 2_000_000_000
+"""Estimated work below which processes are not worth their start."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a report is; costs are estimates, and only their proportion means anything."""
+
+    stage: str  # "check", or "again" with a larger budget
+    done: int
+    units: int
+    cost_done: int
+    cost: int
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What `check_store` found."""
+
+    store: Path
+    runs: tuple[RunInfo, ...]
+    tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.schema`
+    problems: tuple[Problem, ...]  # at most `store_scan.PROBLEMS_MAX`
+    problems_total: int
+    results_known: int
+    results_new: int
+    units: int  # pieces of work done
+    cpu_s: float  # of all processes but Spark's Java side
+    wall_s: float
+    executor: str
+
+
+def check_store(
+    store: Path,
+    *,
+    executor: str = "auto",
+    jobs: int | None = None,
+    spark_master: str | None = None,
+    budget: Budget | None = None,
+    second_pass: bool = True,
+    checkers: Sequence[str] | None = None,
+    facts: bool = True,
+    label: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Checked:
+    """Judge every run of `store` that is not judged yet, and gather the tables of all of them.
+
+    `checkers` replaces those that each run's workload names; with `label` only its runs are looked
+    at. `spark_master` is any URL that `results.spark.get_spark` takes. Raises `UsageError` for what
+    cannot be, and `InfrastructureError` where Spark or the disk fails.
+    """
+    begin_s, cpu_s = time.perf_counter(), time.process_time()
+    scan = scan_store(store)
+    runs = tuple(info for info in scan.runs if label is None or info.label == label)
+    first = budget or Budget()
+    job = _Job(
+        store=store,
+        runs=runs,
+        problems=scan.problems,
+        budgets=(first, first.larger()) if second_pass else (first,),
+        checkers=checkers,
+        facts=facts,
+        progress=progress or (lambda _: None),
+    )
+    choice = _Choice(executor, jobs, spark_master)
+    try:
+        manifest, tables = job.run(choice)
+    except OSError as error:
+        raise InfrastructureError(
+            f"results cannot be stored below {store / RESULTS}: {error}; "
+            "free some space, or copy the store to where it can be written"
+        ) from error
+    finally:
+        choice.close()
+    return Checked(
+        store=store,
+        runs=runs,
+        tables={name: (path,) for name, path in tables.items()},
+        problems=scan.problems.kept,
+        problems_total=scan.problems.total,
+        results_known=job.known,
+        results_new=max(0, len(manifest.wanted) - job.known),
+        units=job.units,
+        cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
+        wall_s=time.perf_counter() - begin_s,
+        executor=choice.name,
+    )
+
+
+class _Choice:
+    """The executor, made when there is something to do."""
+
+    def __init__(self, name: str, jobs: int | None, spark_master: str | None) -> None:
+        if name not in EXECUTORS:
+            raise UsageError(f"the executor is {name!r}; it is one of {', '.join(EXECUTORS)}")
+        if jobs is not None and jobs < 1:
+            raise UsageError(f"--jobs is {jobs}; it must be at least 1")
+        if spark_master is not None and name not in {"auto", "spark"}:
+            raise UsageError(f"--spark-master means nothing to --executor {name}; leave one out")
+        self.name = "spark" if spark_master is not None else name
+        self._jobs = jobs
+        self._master = spark_master
+        self._made: Executor | None = None
+
+    def executor(self, units: Sequence[Unit], budgets: Sequence[Budget]) -> Executor:
+        """The one for these units; the same for all rounds."""
+        if self._made is not None:
+            return self._made
+        if self.name == "auto":
+            small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
+            self.name = "inline" if small else "pool"
+        del budgets
+        self._made = InlineExecutor()
+        return self._made
+
+    def close(self) -> None:
+        """Let go of what was made."""
+        if self._made is not None:
+            self._made.close()
+
+
+class _Job:
+    """One call of `check_store`."""
+
+    def __init__(
+        self,
+        *,
+        store: Path,
+        runs: tuple[RunInfo, ...],
+        problems: Problems,
+        budgets: Sequence[Budget],
+        checkers: Sequence[str] | None,
+        facts: bool,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self.results = store / RESULTS
+        self.runs = runs
+        self.problems = problems
+        self.budgets = budgets
+        self.checkers = checkers
+        self.facts = facts
+        self.progress = progress
+        self.known = 0
+        self.units = 0
+        self.away_ns = 0  # CPU time of other processes
+
+    def run(self, choice: _Choice) -> tuple[Manifest, dict[str, Path]]:
+        """Rounds of plan and work until nothing is left that can be done."""
+        given_up: set[str] = set()
+        for number in range(ROUNDS_MAX):
+            manifest = self._plan()
+            if number == 0:
+                self.known = manifest.known
+            units = [unit for unit in manifest.units if _name_of(unit) not in given_up]
+            if units:
+                given_up |= self._round(choice, units)
+                continue
+            tables, damaged = self._gather(manifest)
+            if not damaged:
+                return manifest, tables
+        raise InfrastructureError(
+            f"results below {self.results} were still missing or damaged after {ROUNDS_MAX} "
+            "rounds; remove the folder and try again"
+        )
+
+    def _plan(self) -> Manifest:
+        return plan(
+            self.runs,
+            index(self.results),
+            budgets=self.budgets,
+            checkers=self.checkers,
+            facts=self.facts,
+            problems=self.problems,
+        )
+
+    def _round(self, choice: _Choice, units: Sequence[Unit]) -> set[str]:
+        """Do units; returns the names of those that came to an end and must not come again."""
+        executor = choice.executor(units, self.budgets)
+        again = all(unit.budget.level > self.budgets[0].level for unit in units)
+        # What a budget cut short once may do so again: one unit a task, so that nobody waits.
+        bins = pack(units, len(units) if again else executor.slots * BINS_A_CORE)
+        by_id = {unit.unit_id: unit for unit in units}
+        config = Config(
+            results=str(self.results.resolve()),
+            round=uuid.uuid4().hex,
+            limit_memory=executor.name == "pool",
+        )
+        self.results.mkdir(exist_ok=True)
+        left = dict(by_id)
+        cost = sum(unit.cost for unit in units)
+        cost_done = 0
+        try:
+            with contextlib.closing(executor.run(bins, config)) as ended:
+                for done in ended:
+                    unit = left.pop(done.unit, None)
+                    if unit is None:
+                        continue
+                    for problem in done.problems:
+                        self.problems.add(problem)
+                    self.units += 1
+                    cost_done += unit.cost
+                    self.away_ns += done.cpu_ns if executor.name != "inline" else 0
+                    self.progress(
+                        Progress(
+                            stage="again" if again else "check",
+                            done=len(by_id) - len(left),
+                            units=len(by_id),
+                            cost_done=cost_done,
+                            cost=cost,
+                        )
+                    )
+        finally:
+            forget_markers(self.results, config.round)
+        for unit in left.values():
+            text = "the executor lost it: its results are missing, try again"
+            self.problems.add(Problem(unit.key, "lost", text))
+        return {_name_of(unit) for unit in units}
+
+    def _gather(self, manifest: Manifest) -> tuple[dict[str, Path], list[str]]:
+        there = index(self.results)
+        wanted: list[tuple[str, str, Path]] = []
+        for want in manifest.wanted:
+            # The result of the largest budget that there is; none where it could not be made.
+            for result_id in reversed(want.ids):
+                if result_id in there:
+                    wanted.append((want.run, result_id, there[result_id]))
+                    break
+        return gather(self.results, wanted)
+
+
+def _name_of(unit: Unit) -> str:
+    """Which unit it is at which budget."""
+    return f"{unit.unit_id}/{unit.budget.level}"

@@ -1,0 +1,256 @@
+"""What is in a store, from footers and small files alone: no op is read.
+
+A store is `NAME/RUN/`, see `harness.store`. Symbolic links and names that begin with a dot are no
+runs. Whatever looks like a run but cannot be read becomes a `Problem` that names it; nothing is
+left out silently, and a run without `run.json` (cut short) is still there, with what its log or its
+sealed history holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import Case, load_case
+from harness.errors import HarnessError, UsageError
+from harness.store import RunRecord
+from harness.store.footer import BY_KEY, Footer, cost_of, read_footer
+from harness.store.keyed import bucket_paths
+
+__all__ = [
+    "PROBLEMS_MAX",
+    "SOURCE_BUCKETS",
+    "SOURCE_LOG",
+    "SOURCE_PARQUET",
+    "Problem",
+    "Problems",
+    "RunInfo",
+    "Scan",
+    "scan_run",
+    "scan_store",
+]
+
+PROBLEMS_MAX: Final = 1_000
+TEXT_CHARS_MAX: Final = 2_000
+SOURCE_PARQUET: Final = "history.parquet"
+SOURCE_BUCKETS: Final = "history"
+SOURCE_LOG: Final = "ops.log"
+_LOG_BYTES_PER_OP: Final = 200
+_CONCURRENCY_GUESS: Final = 10
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
+
+    run: str
+    kind: str  # "case", "record", "history", "unfinished", "checker", "facts", "lost", "foreign"
+    text: str
+
+
+class Problems:
+    """A bounded list: the first `PROBLEMS_MAX` are kept, all are counted."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Problem, None] = {}
+        self.total = 0
+
+    def add(self, problem: Problem) -> None:
+        """Keep it, or only count it; the same one counts once."""
+        text = problem.text
+        if len(text) > TEXT_CHARS_MAX:
+            text = f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
+        problem = msgspec.structs.replace(problem, text=text)
+        if problem in self._kept:
+            return
+        self.total += 1
+        if len(self._kept) < PROBLEMS_MAX:
+            self._kept[problem] = None
+
+    @property
+    def kept(self) -> tuple[Problem, ...]:
+        """Those kept, sorted."""
+        return tuple(sorted(self._kept))
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a store. The numbers come from its footers; those of a log are estimates."""
+
+    folder: Path
+    name: str
+    run: str
+    case: Case
+    record: RunRecord | None  # `None` where the run was cut short
+    source: str  # one of the names SOURCE_...
+    files: tuple[str, ...]  # relative to the folder
+    footers: tuple[Footer, ...]  # one a file; none of a log
+    digest: str
+    label: str | None
+    n_ops: int
+    n_keys: int
+    max_key_ops: int
+    cost: int
+
+    @property
+    def key(self) -> str:
+        """`NAME/RUN`: what the column `run` of every table holds."""
+        return f"{self.name}/{self.run}"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its history lies in buckets of keys."""
+        return self.source == SOURCE_BUCKETS
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """All runs, sorted by key, and what is wrong in the store."""
+
+    runs: tuple[RunInfo, ...]
+    problems: Problems
+
+
+def scan_store(store: Path) -> Scan:
+    """Look at every run; raises `UsageError` where there is no store."""
+    if not store.is_dir():
+        raise UsageError(f"{str(store)!r} is no folder; give a store, as in --store of harness run")
+    problems = Problems()
+    found: list[RunInfo] = []
+    for name, run, folder in _folders(store, problems):
+        info = scan_run(folder, name, run, problems)
+        if info is not None:
+            found.append(info)
+    return Scan(tuple(sorted(found, key=lambda info: info.key)), problems)
+
+
+def _folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
+    """Every folder that may be a run, as (name, run, folder)."""
+    for name in _children(store, store, problems):
+        above = store / name
+        if (above / "case.json").exists():  # the store itself is one name's folder
+            yield store.resolve().name, name, above
+            continue
+        for run in _children(store, above, problems):
+            yield name, run, above / run
+
+
+def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+            )
+    except OSError as error:
+        where = str(folder.relative_to(store)) if folder != store else "."
+        problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))
+        return []
+
+
+def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo | None:
+    """One run, or `None` and at least one problem."""
+    key = f"{name}/{run}"
+
+    def problem(kind: str, error: object) -> None:
+        problems.add(Problem(key, kind, str(error)))
+
+    if not (folder / "case.json").is_file():
+        problem("case", "holds no case.json, so it is no run; move it out of the store")
+        return None
+    try:
+        case = load_case(folder / "case.json")
+    except HarnessError as error:
+        problem("case", error)
+        return None
+    record: RunRecord | None = None
+    if (folder / "run.json").is_file():
+        try:
+            record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem("record", f"run.json is no run record: {error}; the run is judged without it")
+    else:
+        problem("unfinished", "has no run.json: it was cut short, or is still going on")
+    try:
+        return _with_history(folder, name, run, case, record)
+    except (HarnessError, OSError) as error:
+        problem("history", error)
+        return None
+
+
+def _with_history(
+    folder: Path, name: str, run: str, case: Case, record: RunRecord | None
+) -> RunInfo:
+    """The run with the numbers of its history; raises `HistoryError`."""
+    if (folder / SOURCE_PARQUET).is_file():
+        footer = read_footer(folder / SOURCE_PARQUET)
+        if footer.order == BY_KEY:
+            raise UsageError(f"{SOURCE_PARQUET} is a bucket of keys, which belongs into history/")
+        return _info(folder, name, run, case, record, SOURCE_PARQUET, (SOURCE_PARQUET,), (footer,))
+    paths = bucket_paths(folder / SOURCE_BUCKETS)
+    if paths:
+        footers = sorted(
+            ((read_footer(path), f"{SOURCE_BUCKETS}/{path.name}") for path in paths),
+            key=lambda found: found[0].bucket,
+        )
+        numbers = [footer.bucket for footer, _ in footers]
+        buckets = footers[0][0].buckets
+        if any(footer.order != BY_KEY for footer, _ in footers) or numbers != list(range(buckets)):
+            raise UsageError(
+                f"history/ holds the buckets {numbers[:20]} of {buckets}; restore what is missing "
+                "from a copy"
+            )
+        files = tuple(file for _, file in footers)
+        found = tuple(footer for footer, _ in footers)
+        return _info(folder, name, run, case, record, SOURCE_BUCKETS, files, found)
+    if not (folder / SOURCE_LOG).is_file():
+        raise UsageError("holds neither history.parquet nor history/ nor ops.log")
+    with (folder / SOURCE_LOG).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        n_ops = file.tell() // _LOG_BYTES_PER_OP
+    guess = Footer(
+        digest=f"log:{digest}",
+        n_ops=n_ops,
+        max_key_ops=n_ops,
+        cost=cost_of(n_ops, _CONCURRENCY_GUESS),
+    )
+    return _info(folder, name, run, case, record, SOURCE_LOG, (SOURCE_LOG,), (guess,))
+
+
+def _info(
+    folder: Path,
+    name: str,
+    run: str,
+    case: Case,
+    record: RunRecord | None,
+    source: str,
+    files: tuple[str, ...],
+    footers: tuple[Footer, ...],
+) -> RunInfo:
+    digest = footers[0].digest
+    if source == SOURCE_BUCKETS:
+        text = "\n".join(footer.digest for footer in footers)
+        digest = f"buckets:{hashlib.sha256(text.encode()).hexdigest()}"
+    elif not digest:  # a file that says no digest is known by its content
+        with (folder / source).open("rb") as file:
+            digest = f"file:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    label = record.label if record is not None and record.label is not None else footers[0].label
+    return RunInfo(
+        folder=folder,
+        name=name,
+        run=run,
+        case=case,
+        record=record,
+        source=source,
+        files=files,
+        footers=footers,
+        digest=digest,
+        label=label,
+        n_ops=sum(footer.n_ops for footer in footers),
+        n_keys=sum(footer.n_keys for footer in footers),
+        max_key_ops=max(footer.max_key_ops for footer in footers),
+        cost=sum(footer.cost for footer in footers),
+    )

@@ -1,0 +1,248 @@
+"""Results of checks, stored where they were made, under the hash of what they are the result of.
+
+`STORE/.results/ab/abcd....arrows` is one result: the verdict rows of one checker over one history
+(or over the keys of one part of it), or the fact tables of one run. A result id is the SHA-256 over
+everything the result depends on (`results.manifest`), so that a second report finds it, and a new
+checker version or a larger budget does not. Files are written under a temporary name and renamed:
+whoever makes the same result twice does no harm. `.limited` before the suffix says that a budget
+left some verdict of it unknown, so that the next level can be planned from names alone.
+
+A file holds one Arrow stream a table, one behind another; the name of the table is in the schema's
+metadata. `gather` puts the results of many runs together, one Parquet file a table, below
+`.results/tables/`, for DuckDB and Spark to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from results.schema import FACT_TABLES, schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "RESULTS",
+    "Marker",
+    "forget_markers",
+    "gather",
+    "index",
+    "is_limited",
+    "read_result",
+    "result_exists",
+    "write_result",
+]
+
+RESULTS: Final = ".results"
+SUFFIX: Final = ".arrows"
+LIMITED: Final = ".limited"
+_TABLE: Final = b"harness.table"
+_KEPT_S: Final = 3600.0
+_TABLES_KEPT: Final = 3
+_ROWS_A_WRITE: Final = 1 << 18
+
+
+def _path(results: Path, result_id: str, *, limited: bool) -> Path:
+    ending = f"{LIMITED}{SUFFIX}" if limited else SUFFIX
+    return results / result_id[:2] / f"{result_id}{ending}"
+
+
+def result_exists(results: Path, result_id: str) -> bool:
+    """Whether somebody made it."""
+    return any(_path(results, result_id, limited=flag).exists() for flag in (False, True))
+
+
+def write_result(
+    results: Path, result_id: str, tables: Mapping[str, pa.Table], *, limited: bool
+) -> None:
+    """Store the tables of one result, all or nothing."""
+    import pyarrow as pa
+
+    path = _path(results, result_id, limited=limited)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        with temporary.open("wb") as file:
+            for name, table in tables.items():
+                marked = table.replace_schema_metadata({_TABLE: name.encode()})
+                with pa.ipc.new_stream(file, marked.schema) as stream:
+                    stream.write_table(marked)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_result(path: Path) -> dict[str, pa.Table]:
+    """The tables of one result; raises `ValueError` for a damaged file."""
+    import pyarrow as pa
+
+    found: dict[str, pa.Table] = {}
+    try:
+        with pa.OSFile(str(path)) as file:
+            while file.tell() < file.size():
+                table = pa.ipc.open_stream(file).read_all()
+                name = table.schema.metadata[_TABLE].decode()
+                found[name] = table.cast(schema(name))
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not found:
+        raise ValueError(f"{path} is damaged: it is empty")
+    return found
+
+
+def index(results: Path) -> dict[str, Path]:
+    """Every stored result by its id, from names alone (see `is_limited`)."""
+    found: dict[str, Path] = {}
+    if not results.is_dir():
+        return found
+    for folder in os.scandir(results):
+        if len(folder.name) != 2 or not folder.is_dir(follow_symlinks=False):
+            continue
+        for entry in os.scandir(folder.path):
+            if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
+                result_id = entry.name.removesuffix(SUFFIX).removesuffix(LIMITED)
+                found[result_id] = Path(entry.path)
+    return found
+
+
+def is_limited(path: Path) -> bool:
+    """Whether a budget left some verdict of this result unknown."""
+    return path.name.endswith(f"{LIMITED}{SUFFIX}")
+
+
+class Marker:
+    """Says that a stage of a unit was begun: whoever is killed leaves it behind.
+
+    It counts attempts within one round of an executor. What killed its worker twice is not begun a
+    third time.
+    """
+
+    ATTEMPTS_MAX: Final = 2
+
+    def __init__(self, results: Path, round_: str, stage: str) -> None:
+        """`stage` is a result id, or a name of its own for what has none."""
+        self._path = results / "started" / f"{round_}-{stage}"
+
+    @property
+    def spent(self) -> bool:
+        """Whether it was begun as often as it may be, and never came to an end."""
+        try:
+            return self._path.stat().st_size >= self.ATTEMPTS_MAX
+        except FileNotFoundError:
+            return False
+
+    def __enter__(self) -> Self:
+        """Count one attempt."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            file.write(b"x")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """It came to an end, well or not."""
+        self._path.unlink(missing_ok=True)
+
+
+def forget_markers(results: Path, round_: str) -> None:
+    """Remove what a round left behind, and what is older than an hour."""
+    folder = results / "started"
+    if not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            old = time.time() - entry.stat().st_mtime > _KEPT_S
+            if old or entry.name.startswith(f"{round_}-"):
+                os.unlink(entry.path)  # noqa: PTH108 - an entry of scandir
+
+
+def gather(
+    results: Path, wanted: Sequence[tuple[str, str, Path]]
+) -> tuple[dict[str, Path], list[str]]:
+    """One Parquet file a table, from (run key, result id, file) of every result that is wanted.
+
+    Returns the files by table, and the ids of damaged results, which are removed; only without any
+    damage there are tables.
+    """
+    text = "\n".join(f"{run} {result_id}" for run, result_id, _ in wanted)
+    name = hashlib.sha256(f"1\n{text}".encode()).hexdigest()[:24]
+    folder = results / "tables" / name
+    paths = {table: folder / f"{table}.parquet" for table in ("verdicts", *FACT_TABLES)}
+    if folder.is_dir():
+        os.utime(folder)
+        return paths, []
+    temporary = results / "tables" / f".{uuid.uuid4().hex}.part"
+    temporary.mkdir(parents=True)
+    try:
+        damaged = _write_tables(temporary, wanted)
+        if damaged:
+            return {}, damaged
+        with contextlib.suppress(OSError):  # somebody else made the same tables
+            temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _forget_tables(folder)
+    return paths, []
+
+
+def _write_tables(folder: Path, wanted: Sequence[tuple[str, str, Path]]) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    damaged: list[str] = []
+    with contextlib.ExitStack() as stack:
+        writers = {
+            table: stack.enter_context(
+                pq.ParquetWriter(folder / f"{table}.parquet", schema(table), compression="zstd")
+            )
+            for table in ("verdicts", *FACT_TABLES)
+        }
+        waiting: dict[str, list[pa.Table]] = {table: [] for table in writers}
+        rows = dict.fromkeys(writers, 0)
+        for table, part in _parts(wanted, damaged):
+            waiting[table].append(part)
+            rows[table] += len(part)
+            if rows[table] >= _ROWS_A_WRITE:
+                writers[table].write_table(pa.concat_tables(waiting[table]))
+                waiting[table], rows[table] = [], 0
+        for table, parts in waiting.items():
+            if parts:
+                writers[table].write_table(pa.concat_tables(parts))
+    return damaged
+
+
+def _parts(
+    wanted: Iterable[tuple[str, str, Path]], damaged: list[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    import pyarrow as pa
+
+    for run, result_id, path in wanted:
+        try:
+            tables = read_result(path)
+        except ValueError:
+            path.unlink(missing_ok=True)
+            damaged.append(result_id)
+            continue
+        for name, table in tables.items():
+            # Runs with equal histories share their verdicts.
+            keys = pa.repeat(pa.scalar(run, pa.string()), len(table))
+            yield name, table.set_column(0, schema(name).field(0), keys)
+
+
+def _forget_tables(current: Path) -> None:
+    """Keep the newest few folders of tables; younger ones may still be read by somebody."""
+    folders = sorted(
+        (entry for entry in os.scandir(current.parent) if entry.is_dir(follow_symlinks=False)),
+        key=lambda entry: entry.stat().st_mtime,
+        reverse=True,
+    )
+    for entry in folders[_TABLES_KEPT:]:
+        if entry.path != str(current) and time.time() - entry.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(entry.path, ignore_errors=True)

@@ -1,0 +1,320 @@
+"""The work of a report, the same in every executor: `check_units(batches) -> batches`.
+
+A batch is a piece of the manifest: a row a unit, as JSON. Every unit's history is read once; each
+of its checkers judges it within the budget, `results.facts` makes its tables, and each result is
+stored where it was made (`results.stored`), so that a task that is lost keeps what it finished and
+one that is repeated does no harm. Back comes one small row a unit: what it cost, and what could not
+be done. Nothing that a history or a checker does escapes: a checker that raises is `unknown` with
+its traceback, one that spends its budget `unknown` with the bound, one that killed its worker twice
+`unknown: checker crashed`.
+
+Functions here are module-level and take all they need as arguments, since Spark and the pool ship
+them by name.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import CheckerLimitError, HarnessError
+from harness.ops import CheckResult, History, Verdict
+from harness.plugins import Checker, load_plugin
+from harness.store import read_log, read_parquet
+from harness.store.keyed import read_buckets
+from results.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.manifest import Unit
+from results.schema import verdicts
+from results.store_scan import (
+    SOURCE_BUCKETS,
+    SOURCE_LOG,
+    Problem,
+    Problems,
+    RunInfo,
+    scan_run,
+)
+from results.stored import Marker, result_exists, write_result
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Config", "Row", "check_units", "manifest_schema", "summary_schema"]
+
+TRACEBACK_LINES_MAX: Final = 30
+COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
+REASON_CHARS_MAX: Final = 2_000
+CRASHED: Final = "checker crashed: it killed its worker twice"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """What all units of one round share."""
+
+    results: str  # the folder of stored results
+    round: str  # counts attempts, see `Marker`
+    limit_memory: bool  # whether this process may lower its own limit
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One row of the table `verdicts`; `limited` says that a budget left it unknown."""
+
+    checker: str
+    key: str | None
+    verdict: str
+    reason: str
+    n_ops: int
+    configurations: int | None = None
+    wall_ns: int
+    cpu_ns: int
+    error: str | None = None
+    counterexample: str | None = None
+    limited: bool = False
+
+
+def manifest_schema() -> pa.Schema:
+    """A unit and the task it is packed into."""
+    import pyarrow as pa
+
+    return pa.schema([("task", pa.int32()), ("unit", pa.string())])
+
+
+def summary_schema() -> pa.Schema:
+    """What comes back from a unit: its cost and, as JSON, its problems."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("unit", pa.string()),
+            ("cpu_ns", pa.int64()),
+            ("wall_ns", pa.int64()),
+            ("problems", pa.string()),
+        ]
+    )
+
+
+def check_units(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterator[pa.RecordBatch]:
+    """Do all units of `batches` of `manifest_schema`; a batch of `summary_schema` for each one.
+
+    A generator of batches to batches, as `mapInArrow` wants it.
+    """
+    import pyarrow as pa
+
+    for batch in batches:
+        for text in batch.column("unit").to_pylist():
+            unit = msgspec.json.decode(text, type=Unit)
+            cpu_ns, wall_ns = time.process_time_ns(), time.perf_counter_ns()
+            found = _do(unit, config)
+            values = (
+                unit.unit_id,
+                time.process_time_ns() - cpu_ns,
+                time.perf_counter_ns() - wall_ns,
+                msgspec.json.encode(found).decode(),
+            )
+            columns = [
+                pa.array([value], field.type)
+                for value, field in zip(values, summary_schema(), strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=summary_schema())
+
+
+def _do(unit: Unit, config: Config) -> list[Problem]:
+    """Everything about one unit; returns what could not be done."""
+    work = _Work(unit, config)
+    try:
+        work.run()
+    except Exception:  # noqa: BLE001 - one unit must not end the others
+        work.problem("lost", traceback.format_exc().splitlines()[-1])
+    return list(work.problems.kept)
+
+
+class _Work:
+    """One unit while it is done."""
+
+    def __init__(self, unit: Unit, config: Config) -> None:
+        self.unit = unit
+        self.config = config
+        self.results = Path(config.results)
+        self.problems = Problems()
+
+    def problem(self, kind: str, text: str) -> None:
+        """Name what could not be done."""
+        self.problems.add(Problem(self.unit.key, kind, text))
+
+    def run(self) -> None:
+        """Read, judge, extract."""
+        checks = [c for c in self.unit.checks if not result_exists(self.results, c.result_id)]
+        facts_id = self.unit.facts_id
+        if facts_id is not None and result_exists(self.results, facts_id):
+            facts_id = None
+        if not checks and facts_id is None:
+            return
+        info = scan_run(Path(self.unit.folder), self.unit.name, self.unit.run, Problems())
+        if info is None:
+            self.problem("history", "the run disappeared, or was damaged, while it was judged")
+            return
+        reading = Marker(self.results, self.config.round, f"{self.unit.unit_id}-read")
+        if reading.spent:
+            self.problem("history", "reading it killed the worker twice")
+            return
+        try:
+            with reading, self._memory():
+                history = read_history(info)
+        except (HarnessError, OSError, MemoryError) as error:
+            self.problem("history", str(error) or type(error).__name__)
+            return
+        for check in checks:
+            row = self._judge(history, info.case, check.checker, check.result_id)
+            self._store(check.result_id, [row])
+        if facts_id is not None:
+            self._facts(info, history, facts_id)
+
+    def _memory(self) -> Any:
+        import contextlib
+
+        if not self.config.limit_memory:
+            return contextlib.nullcontext()
+        return memory_limit(self.unit.budget.memory_mib)
+
+    def _judge(self, history: History, case: Case, name: str, result_id: str) -> Row:
+        """The row of one checker, whatever it does."""
+        marker = Marker(self.results, self.config.round, result_id)
+        if marker.spent:
+            return Row(
+                checker=name,
+                key=None,
+                verdict=Verdict.UNKNOWN.value,
+                reason=CRASHED,
+                n_ops=len(history.pairs),
+                wall_ns=0,
+                cpu_ns=0,
+                error=CRASHED,
+            )
+        with marker, self._memory():
+            return judge_history(name, history, case, self.unit.budget)
+
+    def _store(self, result_id: str, rows: list[Row]) -> None:
+        table = _table_of(rows, self.unit.key, result_id)
+        limited = any(row.limited for row in rows)
+        write_result(self.results, result_id, {"verdicts": table}, limited=limited)
+
+    def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
+        from results.facts import extract
+
+        marker = Marker(self.results, self.config.round, facts_id)
+        if marker.spent:
+            self.problem("facts", "extracting its facts killed the worker twice")
+            return
+        try:
+            with marker, self._memory(), cpu_limit(self.unit.budget.cpu_s):
+                tables = extract(info, history)
+        except SpentError:
+            self.problem("facts", f"its facts took longer than {self.unit.budget.cpu_s:g} s of CPU")
+        except Exception as error:  # noqa: BLE001 - named, and the other runs go on
+            self.problem("facts", f"its facts cannot be extracted: {error!r}")
+        else:
+            write_result(self.results, facts_id, tables, limited=False)
+
+
+def read_history(info: RunInfo) -> History:
+    """The whole history of a run; raises `HistoryError`."""
+    if info.source == SOURCE_LOG:
+        ops, _ = read_log(info.folder / SOURCE_LOG)
+        return History(ops)
+    if info.source == SOURCE_BUCKETS:
+        return read_buckets(info.folder / SOURCE_BUCKETS)
+    return read_parquet(info.folder / info.source)
+
+
+def judge_history(
+    name: str, history: History, case: Case, budget: Budget, *, key: str | None = None
+) -> Row:
+    """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
+    row = Row(
+        checker=name,
+        key=key,
+        verdict=Verdict.UNKNOWN.value,
+        reason="",
+        n_ops=len(history.pairs),
+        wall_ns=0,
+        cpu_ns=0,
+    )
+    wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
+    try:
+        with cpu_limit(budget.cpu_s):
+            checker = _bounded(load_plugin("checkers", name), budget)
+            _fill(row, checker.check(history, case, time_limit_s=budget.cpu_s))
+    except SpentError:
+        row.limited = True
+        row.reason = (
+            f"hit a limit: stopped after {budget.cpu_s:g} s of CPU, with {row.n_ops} operations "
+            "to judge"
+        )
+    except CheckerLimitError as error:
+        row.limited = True
+        row.reason = f"hit a limit: {error}"
+    except MemoryError:
+        row.limited = True
+        row.reason = (
+            f"hit a limit: more than {budget.memory_mib} MiB of memory for {row.n_ops} operations"
+        )
+    except Exception as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
+        row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
+        row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
+    row.wall_ns = time.perf_counter_ns() - wall_ns
+    row.cpu_ns = time.process_time_ns() - cpu_ns
+    return row
+
+
+def _bounded(checker: Checker, budget: Budget) -> Checker:
+    """The checker with the budget's bounds, where it has such."""
+    bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
+    if bounded is None:
+        return checker
+    return bounded(steps=budget.steps, configurations=budget.configurations)
+
+
+def _fill(row: Row, result: CheckResult) -> None:
+    """Take over what the checker says."""
+    details = result.details
+    row.verdict = result.verdict.value
+    row.reason = result.reason[:REASON_CHARS_MAX]
+    row.limited = result.verdict is Verdict.UNKNOWN and bool(details.get("limited"))
+    found = details.get("configurations")
+    row.configurations = found if isinstance(found, int) else None
+    if result.verdict is Verdict.INVALID:
+        row.counterexample = _counterexample(result)
+
+
+def _counterexample(result: CheckResult) -> str:
+    """Sentences and ops as JSON; sentences are left out from the end where they are too long."""
+    explanation = list(result.explanation)
+    while True:
+        text = msgspec.json.encode(
+            {
+                "operations": list(result.operations[:1000]),
+                "explanation": explanation,
+                "left_out": len(result.explanation) - len(explanation),
+            }
+        ).decode()
+        if len(text) <= COUNTEREXAMPLE_CHARS_MAX or not explanation:
+            return text
+        explanation = explanation[: len(explanation) // 2]
+
+
+def _table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
+    """The rows as a table `verdicts`."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in verdicts().names}
+    for row in rows:
+        for name, column in columns.items():
+            if name not in {"run", "result_id"}:
+                column.append(getattr(row, name))
+    columns["run"] = [run] * len(rows)
+    columns["result_id"] = [result_id] * len(rows)
+    return pa.table(columns, schema=verdicts())
