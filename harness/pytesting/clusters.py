@@ -80,6 +80,7 @@ class Deployment:
         begin_s = time.monotonic()
 
         async def main(session: Session) -> T:
+            __tracebackhide__ = True
             recorder = Recorder(session.env.clock, log)
             recorders.append(recorder)
             return await self._main(session, recorder, body)
@@ -117,6 +118,7 @@ class Deployment:
         recorder: Recorder,
         body: Callable[[LiveCluster], Coroutine[Any, Any, T]],
     ) -> T:
+        __tracebackhide__ = True
         live = LiveCluster(self._plan, session, recorder)
         await live.wait_ready(READY_BOUND_S)
         self._runs.live = live

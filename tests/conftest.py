@@ -1,0 +1,18 @@
+"""For all tests: what a test's marks say it needs is looked for before the test."""
+
+import os
+
+import pytest
+
+from tests.requirements import NEEDS, refusal
+
+
+def pytest_runtest_setup(item):
+    """Skip, or where CI demands the tool fail, a test whose tool is missing."""
+    for mark in NEEDS:
+        if item.get_closest_marker(mark) is None:
+            continue
+        missing = refusal(mark, os.environ)
+        if missing is not None:
+            demanded, reason = missing
+            (pytest.fail if demanded else pytest.skip)(reason)

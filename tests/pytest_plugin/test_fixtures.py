@@ -1,0 +1,504 @@
+"""The fixtures as a user's tests have them: pytest in a subprocess, strict about everything."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.slow
+
+INI = """
+[pytest]
+addopts = --strict-markers --strict-config -p no:cacheprovider SEED
+filterwarnings = error
+xfail_strict = true
+"""
+TOY = '@pytest.mark.harness(target="toy-register", workload="register", time_limit=5)'
+PASSING = f"""
+import pytest
+
+{TOY}
+def test_survives(run_case):
+    run_case(nemesis="kill-leader")
+"""
+STALE = """
+def test_finds(run_case):
+    run_case(bug="NO-LEASE", nemesis="partition-leader", seed=4, time_limit=15,
+             interval=5, duration=3)
+"""
+
+
+@pytest.fixture
+def suite(pytester):
+    """Run pytest on this text as a user's suite; returns the result."""
+
+    def go(text, *arguments, seed="--harness-seed=1"):
+        pytester.makeini(INI.replace("SEED", seed))
+        pytester.makepyfile(test_user=text)
+        return pytester.runpytest_subprocess(*arguments)
+
+    return go
+
+
+def text_of(result):
+    return "\n".join(result.outlines)
+
+
+def runs_in(folder):
+    found = [path.parent for path in Path(folder).glob("*/*/case.json")]
+    return sorted(run for run in found if not run.is_symlink())
+
+
+def history_digest(folder):
+    return json.loads((folder / "run.json").read_text())["digest"]
+
+
+# --- start-up --------------------------------------------------------------------------------
+
+
+def test_nothing_of_ours_is_imported_before_a_test_asks(suite):
+    result = suite(
+        """
+        import sys
+
+        OURS = {"harness", "targets", "nemesis", "checkers", "workloads", "results", "msgspec",
+                "numpy", "pyarrow"}
+
+        def test_nothing_is_there():
+            assert "_harness_pytestplugin" in sys.modules
+            assert not OURS & {name.split(".")[0] for name in sys.modules}
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_header_and_the_options(suite):
+    result = suite(PASSING, "--harness-seed=7", "--harness-env=sim")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["harness: seed 7, env sim, profile as the tests say", "1 runs: 1 valid; seed 7"]
+    )
+
+
+def test_a_drawn_seed_is_shown(suite):
+    header = text_of(suite("def test_other():\n    pass\n", seed=""))
+    assert re.search(r"harness: seed \d+ \(drawn\), env as the tests say, else sim", header)
+
+
+def test_options_that_cannot_be(suite):
+    result = suite(PASSING, "--harness-seed=-1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--harness-seed is -1" in result.stderr.str()
+
+
+def test_a_suite_without_runs_has_no_summary(suite):
+    assert "harness runs" not in text_of(suite("def test_other():\n    pass\n"))
+
+
+# --- run_case --------------------------------------------------------------------------------
+
+
+def test_a_failing_verdict_fails_the_test_and_its_replay_line_replays_it(suite, pytester):
+    result = suite(STALE, "--harness-artifacts=kept")
+    result.assert_outcomes(failed=1)
+    text = text_of(result)
+    assert "harness: INVALID: a promise was broken" in text
+    assert "Traceback" not in text
+    (folder,) = runs_in(pytester.path / "kept")
+    shown = folder.relative_to(pytester.path)
+    assert re.search(rf"^run folder +{shown}$", text, re.MULTILINE)
+    assert re.search(r"^seed +4$", text, re.MULTILINE)
+    assert f"  invalid  test_user.py::test_finds  seed 4  {shown}" in text
+    (line,) = re.findall(r"^replay +(harness run .*)$", text, re.MULTILINE)
+    command = [str(Path(sys.executable).parent / "harness"), *shlex.split(line)[1:]]
+    replayed = subprocess.run(
+        [*command, "--json", "--quiet", "--reporters", "none"],
+        cwd=pytester.path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    report = json.loads(replayed.stdout)
+    assert (replayed.returncode, report["verdict"]) == (1, "invalid")
+    assert report["history_sha256"] == history_digest(folder)
+
+
+def test_the_line_that_repeats_a_test_repeats_it(suite, pytester):
+    bug = STALE.replace("seed=4, ", "")
+    first = suite(bug, "--harness-artifacts=one", "--harness-seed=4")
+    (line,) = re.findall(r"^test again +(pytest .*)$", text_of(first), re.MULTILINE)
+    again = pytester.run(sys.executable, "-m", *shlex.split(line), "--harness-artifacts=two", "-q")
+    again.assert_outcomes(failed=1)
+    (one,), (two,) = runs_in(pytester.path / "one"), runs_in(pytester.path / "two")
+    assert history_digest(one) == history_digest(two)
+
+
+def test_expected_verdicts(suite):
+    finding = STALE.replace("seed=4", 'seed=4, expect="invalid"')
+    blamed = """
+        def test_blames_the_innocent(run_case):
+            run_case(target="toy-register", workload="register", time_limit=5, expect="invalid")
+        """
+    result = suite(finding + "\n" + "\n".join(line[8:] for line in blamed.splitlines()))
+    result.assert_outcomes(passed=1, failed=1)
+    assert "harness: the verdict is valid, expected invalid" in text_of(result)
+
+
+VACUOUS = f"""
+import pytest
+
+{TOY}
+def test_nothing_was_proven(run_case):
+    run_case(nemesis="partition-halves"ALLOW)
+"""
+
+
+def test_unknown_fails_unless_it_is_allowed(suite):
+    # One node has no halves: the nemesis never hits anything, and the run proves too little.
+    result = suite(VACUOUS.replace("ALLOW", ""))
+    result.assert_outcomes(failed=1)
+    assert "harness: UNKNOWN: nothing was proven" in text_of(result)
+    assert "certificate (what this run really did)" in text_of(result)
+    suite(VACUOUS.replace("ALLOW", ", allow_unknown=True")).assert_outcomes(passed=1)
+
+
+def test_only_named_checkers_judge(suite):
+    text = VACUOUS.replace("ALLOW", ', checkers=["linearizable-register", "crash"]')
+    suite(text).assert_outcomes(passed=1)
+
+
+REFUSED = [
+    ('run_case(nemesis="earthquake")', "'earthquake' is not among the nemeses"),
+    ("run_case(time_limt=3)", "'time_limt' is no part of a case"),
+    ("run_case(time_limt=3)", "did you mean 'time_limit'?"),
+    ('run_case(time_limit="long")', "Expected `float`, got `str` - at `time_limit`"),
+    ('run_case(nemesis="none,kill-leader")', "`none` goes with no other"),
+    ('run_case(env="moon")', "it is one of: auto"),
+    ('run_case(env="process", nemesis="power-cut-leader")', "use --env sim"),
+    ('run_case(expect="good")', "expect is 'good'; it is one of valid, unknown, invalid"),
+    ('run_case(checkers="none-such")', "'none-such' is not among the checkers"),
+    ('run_case(case="nowhere.json")', "cannot read the case file 'nowhere.json'"),
+    ('run_case(case="x.json", rate=3)', "drop rate, or edit the case"),
+    ("run_case(masters='three')", "it takes a number"),
+    ("history.ops", "nothing ran in this test yet"),
+    ("history.check()", "names no checker; name some of: catalog-invariants"),
+    ('nemesis("kill-leader")', "inside the coroutine"),
+    ('cluster(target="nothing")', "'nothing' is not among the targets"),
+]
+
+
+def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
+    bodies = [
+        f"def test_{number:02}(run_case, cluster, nemesis, history):\n    {call}\n"
+        for number, (call, _) in enumerate(REFUSED)
+    ]
+    result = suite("\n".join(bodies))
+    result.assert_outcomes(failed=len(REFUSED))
+    sections = re.split(r"^_+ test_\d\d _+$", text_of(result), flags=re.MULTILINE)[1:]
+    assert len(sections) == len(REFUSED)
+    for section, (call, words) in zip(sections, REFUSED, strict=True):
+        assert words in section, call
+    assert runs_in(pytester.path / "store") == []
+
+
+def test_a_case_file_is_run_as_it_is(suite, pytester):
+    fault = {"id": "one", "nemesis": "kill-leader", "at_ns": 10**9, "duration_ns": 10**9}
+    case = {
+        "seed": 5, "target": "toy-register", "workload": "register", "time_limit_s": 4.0,
+        "faults": [fault],
+    }  # fmt: skip
+    (pytester.path / "case.json").write_text(json.dumps(case))
+    suite(
+        """
+        def test_it(run_case):
+            run = run_case(case="case.json")
+            struck = [op for op in run.history.of_process("nemesis")]
+            assert [op.value["fault"] for op in struck] == ["one", "one"]
+            assert (run.case.seed, run.environment, run.verdict.value) == (5, "sim", "valid")
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_a_running_loop_is_refused(suite):
+    result = suite(
+        """
+        import asyncio
+
+        def test_it(run_case):
+            async def body():
+                run_case()
+            asyncio.run(body())
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert "call it from a plain `def test_...`" in text_of(result)
+
+
+# --- what wins over what ---------------------------------------------------------------------
+
+
+def test_keywords_win_over_options_over_the_nearest_marker(suite):
+    text = """
+        import pytest
+
+        pytestmark = pytest.mark.harness(
+            target="toy-register", workload="register", time_limit=2, rate=10, seed=50
+        )
+
+        @pytest.mark.harness(rate=20)
+        def test_it(run_case):
+            first, second = run_case(), run_case()
+            third = run_case(seed=9, rate=30)
+            fourth = run_case()
+            seeds = [run.case.seed for run in (first, second, third, fourth)]
+            rates = [run.case.rate for run in (first, third)]
+            print("seeds", seeds, "rates", rates)
+        """
+    assert "seeds [50, 51, 9, 52] rates [20.0, 30.0]" in text_of(suite(text, "-s", seed=""))
+    assert "seeds [7, 8, 9, 9] rates [20.0, 30.0]" in text_of(suite(text, "-s", "--harness-seed=7"))
+    wrong = suite(text, "--harness-profile=none-such")
+    assert "has no profile 'none-such'" in text_of(wrong)
+
+
+def test_a_marker_takes_names_only(suite):
+    result = suite(
+        """
+        import pytest
+
+        @pytest.mark.harness("kudu")
+        def test_it(run_case):
+            run_case()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert "the marker harness takes keyword arguments only, not 'kudu'" in text_of(result)
+
+
+# --- what is left behind ---------------------------------------------------------------------
+
+
+def test_runs_of_passing_tests_go_and_those_of_failing_tests_stay(suite, pytester):
+    suite(PASSING).assert_outcomes(passed=1)
+    assert not (pytester.path / "store").exists()
+    suite(f"{PASSING}    assert False\n").assert_outcomes(failed=1)
+    (folder,) = runs_in(pytester.path / "store")
+    assert json.loads((folder / "run.json").read_text())["verdict"] == "valid"
+    assert (folder.parent / "latest").resolve() == folder
+
+
+def test_artefacts_that_were_asked_for_stay(suite, pytester):
+    result = suite(PASSING, "--harness-artifacts=kept", "--junitxml=junit.xml")
+    result.assert_outcomes(passed=1)
+    (folder,) = runs_in(pytester.path / "kept")
+    assert folder.parent.name == "test_user.test_survives"
+    xml = (pytester.path / "junit.xml").read_text()
+    assert f'name="harness_run" value="{folder.relative_to(pytester.path)}"' in xml
+    assert 'name="harness_verdict" value="valid"' in xml
+
+
+def test_workers_share_the_seed_and_no_folder(suite, pytester):
+    text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
+    text = text.replace("(run_case)", "(run_case, n)").replace("kill-leader", "none")
+    result = suite(text, "-n2", "--harness-artifacts=kept", seed="")
+    result.assert_outcomes(passed=4)
+    folders = runs_in(pytester.path / "kept")
+    assert len(folders) == 4
+    assert {folder.parent.name.rsplit("-", 1)[1] for folder in folders} <= {"gw0", "gw1"}
+    seeds = {json.loads((folder / "case.json").read_text())["seed"] for folder in folders}
+    assert len(seeds) == 1
+    assert f"4 runs: 4 valid; seed {seeds.pop()}" in text_of(result)
+
+
+# --- long tests ------------------------------------------------------------------------------
+
+SOAK = """
+import pytest
+
+@pytest.mark.harness_soak
+def test_long():
+    pass
+
+def test_short():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ([], {"passed": 1, "deselected": 1}),
+        (["--harness-soak"], {"passed": 2}),
+        (["-m", "harness_soak"], {"passed": 1, "deselected": 1}),
+        (["-m", "not harness_soak"], {"passed": 1, "deselected": 1}),
+    ],
+)
+def test_long_tests_are_left_out_unless_they_are_asked_for(suite, arguments, outcome):
+    suite(SOAK, *arguments).assert_outcomes(**outcome)
+
+
+# --- by hand ---------------------------------------------------------------------------------
+
+BY_HAND = """
+import asyncio
+import pytest
+
+pytestmark = pytest.mark.harness(target="toy-register", workload="register")
+
+async def write_until_ok(live, value):
+    while True:
+        done = await live.invoke("write", {"value": value})
+        if done.type.value == "ok":
+            return done
+        await asyncio.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def by_hand(suite):
+    def go(body, *arguments):
+        return suite(BY_HAND + body, *arguments)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    "environment",
+    ["sim", pytest.param("process", marks=[pytest.mark.process, pytest.mark.slow])],
+)
+def test_a_cluster_a_nemesis_and_a_checker(by_hand, pytester, environment):
+    result = by_hand(
+        """
+def test_it(cluster, nemesis, history):
+    async def body(live):
+        await write_until_ok(live, -1)
+        async with live.traffic(), nemesis("kill-leader") as strike:
+            await asyncio.sleep(1)
+        await live.wait_ready()
+        return strike, await write_until_ok(live, -2)
+
+    strike, done = cluster().run(body)
+    assert (strike.targets, strike.bite.count, done.node) == (("r1",), 1, "r1")
+    run = history.check("linearizable-register", "crash")
+    assert run.history is history.ops
+    kinds = [op.value["action"] for op in history.ops.of_process("nemesis")]
+    assert kinds == ["inject", "heal"]
+    assert len([pair for pair in history.ops.pairs if pair.invoke.process < 10]) > 10
+""",
+        f"--harness-env={environment}",
+        "--harness-artifacts=kept",
+    )
+    result.assert_outcomes(passed=1)
+    (folder,) = runs_in(pytester.path / "kept")
+    record = json.loads((folder / "run.json").read_text())
+    assert (record["environment"], record["verdict"]) == (environment, "valid")
+    assert "does not replay it" in record["warnings"][0]
+
+
+def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):
+    # A node that is killed and wiped forgets what it acknowledged.
+    result = by_hand(
+        """
+def test_it(cluster, history):
+    async def body(live):
+        await write_until_ok(live, 1)
+        await live.cluster.kill("r1")
+        await live.cluster.wipe("r1")
+        await live.cluster.start("r1")
+        await live.wait_ready()
+        await live.invoke("read", process=1)
+
+    cluster(seed=3).run(body)
+    history.check("linearizable-register")
+"""
+    )
+    result.assert_outcomes(failed=1)
+    text = text_of(result)
+    assert "linearizable-register says invalid" in text
+    line = r"^replay +pytest test_user.py::test_it --harness-seed=\d+$"
+    assert re.search(line, text, re.MULTILINE)
+
+
+def test_what_the_body_raises_comes_out_and_its_history_stays(by_hand, pytester):
+    result = by_hand(
+        """
+def test_it(cluster):
+    async def body(live):
+        await write_until_ok(live, 1)
+        assert "this" == "that"
+
+    cluster().run(body)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    assert "assert 'this' == 'that'" in text_of(result)
+    (folder,) = runs_in(pytester.path / "store")
+    assert (folder / "history.parquet").exists()
+    assert "1 runs: 1 not judged" in text_of(result)
+
+
+def test_a_strike_that_hits_nothing_fails_the_test(by_hand):
+    body = """
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with nemesis("partition-halves"MAY):
+            pass
+
+    cluster().run(body)
+"""
+    result = by_hand(body.replace("MAY", ""))
+    result.assert_outcomes(failed=1)
+    assert "hit nothing: missed: too few nodes for two halves" in text_of(result)
+    by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
+
+
+def test_an_operation_of_unknown_outcome_retires_its_process(by_hand):
+    by_hand(
+        """
+def test_it(cluster, history):
+    async def body(live):
+        await write_until_ok(live, 1)
+        await live.cluster.pause("r1", lease_s=30)
+        lost = await live.invoke("write", {"value": 2}, timeout_s=0.5)
+        await live.cluster.resume("r1")
+        await write_until_ok(live, 3)
+        return lost
+
+    lost = cluster().run(body)
+    assert lost.type.value == "info"
+    processes = [op.process for op in history.ops if op.is_client]
+    assert len(set(processes)) >= 2  # the history itself refuses a process that comes back
+    history.check("linearizable-register")
+"""
+    ).assert_outcomes(passed=1)
+
+
+def test_one_process_does_one_operation_at_a_time(by_hand):
+    result = by_hand(
+        """
+def test_it(cluster):
+    async def body(live):
+        await asyncio.gather(live.invoke("read"), live.invoke("read"))
+
+    cluster().run(body)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    assert "process 0 does 'read' while its last operation is still open" in text_of(result)
+
+
+def test_the_simulation_repeats_what_is_done_by_hand(by_hand, pytester):
+    body = """
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with live.traffic(), nemesis("pause-leader"):
+            await asyncio.sleep(1)
+
+    cluster().run(body)
+"""
+    by_hand(body, "--harness-seed=5", "--harness-artifacts=one").assert_outcomes(passed=1)
+    by_hand(body, "--harness-seed=5", "--harness-artifacts=two").assert_outcomes(passed=1)
+    by_hand(body, "--harness-seed=6", "--harness-artifacts=other").assert_outcomes(passed=1)
+    digests = [history_digest(runs_in(pytester.path / name)[0]) for name in ("one", "two", "other")]
+    assert digests[0] == digests[1] != digests[2]
