@@ -2,11 +2,12 @@
 
 The text is split at strings and keywords; between them lie only separators, brackets, numbers, nil,
 true, false and perhaps symbols and tags, which a few replacements turn into JSON's. The pieces are
-joined and decoded by msgspec. Maps are read in one of two ways, the one that worked last first:
+joined and decoded by msgspec. Maps are read in one of two ways:
 
 * as Clojure prints them, with a comma between pairs and nowhere else: what follows `{` or a comma
   is a key, and a colon put behind it makes the map an object of JSON. Where that guess is wrong, no
-  JSON comes of it. A key that stands twice is noticed by writing the data again and counting keys;
+  JSON comes of it, which shows at the first such map. A key that stands twice is noticed by
+  writing the data again and counting keys;
 * without commas, a map becomes `{"": [key, value, ...]}`, and is put together here.
 
 What is not plain enough (comments, discards, characters, nested sets, ratios, mistakes) is no JSON
@@ -17,7 +18,6 @@ or read in another way; the tests hold the two readers against each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -78,7 +78,6 @@ class QuickReader:
 
     def __init__(self) -> None:
         self._quoted = _Quoted()
-        self._ways: tuple[Callable[[list[bytes], bytes], list[Any]], ...] = (_objects, _pairs)
 
     def forms(self, data: bytes) -> list[Any]:
         """The forms of `data`; raises `QuickRefusedError`."""
@@ -87,13 +86,10 @@ class QuickReader:
         parts = _SPLIT.split(data)
         rest = _between(b"\0".join(parts[::2]))
         parts[1::2] = map(self._quoted.__getitem__, parts[1::2])
-        usual, other = self._ways
         try:
-            return usual(parts, rest)
+            return _objects(parts, rest)
         except QuickRefusedError:
-            found = other(parts, rest)
-        self._ways = (other, usual)
-        return found
+            return _pairs(parts, rest)
 
 
 def _between(rest: bytes) -> bytes:
