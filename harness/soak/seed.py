@@ -126,7 +126,7 @@ def _keep(
     folder = RunFolder(Path(job.store), job.name, job.run, staged=True)
     try:
         folder.write_case(plan.case)
-        folder.seal(outcome.history)
+        folder.seal(outcome.history, label=job.label)
         if result.failed:
             folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
         folder.finish(record)
