@@ -1,0 +1,188 @@
+// Facts: lanes of phases, faults, notes, and one lane a node (who led in which term, down, paused).
+
+const ROW = 20;
+
+function axisPanel(canvas, page) {
+  return new Panel(canvas, {
+    height: () => 22,
+    draw(pen) {
+      const { step, found } = ticks();
+      pen.fillStyle = ink.soft;
+      pen.textAlign = "center";
+      for (const time of found) {
+        const x = view.x(time);
+        if (x >= LEFT && x <= view.width - 24) pen.fillText(seconds(time, step), x, 11);
+      }
+      pen.textAlign = "left";
+      label(pen, "time", 11);
+      for (const position of page.focus) {
+        const x = view.x(page.ops.start[position]);
+        if (x < LEFT || x > view.width) continue;
+        pen.fillStyle = ink.red;
+        pen.beginPath();
+        pen.moveTo(x - 4, 15);
+        pen.lineTo(x + 4, 15);
+        pen.lineTo(x, 22);
+        pen.fill();
+      }
+    },
+  });
+}
+
+// The lanes from top to bottom: name, what is drawn in it, and its height.
+function factRows(page) {
+  const { data } = page;
+  const rows = [{ name: "phase", height: ROW, draw: drawPhases }];
+  for (const nemesis of data.nemeses) {
+    const own = data.faults.filter((fault) => fault.nemesis === nemesis);
+    const lanes = Math.min(8, 1 + own.reduce((most, fault) => Math.max(most, fault.lane), 0));
+    rows.push({ name: nemesis, height: 4 + 16 * lanes, draw: drawFaults, own });
+  }
+  if (data.marks.length || page.focusFacts.length) rows.push({ name: "noted", height: ROW, draw: drawMarks });
+  for (const node of data.nodes) {
+    rows.push({
+      name: node, height: ROW, draw: drawNode,
+      reigns: data.reigns.filter((reign) => reign.node === node),
+      states: data.states.filter((state) => state.node === node),
+    });
+  }
+  return rows;
+}
+
+function factsPanel(canvas, page) {
+  const rows = factRows(page), boxes = new Boxes();
+  const total = rows.reduce((sum, row) => sum + row.height, 6);
+  return new Panel(canvas, {
+    height: () => total,
+    draw(pen, width, height) {
+      boxes.clear();
+      gridLines(pen, height);
+      let top = 3;
+      for (const row of rows) {
+        label(pen, row.name, top + row.height / 2);
+        clipped(pen, LEFT, top, width - LEFT - RIGHT, row.height, () => row.draw(pen, page, top, row, boxes));
+        top += row.height;
+      }
+      momentLine(pen, page, height);
+    },
+    hit: (x, y) => (x < LEFT ? null : boxes.at(x, y)),
+  });
+}
+
+// A bar from start to end with a text in it; returns where it is.
+function bar(pen, start, end, top, height, fill, text, textColour) {
+  const x0 = Math.max(LEFT - 4, view.x(start)), x1 = Math.min(view.width, Math.max(view.x(end), view.x(start) + 2));
+  pen.fillStyle = fill;
+  pen.fillRect(x0, top, x1 - x0, height);
+  if (text && x1 - x0 > 24) {
+    pen.fillStyle = textColour;
+    const from = Math.max(x0, LEFT);
+    pen.fillText(fitted(pen, text, x1 - from - 8), from + 4, top + height / 2 + 0.5);
+  }
+  return [x0, top, x1, top + height];
+}
+
+function drawPhases(pen, page, top, row, boxes) {
+  const { phases, end } = page.data;
+  phases.forEach(([start, name], i) => {
+    const until = i + 1 < phases.length ? phases[i + 1][0] : end;
+    if (until < view.from || start > view.to) return;
+    const box = bar(pen, start, until, top + 2, row.height - 5, i % 2 ? ink.panel : ink.shade, name, ink.soft);
+    boxes.add(...box, {
+      lines: [`phase ${name}`, `${seconds(start)} to ${seconds(until)}, ${duration(until - start)}`],
+      click: () => view.show(start, until),
+    });
+  });
+}
+
+function drawFaults(pen, page, top, row, boxes) {
+  for (const fault of row.own) {
+    const end = fault.end === null ? page.data.end : fault.end;
+    if (end < view.from || fault.start > view.to) continue;
+    const y = top + 2 + 16 * Math.min(fault.lane, 7), colour = nemesisColour(page, fault.nemesis);
+    let box;
+    if (!fault.targets.length) { // it missed: a hollow mark, no duration
+      const x = view.x(fault.start);
+      pen.strokeStyle = colour;
+      pen.lineWidth = 1.5;
+      pen.strokeRect(x - 3, y + 4, 6, 6);
+      box = [x - 4, y, x + 4, y + 14];
+    } else {
+      pen.globalAlpha = 0.32;
+      box = bar(pen, fault.start, end, y, 14, colour, "", "");
+      pen.globalAlpha = 1;
+      pen.fillStyle = colour;
+      pen.fillRect(box[0], y, 2, 14);
+      if (fault.end !== null) pen.fillRect(box[2] - 2, y, 2, 14);
+      pen.fillStyle = ink.ink;
+      const from = Math.max(box[0], LEFT) + 5;
+      if (box[2] - from > 20) pen.fillText(fitted(pen, fault.note || fault.targets.join(", "), box[2] - from - 4), from, y + 7.5);
+    }
+    boxes.add(...box, { lines: faultLines(fault), click: () => page.selectFact(`fault ${fault.id}`, faultLines(fault), fault.start, end) });
+  }
+}
+
+function faultLines(fault) {
+  const lines = [fault.id, fault.note];
+  lines.push(fault.targets.length ? `targets: ${fault.targets.join(", ")}` : "it had no target");
+  lines.push(`from ${seconds(fault.start)} ${fault.end === null ? "on; its healing is not in the history" : `to ${seconds(fault.end)}, ${duration(fault.end - fault.start)}`}`);
+  if (fault.bite) lines.push(`what it did: ${fault.bite}`);
+  return lines.filter((line) => line);
+}
+
+function drawMarks(pen, page, top, row, boxes) {
+  const marks = [...page.data.marks, ...page.focusFacts.map(([, time, f]) => [time, f, "named by a checker", true])];
+  for (const [time, f, text, blamed] of marks) {
+    if (time < view.from || time > view.to) continue;
+    const x = view.x(time), y = top + row.height / 2;
+    pen.fillStyle = blamed ? ink.red : ink.soft;
+    pen.beginPath();
+    pen.moveTo(x, y - 5);
+    pen.lineTo(x + 5, y);
+    pen.lineTo(x, y + 5);
+    pen.lineTo(x - 5, y);
+    pen.fill();
+    const lines = [f, text, `at ${seconds(time)}`];
+    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact(f, lines, time, time) });
+  }
+}
+
+function drawNode(pen, page, top, row, boxes) {
+  const middle = Math.round(top + row.height / 2) + 0.5;
+  pen.strokeStyle = ink.line;
+  pen.lineWidth = 2;
+  pen.beginPath();
+  pen.moveTo(LEFT, middle);
+  pen.lineTo(view.width - RIGHT, middle);
+  pen.stroke();
+  for (const reign of row.reigns) {
+    const end = reign.end === null ? page.data.end : reign.end;
+    const last = Math.max(end, reign.answered || 0);
+    if (last < view.from || reign.start > view.to) continue;
+    const lines = reignLines(page, reign);
+    const thing = { lines, click: () => page.selectFact(`${reign.node} leads in term ${reign.term}`, lines, reign.start, last) };
+    boxes.add(...bar(pen, reign.start, end, top + 3, row.height - 8, ink.lead, `term ${reign.term}`, ink.paper), thing);
+    if (reign.answered) {
+      const box = bar(pen, end, reign.answered, top + 3, row.height - 8, hatch(pen, ink.lead), "", "");
+      pen.strokeStyle = ink.lead;
+      pen.lineWidth = 1;
+      pen.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - box[0] - 1, box[3] - box[1] - 1);
+      boxes.add(...box, thing);
+    }
+  }
+  for (const state of row.states) {
+    const end = state.end === null ? page.data.end : state.end;
+    if (end < view.from || state.start > view.to) continue;
+    const lines = [`${state.node} is ${state.kind}`, `${seconds(state.start)} to ${state.end === null ? "the end" : seconds(end)}, ${duration(end - state.start)}`, state.why];
+    const thing = { lines, click: () => page.selectFact(lines[0], lines, state.start, end) };
+    const colour = state.kind === "down" ? ink.down : ink.paused;
+    boxes.add(...bar(pen, state.start, end, top + 4, row.height - 9, colour, state.kind, ink.paper), thing);
+  }
+}
+
+function reignLines(page, reign) {
+  const lines = [`${reign.node} led in term ${reign.term}`];
+  lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)}; at ${seconds(reign.end)} the next leader was seen`);
+  if (reign.answered) lines.push(`but it still answered in term ${reign.term} at ${seconds(reign.answered)} (hatched)`);
+  return lines;
+}

@@ -1,0 +1,287 @@
+// Main: the page's state, the pointer, the keyboard, and the start.
+
+const TEXT_FIELDS = ["process", "table", "text"];
+const CHOICES = ["kind", "outcome", "node"];
+
+function makePage(data) {
+  const ops = unpackOps(data);
+  const focus = [...new Set(data.focus.map((index) => positionOf(ops, index)).filter((i) => i >= 0))];
+  return {
+    data, ops, focus, focusSet: new Set(focus), focusFacts: data.focus_facts,
+    selected: -1, moment: null, colourBy: "kind", showRpc: false, quantile: 0.99, filterCount: 0,
+    theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
+
+    select(position, bring = false) {
+      this.selected = position;
+      this.moment = ops.start[position];
+      const end = Math.min(ops.end[position], data.end);
+      if (bring) bringOp(ops.start[position], end); else view.reveal(ops.start[position], end);
+      showOp(this, position);
+      redraw();
+    },
+    selectIndex(index) { const position = positionOf(ops, index); if (position >= 0) this.select(position, true); },
+    selectFact(title, lines, start) {
+      this.selected = -1;
+      this.moment = start;
+      showFact(this, title, lines, start);
+      redraw();
+    },
+    selectTable(lane) { this.selected = -1; showTable(this, lane); redraw(); },
+    clear() {
+      this.selected = -1;
+      this.moment = null;
+      fill("detail", el("p", { class: "soft" }, "Select an operation, a fault, a leader or a table to see all that is known of it. Press ? for the keys."));
+      redraw();
+    },
+    setFilter(changes) {
+      Object.assign(filter, changes);
+      for (const name of [...TEXT_FIELDS, ...CHOICES]) if (byId(name).value !== filter[name]) byId(name).value = filter[name];
+      runFilter(this);
+      this.filterCount++;
+      byId("count").textContent = filter.active ? `${filter.found.length.toLocaleString("en")} of ${ops.count.toLocaleString("en")} operations` : plural(ops.count, "operation");
+      showMatches(this);
+      redraw();
+    },
+  };
+}
+
+// Near enough to see it and its neighbours, wide enough to see where it stands.
+function bringOp(start, end) {
+  const span = view.to - view.from, length = Math.max(end - start, 1e5);
+  if (span > length * 400 || span < length * 1.2) view.show(start, end, length * 20);
+  else view.reveal(start, end);
+}
+
+function showAnomaly(page) {
+  if (page.focus.length) {
+    const starts = page.focus.map((i) => page.ops.start[i]);
+    const ends = page.focus.map((i) => Math.min(page.ops.end[i], page.data.end));
+    view.show(Math.min(...starts), Math.max(...ends), 1e7);
+  } else if (page.focusFacts.length) {
+    const times = page.focusFacts.map((fact) => fact[1]);
+    view.show(Math.min(...times), Math.max(...times), 5e8);
+  } else view.fit();
+}
+
+// The next (or the one before) of some positions, in the order of time, from what is selected.
+function step(page, positions, by) {
+  if (!positions.length) return;
+  const ordered = Array.from(positions).sort((a, b) => a - b);
+  const here = page.selected;
+  let at = by > 0 ? ordered.findIndex((i) => i > here) : ordered.findLastIndex((i) => i < here);
+  if (at < 0) at = by > 0 ? 0 : ordered.length - 1;
+  page.select(ordered[at], true);
+}
+
+function onPointer(page, panel) {
+  const { canvas } = panel;
+  const tip = byId("tip");
+  let dragged = null;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    dragged = { x: event.clientX, from: view.from, to: view.to, moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (dragged) {
+      const by = (event.clientX - dragged.x) / view.scale();
+      if (Math.abs(event.clientX - dragged.x) > 3) dragged.moved = true;
+      if (dragged.moved) { tip.hidden = true; view.set(dragged.from - by, dragged.to - by); }
+      return;
+    }
+    const thing = panel.hit(event.offsetX, event.offsetY);
+    canvas.style.cursor = thing ? "pointer" : "grab";
+    showTip(tip, thing, event);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    const still = dragged && !dragged.moved;
+    dragged = null;
+    if (!still) return;
+    const thing = panel.hit(event.offsetX, event.offsetY);
+    if (thing) thing.click(); else page.clear();
+  });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("pointercancel", () => { dragged = null; });
+  canvas.addEventListener("dblclick", (event) => view.zoom(0.4, view.time(event.offsetX)));
+  canvas.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      view.zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.008), view.time(event.offsetX));
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      view.pan((event.deltaX || event.deltaY) / 900);
+    }
+  }, { passive: false });
+}
+
+function showTip(tip, thing, event) {
+  tip.hidden = !thing;
+  if (!thing) return;
+  tip.replaceChildren(...thing.lines.map((line) => el("div", {}, line)));
+  const box = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8))}px`;
+  tip.style.top = `${event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 12 : event.clientY + 18}px`;
+}
+
+function onMinimap(panel) {
+  const { canvas } = panel;
+  let grip = null;
+  const move = (event) => {
+    const time = panel.time(event.offsetX);
+    if (grip.edge === "from") view.set(Math.min(time, grip.to - SPAN_MIN), grip.to);
+    else if (grip.edge === "to") view.set(grip.from, Math.max(time, grip.from + SPAN_MIN));
+    else { const half = (view.to - view.from) / 2; view.set(time - half, time + half); }
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    const near = (time) => Math.abs(panel.x(time) - event.offsetX) < 6;
+    const wide = panel.x(view.to) - panel.x(view.from) > 16;
+    grip = { from: view.from, to: view.to, edge: wide && near(view.from) ? "from" : wide && near(view.to) ? "to" : "" };
+    canvas.setPointerCapture(event.pointerId);
+    move(event);
+  });
+  canvas.addEventListener("pointermove", (event) => { if (grip) move(event); });
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { grip = null; });
+}
+
+function actions(page) {
+  const near = () => {
+    const middle = (view.from + view.to) / 2, { ops } = page;
+    let best = -1;
+    for (const i of filter.found) if (best < 0 || Math.abs(ops.start[i] - middle) < Math.abs(ops.start[best] - middle)) best = i;
+    if (best >= 0) page.select(best);
+  };
+  const beside = (by) => { if (page.selected >= 0) { const next = neighbours(page, page.selected)[by]; if (next >= 0) page.select(next, true); } else near(); };
+  return {
+    ArrowLeft: () => view.pan(-0.15), ArrowRight: () => view.pan(0.15), ArrowUp: () => view.zoom(0.75), ArrowDown: () => view.zoom(1 / 0.75),
+    "+": () => view.zoom(0.5), "=": () => view.zoom(0.5), "-": () => view.zoom(2), PageUp: () => view.pan(-0.9), PageDown: () => view.pan(0.9),
+    Home: () => view.pan(-1e6), End: () => view.pan(1e6), 0: () => view.fit(),
+    a: () => showAnomaly(page), n: () => step(page, page.focus, 1), p: () => step(page, page.focus, -1),
+    j: () => step(page, filter.found, 1), k: () => step(page, filter.found, -1), "[": () => beside(0), "]": () => beside(1), Enter: near,
+    "/": () => byId("text").focus(), r: () => { byId("rpc").click(); }, c: () => { byId("colour").click(); }, t: () => toggleTheme(page),
+    x: () => page.setFilter({ kind: "", outcome: "", process: "", node: "", table: "", text: "" }),
+    "?": () => byId("help").showModal(),
+    Escape: () => page.clear(),
+  };
+}
+
+function onKeys(page) {
+  const keys = actions(page);
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+    if (["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName) && target.type !== "checkbox") {
+      if (key === "Escape") target.blur();
+      return;
+    }
+    // What a focused control does by itself stays its own.
+    if (key === "Enter" && target.tagName !== "CANVAS") return;
+    const scrolls = key.startsWith("Page") || key === "Home" || key === "End" || key === "ArrowUp" || key === "ArrowDown";
+    if (scrolls && target.tagName !== "CANVAS") return;
+    const act = keys[key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+function toggleTheme(page) {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  newColours(page);
+}
+
+function newColours(page) {
+  readColours();
+  hatches.clear();
+  page.theme++;
+  redraw();
+}
+
+function onControls(page) {
+  const { data, ops } = page;
+  const options = { kind: ops.kinds, outcome: OUTCOMES, node: data.nodes };
+  for (const name of CHOICES) {
+    byId(name).append(...options[name].map((value) => el("option", { value }, value)));
+    byId(name).addEventListener("change", (event) => page.setFilter({ [name]: event.target.value }));
+  }
+  byId("tables").append(...data.names.slice(1, 2001).map((value) => el("option", { value })));
+  for (const name of TEXT_FIELDS) byId(name).addEventListener("input", (event) => page.setFilter({ [name]: event.target.value.trim() }));
+  const click = (id, act) => byId(id).addEventListener("click", act);
+  const keys = actions(page);
+  for (const [id, key] of [["anomaly", "a"], ["in", "+"], ["out", "-"], ["fit", "0"], ["next", "j"], ["previous", "k"], ["reset", "x"], ["theme", "t"], ["keys", "?"]]) click(id, keys[key]);
+  byId("anomaly").hidden = !page.focus.length && !page.focusFacts.length;
+  click("colour", () => { page.colourBy = page.colourBy === "kind" ? "outcome" : "kind"; byId("colour").textContent = `Colour: ${page.colourBy}`; redraw(); });
+  byId("rpc").addEventListener("change", (event) => { page.showRpc = event.target.checked; redraw(); });
+  byId("quantile").addEventListener("change", (event) => { page.quantile = Number(event.target.value); redraw(); });
+  click("close-help", () => byId("help").close());
+  click("copy", () => copyReplay(data.replay));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => newColours(page));
+}
+
+async function copyReplay(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    byId("copy").textContent = "Copied";
+  } catch { // no clipboard for this page: select it, so that the usual key copies it
+    getSelection().selectAllChildren(byId("replay"));
+    byId("copy").textContent = "Selected: press the copy key";
+  }
+}
+
+function legend(page) {
+  const sample = (name, colour) => { const swatch = el("i", { class: `swatch form-${name}` }); if (colour) swatch.style.background = colour; return swatch; };
+  fill("legend", ...OUTCOMES.map((name) => el("span", {}, sample(name), { ok: "ok", fail: "fail: did nothing", info: "info: outcome unknown, open end" }[name])),
+    ...page.ops.kinds.map((kind, n) => el("span", {}, sample("", `var(--k${n % 10})`), kind)));
+}
+
+function status(page) {
+  byId("status").textContent = `${seconds(view.from)} to ${seconds(view.to)} (${duration(view.to - view.from)})`
+    + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
+}
+
+function showAddress(page) { // report.html#op=623 opens with that operation
+  const wanted = /(?:^#|&)op=(\d{1,15})(?:&|$)/.exec(location.hash);
+  if (wanted) page.selectIndex(Number(wanted[1]));
+  return Boolean(wanted);
+}
+
+function start(data) {
+  const page = makePage(data);
+  readColours();
+  view.limit(0, data.end);
+  const stage = byId("stage");
+  const measure = () => { view.width = Math.max(320, stage.clientWidth); redraw(); };
+  const canvas = (id) => byId(id);
+  view.width = Math.max(320, stage.clientWidth);
+  showWords(page);
+  const map = minimapPanel(canvas("minimap"), page);
+  axisPanel(canvas("axis"), page);
+  const steered = [factsPanel(canvas("lanes"), page), opsPanel(canvas("operations"), page), latencyPanel(canvas("latency"), page), ratePanel(canvas("rate"), page)];
+  byId("tables-part").hidden = !data.tables.length;
+  if (data.tables.length) steered.push(tablesPanel(canvas("table-lanes"), page));
+  byId("tables-note").textContent = data.tables_cut ? `${plural(data.tables_cut, "table")} not on this page: it keeps those of the anomaly and the newest.` : "";
+  for (const panel of steered) onPointer(page, panel);
+  onMinimap(map);
+  onControls(page);
+  onKeys(page);
+  legend(page);
+  view.listeners.push(redraw);
+  panels.push({ paint: () => status(page) });
+  new ResizeObserver(measure).observe(stage);
+  page.clear();
+  page.setFilter({});
+  if (!showAddress(page)) showAnomaly(page);
+  if (view.from === 0 && view.to === 1) view.fit();
+  window.addEventListener("hashchange", () => showAddress(page));
+  // For tests and for the curious: what is shown, and the functions that counted it.
+  window.harnessPage = { page, view, filter, quantiles, rates, redraw };
+  document.documentElement.dataset.ready = "yes";
+}
+
+loadData().then(start).catch((error) => {
+  byId("badge").textContent = "cannot be shown";
+  byId("fallback").hidden = false;
+  byId("summary").textContent = `This page does not work here: ${error.message}`;
+  console.error(error);
+});

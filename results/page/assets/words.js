@@ -1,0 +1,63 @@
+// Words: the head of the page. The verdict and why, what the run did, how to do it again.
+
+function showWords(page) {
+  const { data } = page;
+  byId("title").textContent = data.title;
+  const badge = byId("badge");
+  badge.textContent = data.verdict;
+  badge.className = `is-${data.verdict}`;
+  byId("summary").textContent = data.summary;
+  fill("notes", ...data.notes.map((note) => el("p", {}, note)));
+  fill("why", ...data.checkers.filter((one) => one.verdict !== "valid").map((one, n) => checkerStory(page, one, n === 0)));
+  fill("checkers", ...data.checkers.map((one) => el("tr", {},
+    el("th", { scope: "row" }, one.name), el("td", {}, el("span", { class: `badge is-${one.verdict}` }, one.verdict)), el("td", {}, one.reason))));
+  fill("certificate", ...data.certificate.map(([name, lines]) => row(name, ...listed(lines))));
+  if (!data.certificate.length) fill("certificate", el("p", {}, "No checker certified what this run did."));
+  fill("facts", ...data.facts.map(([name, text]) => row(name, text)));
+  fill("kinds", ...data.kinds.map((kind, n) => kindRow(page, kind, n)));
+  byId("replay").textContent = data.replay || "no replay command was recorded";
+  byId("copy").hidden = !data.replay;
+  fill("links", ...data.links.map((name) => el("a", { href: name }, name)), ...data.logs.map((log) => el("a", { href: encodeURI(log.path) }, log.path)));
+}
+
+function listed(lines) {
+  if (lines.length === 1) return [lines[0]];
+  return [el("ul", {}, ...lines.map((line) => el("li", {}, line)))];
+}
+
+// A checker that is not content: its sentences, in which every `op N` can be followed.
+function checkerStory(page, checker, open) {
+  const story = el("details", { open, class: `story is-${checker.verdict}` },
+    el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
+  const sentences = checker.sentences.length ? checker.sentences : [checker.reason];
+  story.append(el("ol", {}, ...sentences.map((sentence) => el("li", {}, ...withOps(page, sentence)))));
+  const named = checker.operations.map((index) => positionOf(page.ops, index)).filter((position) => position >= 0);
+  if (named.length) {
+    const shown = named.slice(0, 60).map((position) => opButton(page, position, `op ${page.ops.index[position]}`));
+    const rest = checker.operations_total - Math.min(60, named.length);
+    story.append(el("p", { class: "ops" }, "Operations: ", ...shown, rest > 0 ? ` and ${rest} more` : null));
+  }
+  return story;
+}
+
+function withOps(page, sentence) {
+  const parts = [];
+  let done = 0;
+  for (const match of sentence.matchAll(/\bop (\d{1,9})\b/g)) {
+    const position = positionOf(page.ops, Number(match[1]));
+    if (position < 0) continue;
+    parts.push(sentence.slice(done, match.index), opButton(page, position, match[0]));
+    done = match.index + match[0].length;
+  }
+  return [...parts, sentence.slice(done)];
+}
+
+function kindRow(page, kind, n) {
+  const swatch = el("i", { class: "swatch" });
+  swatch.style.background = `var(--k${n % 10})`;
+  const filterOn = () => page.setFilter({ kind: filter.kind === kind.f ? "" : kind.f });
+  return el("tr", {},
+    el("th", { scope: "row" }, swatch, el("button", { class: "link", type: "button", title: "show only this kind", onclick: filterOn }, kind.f)),
+    ...[kind.ok, kind.fail, kind.info].map((count) => el("td", {}, count.toLocaleString("en"))),
+    ...(kind.ms.length ? kind.ms.map((ms) => el("td", {}, ms.toLocaleString("en", { maximumSignificantDigits: 4 }))) : Array.from({ length: 4 }, () => el("td", {}, "–"))));
+}

@@ -1,0 +1,205 @@
+"""Logs of nodes on the page: excerpts, aligned with the history's clock, and links to the files.
+
+A log line begins with its time: seconds of the simulated world, or a JSON object with `ts_ns` of
+the wall clock. The history counts from the start of the run, so both need an offset: every leader
+that the history and a log both speak of (same node, same term) gives one, and the middle one is
+taken.
+The page says how many there were, and how far they lie apart. A line without a time (a traceback)
+belongs to the line above it.
+
+Small logs are embedded whole; of large ones the lines around `focus`. What is left out is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["LOG_CHARS_MAX", "Log", "as_rows", "find_logs", "read_logs"]
+
+LOG_CHARS_MAX: Final = 1_500_000
+"""Characters of all logs together on one page."""
+LINE_CHARS_MAX: Final = 500
+FILE_BYTES_MAX: Final = 32_000_000
+"""Of a larger file only this much of its end is read: a run is judged by how it ended."""
+FILES_MAX: Final = 200
+NS_PER_S: Final = 1_000_000_000
+
+_SECONDS: Final = re.compile(r"(\d{1,12}\.\d{1,9})\s")
+_WALL: Final = re.compile(r'\{"ts_ns":\s*(\d{1,19})\b')
+_LEADER: Final = re.compile(r'(?:\sleader\s|"event":\s*"leader").*?"term":\s*(\d{1,18})')
+
+
+class Log(msgspec.Struct, kw_only=True):
+    """The excerpt of one log: times in ns of the history (`None`: unknown), and texts."""
+
+    node: str
+    path: str
+    size: int
+    clock: str  # "seconds", "wall" or "none"
+    first: int  # number of the first line kept, from 1
+    total: int
+    times: list[int | None]
+    lines: list[str]
+    note: str = ""
+
+
+def find_logs(folder: Path) -> list[Path]:
+    """The logs of a run: plain files `*.log` in it and in `logs/`, by name."""
+    found = [
+        path
+        for place in (folder, folder / "logs")
+        if place.is_dir()
+        for path in place.iterdir()
+        if path.suffix == ".log" and path.is_file() and not path.is_symlink()
+        if path.name != "ops.log"
+    ]
+    return sorted(found, key=lambda path: (path.stem == "warden", path.name))
+
+
+def read_logs(
+    folder: Path, leaders: Sequence[tuple[int, str, int]], focus: int | None
+) -> tuple[list[Log], str]:
+    """Excerpts of all logs, and one sentence about their clock; `leaders` are time, node, term.
+
+    `focus` is the moment of the history around which lines are kept first.
+    """
+    logs = [_read(folder, path) for path in find_logs(folder)[:FILES_MAX]]
+    offset, sentence = _align(logs, leaders)
+    for log in logs:
+        shift = offset.get(log.clock)
+        log.times = [
+            None if time is None or shift is None else time - shift
+            for time in _inherited(log.times)
+        ]
+    share = LOG_CHARS_MAX // max(1, len(logs))
+    for log in logs:
+        _cut(log, share, focus)
+    return logs, sentence
+
+
+def _read(folder: Path, path: Path) -> Log:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size > FILE_BYTES_MAX:
+            file.seek(size - FILE_BYTES_MAX, os.SEEK_SET)
+        text = file.read(FILE_BYTES_MAX).decode(errors="replace")
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    times: list[int | None] = []
+    clock = "none"
+    for line in lines:
+        wall, seconds = _WALL.match(line), _SECONDS.match(line)
+        if wall is not None:
+            clock, time = "wall", int(wall[1])
+        elif seconds is not None:
+            clock, time = "seconds", round(float(seconds[1]) * NS_PER_S)
+        else:
+            times.append(None)
+            continue
+        times.append(time)
+    note = ""
+    if size > FILE_BYTES_MAX:
+        note = (
+            f"only the last {FILE_BYTES_MAX:,} of {size:,} bytes were read; lines count from there"
+        )
+    return Log(
+        node=path.stem,
+        path=path.relative_to(folder).as_posix(),
+        size=size,
+        clock=clock,
+        first=1,
+        total=len(lines),
+        times=times,
+        lines=lines,
+        note=note,
+    )
+
+
+def _inherited(times: Sequence[int | None]) -> list[int | None]:
+    """Lines without a time get the one above them."""
+    found: list[int | None] = []
+    for time in times:
+        found.append(time if time is not None or not found else found[-1])
+    return found
+
+
+def _align(
+    logs: Sequence[Log], leaders: Sequence[tuple[int, str, int]]
+) -> tuple[dict[str, int], str]:
+    """What to subtract from the times of each clock, and how well that is known."""
+    known = {(node, term): time for time, node, term in leaders}
+    offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
+    for log in logs:
+        for time, line in zip(log.times, log.lines, strict=True):
+            match = _LEADER.search(line) if time is not None and "leader" in line else None
+            fact = known.get((log.node, int(match[1]))) if match is not None else None
+            if time is not None and fact is not None:
+                offsets[log.clock].append(time - fact)
+    found: dict[str, int] = {}
+    sentences = []
+    for clock, values in offsets.items():
+        if values:
+            found[clock] = int(statistics.median_high(values))
+            spread_ms = statistics.median(abs(value - found[clock]) for value in values) / 1e6
+            sentences.append(
+                f"Log times are aligned with the history by {len(values)} elections that both "
+                f"saw (half of them within {spread_ms:.1f} ms)."
+            )
+        elif any(log.clock == clock for log in logs):
+            if clock == "seconds":
+                found[clock] = 0
+                sentences.append("Log times are taken as seconds since the start of the run.")
+            else:
+                sentences.append(
+                    "Log times could not be aligned with the history: no election is in both."
+                )
+    return found, " ".join(sentences)
+
+
+def _cut(log: Log, chars_max: int, focus: int | None) -> None:
+    """Keep the lines nearest to `focus` (without one, or without times: the last ones)."""
+    log.lines = [_short(line) for line in log.lines]
+    sizes = [len(line) + 1 for line in log.lines]
+    if sum(sizes) <= chars_max:
+        return
+    last = len(sizes) - 1
+    middle = last
+    if focus is not None and any(time is not None for time in log.times):
+        middle = min(range(len(sizes)), key=lambda at: _distance(log.times[at], focus))
+    low, high, used = middle, middle + 1, sizes[middle]
+    while True:
+        grown = False
+        if low > 0 and used + sizes[low - 1] <= chars_max:
+            low -= 1
+            used += sizes[low]
+            grown = True
+        if high <= last and used + sizes[high] <= chars_max:
+            used += sizes[high]
+            high += 1
+            grown = True
+        if not grown:
+            break
+    log.first, log.lines, log.times = low + 1, log.lines[low:high], log.times[low:high]
+
+
+def _distance(time: int | None, focus: int) -> float:
+    return float("inf") if time is None else abs(time - focus)
+
+
+def _short(line: str) -> str:
+    if len(line) <= LINE_CHARS_MAX:
+        return line
+    return f"{line[:LINE_CHARS_MAX]}… ({len(line) - LINE_CHARS_MAX} more characters)"
+
+
+def as_rows(logs: Sequence[Log]) -> list[dict[str, Any]]:
+    """The logs as plain data for the page."""
+    return [msgspec.to_builtins(log) for log in logs]

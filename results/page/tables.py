@@ -1,0 +1,171 @@
+"""Histories of tables: one lane a table id, from what clients were told and what masters kept.
+
+Acknowledged operations say when a table was created, altered (to which schema version), renamed and
+deleted; reads say when its id was seen first and last. An operation with an unknown outcome names a
+table, but no id: it is in no lane. What the masters' own snapshot said at the end of the run
+stands beside it. Only the vocabulary `ddl` has tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import History, Op, OpType, Pair
+
+__all__ = ["TABLES_MAX", "TableEvent", "TableLane", "as_rows", "tables_of"]
+
+TABLES_MAX: Final = 3_000
+EVENTS_MAX: Final = 60_000
+"""Bounds: lanes, and events in all of them. The page says how many it left out."""
+CHANGES: Final = ("create", "alter", "rename", "delete")
+NAME_CHARS_MAX: Final = 200
+
+
+class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An acknowledged change: between `start` and `end`, by the operation invoked at `index`."""
+
+    kind: str
+    start: int
+    end: int
+    index: int
+    text: str
+
+
+class TableLane(msgspec.Struct, kw_only=True):
+    """What is known of one table id. Times are `None` where nothing of the kind was seen."""
+
+    id: str
+    names: list[str]
+    events: list[TableEvent]
+    seen_first: int | None = None
+    seen_last: int | None = None
+    final: list[str] = []
+
+    def first(self) -> int:
+        """When anything is known of it for the first time."""
+        times = [event.start for event in self.events[:1]]
+        times += [] if self.seen_first is None else [self.seen_first]
+        return min(times, default=0)
+
+
+def tables_of(
+    history: History, important: Iterable[int], *, most: int = TABLES_MAX
+) -> tuple[list[TableLane], int]:
+    """Up to `most` lanes in the order of their beginnings, and how many were left out.
+
+    Tables touched by an operation whose index is in `important` stay in any case, then the newest.
+    """
+    lanes: dict[str, TableLane] = {}
+    wanted: set[str] = set()
+    important = set(important)
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
+            continue
+        ids = _take(lanes, pair, done)
+        if pair.invoke.index in important or done.index in important:
+            wanted.update(ids)
+    for op in history.facts("snapshot"):
+        _take_snapshot(lanes, op)
+    ordered = sorted(lanes.values(), key=lambda lane: (lane.first(), lane.id))
+    kept = ordered
+    if len(ordered) > most:
+        newest = {lane.id for lane in ordered[-max(0, most - len(wanted)) :]}
+        kept = [lane for lane in ordered if lane.id in wanted or lane.id in newest][:most]
+    while sum(len(lane.events) for lane in kept) > EVENTS_MAX:
+        kept = kept[len(kept) // 10 + 1 :]
+    return kept, len(ordered) - len(kept)
+
+
+def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
+    """Put what an acknowledged operation says into the lanes; the ids it speaks of."""
+    call, value = pair.invoke, done.value
+    table = value.get("table_id")
+    seen = [table] if isinstance(table, str) else []
+    rows = value.get("tables")
+    named = [
+        (row[1], str(row[0]))
+        for row in (rows if isinstance(rows, (list, tuple)) else ())
+        if isinstance(row, (list, tuple)) and len(row) >= 2 and isinstance(row[1], str)
+    ]
+    asked = call.value if isinstance(call.value, dict) else {}
+    if isinstance(table, str) and value.get("result", "ok") == "ok" and call.f in CHANGES:
+        lane = lanes.setdefault(table, TableLane(id=table, names=[], events=[]))
+        lane.events.append(_event(call, done, asked, value))
+        if call.f != "delete":
+            _name(lane, asked.get("new_name") if call.f == "rename" else asked.get("name"))
+        return seen
+    if isinstance(table, str):
+        named.append((table, str(asked.get("name", ""))))
+    for found, name in named:
+        lane = lanes.setdefault(found, TableLane(id=found, names=[], events=[]))
+        _name(lane, name)
+        if lane.seen_first is None or call.time < lane.seen_first:
+            lane.seen_first = call.time
+        lane.seen_last = max(done.time, lane.seen_last or 0)
+    return [*seen, *(found for found, _ in named)]
+
+
+def _name(lane: TableLane, name: Any) -> None:
+    """Remember a name the table had, in the order of answers; the last is its latest."""
+    if isinstance(name, str) and name and lane.names[-1:] != [name[:NAME_CHARS_MAX]]:
+        lane.names.append(name[:NAME_CHARS_MAX])
+
+
+def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any]) -> TableEvent:
+    version = value.get("schema_version")
+    words = {
+        "create": f"created as {asked.get('name')!r}",
+        "alter": f"altered to version {version}",
+        "rename": f"renamed from {asked.get('name')!r} to {asked.get('new_name')!r}, "
+        f"version {version}",
+        "delete": f"deleted (was {asked.get('name')!r})",
+    }
+    return TableEvent(
+        kind=call.f, start=call.time, end=done.time, index=call.index, text=words[call.f][:400]
+    )
+
+
+def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
+    """What every master kept of each table, in one line a different answer."""
+    masters = op.value.get("masters") if isinstance(op.value, dict) else None
+    answers: dict[str, dict[str, list[str]]] = {}
+    for master, state in masters.items() if isinstance(masters, dict) else ():
+        rows = state.get("tables") if isinstance(state, dict) else None
+        for row in rows if isinstance(rows, (list, tuple)) else ():
+            if isinstance(row, dict) and isinstance(row.get("id"), str):
+                text = _kept(row)
+                answers.setdefault(row["id"], {}).setdefault(text, []).append(str(master))
+    for table, texts in answers.items():
+        if table not in lanes:
+            lanes[table] = TableLane(id=table, names=[], events=[], seen_first=op.time)
+        lane = lanes[table]
+        lane.final = [f"{', '.join(sorted(who))}: {text}" for text, who in sorted(texts.items())]
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    parts = [str(row.get("state") or "state unknown")]
+    if row.get("name") is not None:
+        parts.append(f"named {row['name']!r}")
+    if row.get("version") is not None:
+        parts.append(f"version {row['version']}")
+    if row.get("applied_version") is not None:
+        parts.append(f"applied {row['applied_version']}")
+    return ", ".join(parts)[:300]
+
+
+def as_rows(lanes: Sequence[TableLane]) -> list[dict[str, Any]]:
+    """The lanes as plain data for the page."""
+    return [
+        {
+            "id": lane.id[:NAME_CHARS_MAX],
+            "names": lane.names[-20:],
+            "events": [[e.kind, e.start, e.end, e.index, e.text] for e in lane.events],
+            "seen": [lane.seen_first, lane.seen_last],
+            "final": lane.final,
+        }
+        for lane in lanes
+    ]
