@@ -69,7 +69,7 @@ def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
     flat = _CONTROL.sub(" ", text)
     if len(flat) > characters_max:
         flat = f"{flat[:characters_max]} ..."
-    return html.escape(flat)
+    return html.escape(flat.encode("utf-8", "backslashreplace").decode())
 
 
 def error_annotations(

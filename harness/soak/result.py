@@ -157,7 +157,8 @@ def exit_code_of(verdicts: Iterable[str]) -> int:
 
 
 def shortened(text: str) -> str:
-    """`text`, cut where it is too long for a journal."""
+    """`text` as a journal can hold it: in UTF-8, and cut where it is too long."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= REASON_CHARACTERS_MAX:
         return text
     cut = len(text) - REASON_CHARACTERS_MAX

@@ -1,0 +1,258 @@
+"""What a soak says: JUnit, step summaries, annotations and progress, whatever a run may contain."""
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli.soak_progress import FAILURES_SHOWN_MAX, SoakProgress, duration_text
+from harness.errors import InfrastructureError
+from harness.soak import CheckerVerdict, SeedResult, Tally, junit
+from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
+from harness.soak.junit import write_junit, xml_text
+from harness.soak.result import REASON_CHARACTERS_MAX, shortened
+
+HOSTILE = (
+    '<script>alert("1")</script> ]]> &amp; \x00\x1b[2J\ud800\ufffe \u2028 %0A::error::x\r\n\n# `x`'
+)
+
+
+def valid(seed):
+    return SeedResult(seed=seed, verdict="valid", reason="", run=f"seed-{seed}", wall_s=0.25)
+
+
+def invalid(seed, reason="it lied"):
+    said = (
+        CheckerVerdict("linearizable", "invalid", reason),
+        CheckerVerdict("liveness", "unknown", "out of time"),
+        CheckerVerdict("stats", "valid", ""),
+    )
+    return SeedResult(
+        seed=seed, verdict="invalid", reason=reason, checker="linearizable", checkers=said
+    )
+
+
+def crash(seed, reason="it fell"):
+    return SeedResult(seed=seed, verdict="crash", reason=reason)
+
+
+def tally_of(results):
+    tally = Tally()
+    for result in results:
+        tally.take(result)
+    return tally
+
+
+def replay(result):
+    return f"harness run --seed {result.seed} --name '<&>'"
+
+
+def written(path, results, **properties):
+    write_junit(
+        path,
+        lambda: iter(results),
+        tally_of(results),
+        suite="soak.n",
+        properties=properties,
+        replay=replay,
+        folder=lambda result: result.run or "",
+    )
+    return ET.fromstring(path.read_bytes()).find("testsuite")
+
+
+def test_a_case_a_passing_seed_and_a_checker_of_a_failing_one(tmp_path):
+    suite = written(tmp_path / "j.xml", [valid(1), invalid(2), crash(3)], version="0.1", code="ab")
+    assert suite.attrib == {
+        "name": "soak.n",
+        "tests": "5",
+        "failures": "1",
+        "errors": "2",
+        "skipped": "0",
+    }
+    said = [
+        (case.get("name"), [child.tag for child in case if child.tag != "properties"])
+        for case in suite.iter("testcase")
+    ]
+    assert said == [
+        ("seed 1", []),
+        ("seed 2 linearizable", ["failure"]),
+        ("seed 2 liveness", ["error"]),
+        ("seed 2 stats", []),
+        ("seed 3", ["error"]),
+    ]
+    failure = suite.find("testcase/failure")
+    assert failure.get("message") == "it lied"
+    assert failure.text == f"it lied\nreplay: {replay(invalid(2))}"
+    first = suite.find("testcase")
+    assert {item.get("name"): item.get("value") for item in first.iter("property")} == {
+        "seed": "1",
+        "run": "seed-1",
+    }
+    assert suite.find("properties/property").attrib == {"name": "version", "value": "0.1"}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.just(HOSTILE), st.text())
+def test_junit_holds_any_text(tmp_path_factory, reason, name):
+    path = tmp_path_factory.getbasetemp() / "hostile.xml"
+    suite = written(path, [invalid(1, reason), crash(2, reason)], label=name)
+    assert suite.find("properties/property").get("value") == _as_attribute(name)
+    for tag in ("failure", "error"):
+        assert suite.find(f".//{tag}").text.startswith(("out of time", _as_text(reason)))
+    assert len(list(suite.iter("testcase"))) == 4
+
+
+def _as_attribute(text):
+    return xml_text(text)  # \t, \n and \r survive in attributes, since they are written as entities
+
+
+def _as_text(text):
+    return xml_text(text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_characters_that_xml_cannot_hold_are_named():
+    assert xml_text("a\x00b\x1b\ud800\ufffe\t\n") == r"a\u{0}b\u{1b}\u{d800}\u{fffe}" + "\t\n"
+
+
+def test_junit_has_a_bound_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(junit, "CASES_MAX", 5)
+    results = [*(valid(seed) for seed in range(10)), crash(20), crash(21)]
+    suite = written(tmp_path / "j.xml", results)
+    names = [case.get("name") for case in suite.iter("testcase")]
+    assert names == ["seed 0", "seed 1", "seed 2", "seed 20", "seed 21"]
+    assert (suite.get("tests"), suite.get("errors")) == ("5", "2")
+    assert suite.find("properties/property").get("value").startswith("7 valid seeds")
+
+
+def test_junit_is_whole_or_not_there(tmp_path):
+    with pytest.raises(InfrastructureError, match="choose another --junit"):
+        written(tmp_path, [valid(1)])  # a folder stands there
+    assert list(tmp_path.iterdir()) == []
+
+    def torn():
+        yield valid(1)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InfrastructureError, match="No space left"):
+        write_junit(
+            tmp_path / "j.xml",
+            torn,
+            tally_of([valid(1)]),
+            suite="s",
+            properties={},
+            replay=replay,
+            folder=str,
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def summary(failing, bytes_max=900 * 1024):
+    return step_summary(
+        "Soak", ["all in all"], tally_of(failing), iter(failing), replay, bytes_max=bytes_max
+    )
+
+
+def test_a_summary_escapes_and_never_leaves_html():
+    text = summary([invalid(7, HOSTILE)])
+    assert "<script" not in text
+    assert "\n\n" not in text  # an empty line would end the block of HTML and begin Markdown
+    assert [line for line in text.rstrip("\n").split("\n") if not line.startswith("<")] == []
+    assert "seed 7: invalid (linearizable)" in text
+    ET.fromstring(f"<all>{text}</all>")
+
+
+@pytest.mark.parametrize("bytes_max", [1000, 5000, 100_000])
+def test_a_summary_stays_within_its_budget_and_says_what_it_cut(bytes_max):
+    failing = [invalid(seed, "\u00e4" * 300) for seed in range(1000)]
+    text = summary(failing, bytes_max)
+    assert len(text.encode()) <= bytes_max
+    shown = text.count("<details>")
+    assert f"{1000 - shown} more of 1000 failing seeds are left out" in text
+    assert shown == len(re.findall(r"seed \d+: invalid", text))
+    assert len(text.encode()) > bytes_max - 1500
+
+
+def test_a_summary_of_few_failures_cuts_nothing():
+    text = summary([invalid(1), crash(2)])
+    assert text.count("<details>") == 2
+    assert "left out" not in text
+
+
+@pytest.mark.parametrize("count", [0, 1, ANNOTATIONS_MAX, ANNOTATIONS_MAX + 1, 500])
+def test_annotations_are_few_and_one_line_each(count):
+    failing = [invalid(seed, HOSTILE) for seed in range(count)]
+    lines = error_annotations(iter(failing), replay, failed=count)
+    assert len(lines) == min(count, ANNOTATIONS_MAX)
+    for line in lines:
+        assert re.fullmatch(r"::error title=[^:,\n\r]*(%3A)?[^:,\n\r]*::[^\n\r]*", line)
+    if count > ANNOTATIONS_MAX:
+        assert f"::{count - ANNOTATIONS_MAX + 1} more seeds failed" in lines[-1]
+    for line in lines[: ANNOTATIONS_MAX - 1]:
+        assert "%250A::error::x%0D%0A%0A#" in line
+        assert "%0Areplay: harness run --seed" in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (119.4, "119 s"), (120, "2 min"), (7140, "119 min"), (7500, "2 h 05 min")],
+)
+def test_durations(seconds, text):
+    assert duration_text(seconds) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_tells_failures_by_kind_and_what_is_left():
+    tally = tally_of([valid(1), valid(2)])  # done before
+    progress = SoakProgress(tally, 10, io.StringIO())
+    assert progress.line(5.0) == "2/10 seeds, all valid"
+    for result in (valid(3), crash(4), invalid(5), invalid(6)):
+        tally.take(result)
+    # Four seeds in eight seconds of this session: the last four take as long.
+    assert progress.line(8.0) == "6/10 seeds, 2 invalid, 1 crash, 0.5 seeds/s, about 8 s to go"
+
+
+def test_progress_rewrites_a_line_on_a_terminal_and_writes_lines_elsewhere(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for stream, rewritten in ((Terminal(), True), (io.StringIO(), False)):
+        tally = Tally()
+        progress = SoakProgress(tally, 2, stream)
+        progress._interval_s = 0.0
+        for result in (valid(1), invalid(2, "first line\nsecond")):
+            tally.take(result)
+            progress.take(result)
+        progress.finish()
+        text = stream.getvalue()
+        assert ("\r\x1b[2K" in text) == rewritten
+        assert text.count("\n") == (1 if rewritten else 3)
+        assert "seed 2: invalid: first line\n" in text
+        assert "second" not in text
+
+
+def test_progress_shows_few_failures_and_outlives_its_stream():
+    stream = io.StringIO()
+    tally = Tally()
+    progress = SoakProgress(tally, 1000, stream)
+    for seed in range(100):
+        tally.take(crash(seed))
+        progress.take(crash(seed))
+    assert stream.getvalue().count("crash: it fell") == FAILURES_SHOWN_MAX
+    assert stream.getvalue().count("more seeds fail") == 1
+    stream.close()
+    progress._interval_s = 0.0
+    tally.take(valid(1))
+    progress.take(valid(1))
+    progress.finish()
+
+
+def test_reasons_are_cut_and_say_so():
+    assert shortened("a\ud800b") == "a\\ud800b"  # else no JSON could hold it
+    assert shortened("x" * REASON_CHARACTERS_MAX) == "x" * REASON_CHARACTERS_MAX
+    assert shortened("x" * (REASON_CHARACTERS_MAX + 7)).endswith("x ... (7 more characters)")
