@@ -1,0 +1,161 @@
+"""The seeds of a soak on Spark: rows of a table are ranges of seeds, tasks run them.
+
+Each task feeds its ranges, one seed after the other, to an isolated worker process of its own, as
+a soak on one machine does: a seed that kills its process costs Spark nothing. Runs are written
+where they are made, into the store that all executors see; what returns are the results, as rows,
+and the driver journals them. Seeds go out in waves, since a wave is what a killed driver loses:
+short ones at first, then about `WAVE_S` long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from harness.soak.identity import code_digest
+from harness.soak.pool import soak
+from harness.soak.result import CRASH, SeedJob, SeedResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SparkSoak", "run_ranges", "split"]
+
+WAVE_S: Final = 20.0
+GROWTH_MAX: Final = 4.0
+SEEDS_A_SLOT_FIRST: Final = 4
+WAVE_SEEDS_MAX: Final = 50_000
+TASKS_A_SLOT: Final = 3
+"""More tasks than slots, so that slots that are done early get another; each costs a worker's
+start, about 0.3 s."""
+ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
+
+
+class SparkSoak:
+    """Runs seeds on the Spark that `--spark-master` names."""
+
+    api_version = 1
+    name = "spark"
+    doc = "Ranges of seeds over the executors of a Spark cluster, which share the store."
+
+    def run(
+        self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
+    ) -> None:
+        """See `harness.plugins.SoakExecutor`."""
+        from results.spark import get_spark, prepare_workers
+
+        spark = get_spark(url)
+        slots = prepare_workers(spark)
+        size = slots * SEEDS_A_SLOT_FIRST
+        while wave := list(itertools.islice(seeds, size)):
+            begin_s = time.monotonic()
+            rows = _run_wave(spark, job, split(wave, slots * TASKS_A_SLOT))
+            took_s = time.monotonic() - begin_s
+            missing = set(wave) - {row["seed"] for row in rows}
+            if missing:
+                raise InfrastructureError(
+                    f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
+                    "same command runs them again"
+                )
+            # All of a wave is done: all of it is taken, even if one of it ends the soak.
+            if not all([take(row["result"]) for row in rows]):
+                return
+            growth = min(GROWTH_MAX, WAVE_S / max(took_s, 1e-3))
+            size = max(slots, min(WAVE_SEEDS_MAX, int(len(wave) * growth)))
+
+
+def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
+    """Task, first and last seed of ranges that hold just `seeds` (which rise), evenly spread."""
+    tasks = min(tasks, len(seeds))
+    ranges: list[tuple[int, int, int]] = []
+    for task in range(tasks):
+        part = seeds[len(seeds) * task // tasks : len(seeds) * (task + 1) // tasks]
+        first = part[0]
+        for previous, seed in itertools.pairwise([*part, -1]):
+            if seed != previous + 1:
+                ranges.append((task, first, previous))
+                first = seed
+    return ranges
+
+
+def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) -> list[Any]:
+    """The rows that the tasks of one wave answer with."""
+    import pyarrow as pa
+
+    tasks, firsts, lasts = zip(*ranges, strict=True)
+    names = ["task", "first", "last"]
+    arrays = [pa.array(column, pa.int64()) for column in (tasks, firsts, lasts)]
+    try:
+        frame = spark.createDataFrame(pa.table(arrays, names=names))
+        count = tasks[-1] + 1
+        if hasattr(frame, "repartitionById"):
+            frame = frame.repartitionById(count, "task")
+        else:
+            frame = frame.repartition(count, "task")
+        work = functools.partial(run_ranges, job=job)
+        rows: list[Any] = frame.mapInArrow(work, ROWS_DDL).toArrow().to_pylist()
+    except Exception as error:
+        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InfrastructureError(
+            f"the Spark job failed: {text[:300]}; what was journaled before stays, and the same "
+            "command goes on"
+        ) from error
+    return sorted(rows, key=lambda row: int(row["seed"]))
+
+
+def run_ranges(batches: Iterator[pa.RecordBatch], *, job: bytes) -> Iterator[pa.RecordBatch]:
+    """What a task does: every seed of its ranges, each in an isolated worker."""
+    import pyarrow as pa
+
+    template = msgspec.json.decode(job, type=SeedJob)
+    refusal = _refusal(template)
+    for batch in batches:
+        columns = batch.to_pydict()
+        seeds = [
+            seed
+            for first, last in zip(columns["first"], columns["last"], strict=True)
+            for seed in range(first, last + 1)
+        ]
+        if refusal is None:
+            results = _run_here(template, seeds)
+        else:
+            results = [
+                SeedResult(seed=seed, verdict=CRASH, reason=refusal, stop=refusal) for seed in seeds
+            ]
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([result.seed for result in results], pa.int64()),
+                pa.array([msgspec.json.encode(result) for result in results], pa.binary()),
+            ],
+            names=["seed", "result"],
+        )
+
+
+def _refusal(template: SeedJob) -> str | None:
+    """Why this executor must not run any seed: its code is not the driver's."""
+    found = code_digest(template.case, "sim")
+    if template.code is None or found == template.code:
+        return None
+    return (
+        f"the Spark executor on {platform.node()} has other code ({found}) than the driver "
+        f"({template.code}); install the same version of every package there, with the same Python"
+    )
+
+
+def _run_here(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
+    results: list[SeedResult] = []
+
+    def take(result: SeedResult) -> bool:
+        results.append(result)
+        return True
+
+    asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
+    return results
