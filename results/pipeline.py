@@ -133,16 +133,26 @@ class _Choice:
         self._master = spark_master
         self._made: Executor | None = None
 
-    def executor(self, units: Sequence[Unit], budgets: Sequence[Budget]) -> Executor:
+    def executor(self, units: Sequence[Unit]) -> Executor:
         """The one for these units; the same for all rounds."""
         if self._made is not None:
             return self._made
         if self.name == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.name = "inline" if small else "pool"
-        del budgets
-        self._made = InlineExecutor()
+        self._made = self._make()
         return self._made
+
+    def _make(self) -> Executor:
+        if self.name == "inline":
+            return InlineExecutor()
+        if self.name == "pool":
+            from results.executors.pool import PoolExecutor, default_jobs
+
+            return PoolExecutor(self._jobs or default_jobs())
+        from results.executors.cluster import SparkExecutor
+
+        return SparkExecutor(self._master or "local[*]", self._jobs)
 
     def close(self) -> None:
         """Let go of what was made."""
@@ -206,7 +216,7 @@ class _Job:
 
     def _round(self, choice: _Choice, units: Sequence[Unit]) -> set[str]:
         """Do units; returns the names of those that came to an end and must not come again."""
-        executor = choice.executor(units, self.budgets)
+        executor = choice.executor(units)
         again = all(unit.budget.level > self.budgets[0].level for unit in units)
         # What a budget cut short once may do so again: one unit a task, so that nobody waits.
         bins = pack(units, len(units) if again else executor.slots * BINS_A_CORE)
@@ -214,7 +224,7 @@ class _Job:
         config = Config(
             results=str(self.results.resolve()),
             round=uuid.uuid4().hex,
-            limit_memory=executor.name == "pool",
+            limit_memory=executor.name != "inline",
         )
         self.results.mkdir(exist_ok=True)
         left = dict(by_id)

@@ -159,7 +159,7 @@ def forget_markers(results: Path, round_: str) -> None:
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):
             old = time.time() - entry.stat().st_mtime > _KEPT_S
-            if old or entry.name.startswith(f"{round_}-"):
+            if old or entry.name.startswith(round_):
                 os.unlink(entry.path)  # noqa: PTH108 - an entry of scandir
 
 

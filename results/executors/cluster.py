@@ -1,0 +1,97 @@
+"""Units on Spark: the manifest goes through `mapInArrow`, file names and no rows.
+
+Bin i lands in partition i (`repartitionById`, Spark 4.1), and partitions start in order, so the
+longest start first; older versions pack alike and place at random. A task whose worker dies is
+tried again by Spark, and what killed twice is given up by `check_units` (see
+`results.stored.Marker`). A job that is lost nevertheless keeps what it finished: what is missing is
+submitted again, as long as every submission gets somewhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from results.executors import Done, batch_of, done_of
+from results.manifest import Unit
+from results.packing import Bin, pack
+from results.schema import ddl
+from results.spark import get_spark, prepare_workers
+from results.stored import result_exists
+from results.units import Config, check_units, summary_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SparkExecutor"]
+
+SUBMISSIONS_MAX: Final = 20
+
+
+class SparkExecutor:
+    """Does units on the Spark at `url`."""
+
+    name = "spark"
+
+    def __init__(self, url: str, jobs: int | None) -> None:
+        """Start Spark, or use the session of this process that is there already."""
+        begin_s = time.perf_counter()
+        self._spark = get_spark(url)
+        slots = prepare_workers(self._spark)
+        self.slots = jobs if jobs is not None else slots
+        self.start_s = time.perf_counter() - begin_s
+
+    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
+        """See `Executor`."""
+        results = Path(config.results)
+        for number in range(SUBMISSIONS_MAX):
+            # A round of its own: whoever is killed because another's job is lost did nothing.
+            round_ = msgspec.structs.replace(config, round=f"{config.round}{number:02d}")
+            units = [unit for found in bins for unit in found.units]
+            missing = sum(_missing(unit, results) for unit in units)
+            try:
+                table = self._collect(bins, round_)
+            except Exception as error:  # Spark's errors are of many kinds
+                ended = [unit for unit in units if not _missing(unit, results)]
+                yield from (Done(unit.unit_id, 0, 0, ()) for unit in ended)
+                left = [unit for unit in units if _missing(unit, results)]
+                if sum(_missing(unit, results) for unit in left) == missing:
+                    text = str(error).strip().splitlines()[0]
+                    raise InfrastructureError(
+                        f"the Spark job failed and no result of it arrived below {results}: "
+                        f"{text[:300]}; can every executor write there?"
+                    ) from error
+                bins = pack(left, len(bins))
+                continue
+            for batch in table.to_batches():
+                yield from done_of(batch)
+            return
+
+    def _collect(self, bins: Sequence[Bin], config: Config) -> pa.Table:
+        import pyarrow as pa
+
+        manifest = pa.Table.from_batches([batch_of(found, n) for n, found in enumerate(bins)])
+        frame: Any = self._spark.createDataFrame(manifest)
+        if hasattr(frame, "repartitionById"):
+            frame = frame.repartitionById(len(bins), "task")
+        else:
+            frame = frame.repartition(len(bins), "task")
+        work = functools.partial(check_units, config=config)
+        return frame.mapInArrow(work, ddl(summary_schema())).toArrow()
+
+    def close(self) -> None:
+        """The session stays: it serves the SQL that follows, and ends with the process."""
+
+
+def _missing(unit: Unit, results: Path) -> int:
+    """How many results of a unit are not there."""
+    ids = [check.result_id for check in unit.checks]
+    if unit.facts_id is not None:
+        ids.append(unit.facts_id)
+    return sum(not result_exists(results, result_id) for result_id in ids)

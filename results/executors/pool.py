@@ -1,0 +1,158 @@
+"""Units in worker processes of this machine, the longest bin first.
+
+Every worker has one bin and gets its units one by one, so that when it dies it is known which unit
+did it: that one is tried again by a fresh worker, which goes on with the bin. A unit that kills
+again is given up by `check_units` itself (see `results.stored.Marker`). A worker that says nothing
+for much longer than the unit's budget allows hangs, and is killed, which counts as dying.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from typing import IO, Final
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from results.executors import Done
+from results.manifest import Unit
+from results.packing import Bin
+from results.units import Config
+
+__all__ = ["PoolExecutor"]
+
+_HANG_FACTOR: Final = 4.0
+_HANG_S: Final = 60.0
+_DEATHS_A_STAGE: Final = 2
+
+
+class PoolExecutor:
+    """Does units in `jobs` processes."""
+
+    name = "pool"
+
+    def __init__(self, jobs: int) -> None:
+        """Start nothing yet."""
+        self.slots = jobs
+        self._workers: list[_Worker] = []
+
+    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
+        """See `Executor`."""
+        waiting = collections.deque(collections.deque(found.units) for found in bins)
+        deaths: collections.Counter[str] = collections.Counter()
+        try:
+            self._workers = [_Worker(config) for _ in range(min(self.slots, len(bins)))]
+            while any(worker.give(waiting) for worker in self._workers):
+                for worker in _ready(self._workers):
+                    done = worker.answer()
+                    if done is not None:
+                        yield done
+                        continue
+                    unit = worker.unit
+                    worker.end()
+                    if unit is not None:
+                        deaths[unit.unit_id] += 1
+                        if deaths[unit.unit_id] < _attempts_max(unit):
+                            worker.bin.appendleft(unit)
+                    fresh = _Worker(config)
+                    fresh.bin = worker.bin
+                    self._workers[self._workers.index(worker)] = fresh
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+
+def _attempts_max(unit: Unit) -> int:
+    """Every stage of a unit (reading, each checker, facts) may kill twice; then it is over."""
+    return _DEATHS_A_STAGE * (len(unit.checks) + 2) + 1
+
+
+def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
+    """The workers that have something to say, that died, or that hang."""
+    busy = [worker for worker in workers if worker.unit is not None]
+    with selectors.DefaultSelector() as selector:
+        for worker in busy:
+            selector.register(worker.output, selectors.EVENT_READ, worker)
+        patience_s = min(worker.deadline_s for worker in busy) - time.monotonic()
+        ready = [key.data for key, _ in selector.select(max(0.0, patience_s))]
+    return ready or [worker for worker in busy if worker.deadline_s <= time.monotonic()]
+
+
+class _Worker:
+    """One process, the bin it works on, and the unit it has."""
+
+    def __init__(self, config: Config) -> None:
+        self.bin: collections.deque[Unit] = collections.deque()
+        self.unit: Unit | None = None
+        self.deadline_s = 0.0
+        text = msgspec.json.encode(config).decode()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "results.executors.worker", text],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"cannot start a worker: {error}") from error
+        assert self._process.stdout is not None
+        self.output: IO[bytes] = self._process.stdout
+
+    def give(self, waiting: collections.deque[collections.deque[Unit]]) -> bool:
+        """Have it begin its next unit if it has none; returns whether it is busy now."""
+        if self.unit is not None:
+            return True
+        while not self.bin:
+            if not waiting:
+                return False
+            self.bin = waiting.popleft()
+        self.unit = self.bin.popleft()
+        stages = len(self.unit.checks) + 2
+        self.deadline_s = (
+            time.monotonic() + _HANG_S + self.unit.budget.cpu_s * stages * _HANG_FACTOR
+        )
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # if it is dead, its output will say so
+            self._process.stdin.write(msgspec.json.encode(self.unit) + b"\n")
+            self._process.stdin.flush()
+        return True
+
+    def answer(self) -> Done | None:
+        """What became of its unit; `None` if it died or hangs."""
+        if self.deadline_s <= time.monotonic():
+            return None
+        line = self.output.readline()
+        if not line.endswith(b"\n"):
+            return None
+        self.unit = None
+        return msgspec.json.decode(line, type=Done)
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        assert self._process.stdin is not None
+        if self.unit is not None:
+            self._process.kill()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self.output.close()
+
+
+def default_jobs() -> int:
+    """As many workers as this process may use cores."""
+    return len(os.sched_getaffinity(0))

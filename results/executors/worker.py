@@ -1,0 +1,38 @@
+"""A worker of the pool: `python -m results.executors.worker CONFIG`, one unit a line in, one out.
+
+A process of its own, started afresh: nothing is inherited from the report, neither threads nor
+signal handlers nor memory. It ends when its input does. Whatever checkers print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import msgspec
+
+from results.executors import batch_of, done_of
+from results.manifest import Unit
+from results.packing import Bin
+from results.units import Config, check_units
+
+__all__: list[str] = []
+
+
+def main(config: Config) -> None:
+    """Do units until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the report, which ends us
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    decoder = msgspec.json.Decoder(Unit)
+    for line in sys.stdin.buffer:
+        batch = batch_of(Bin((decoder.decode(line),)), 0)
+        for found in check_units([batch], config=config):
+            for done in done_of(found):
+                answers.write(msgspec.json.encode(done) + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=Config))

@@ -1,0 +1,231 @@
+"""The only place that knows Spark: `get_spark(url)` gives a session, wherever it runs.
+
+| url                      | what it is                                                  |
+|--------------------------|-------------------------------------------------------------|
+| local[N], local[N,3]     | this machine; the 3 are attempts a task, and the default here |
+| local-cluster[W,C,M]     | W worker processes of C cores and M MB on this machine      |
+| spark://host:7077        | a standalone cluster                                        |
+| sc://host:15002          | Spark Connect                                               |
+
+Only DataFrames are used, so that Connect can do all of it. Workers run this very interpreter
+(`PYSPARK_PYTHON`), times are UTC, and Spark is told to be quiet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["get_spark", "prepare_workers"]
+
+JAVA_MIN: Final = 17
+PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
+_LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
+_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_VERSION: Final = re.compile(r'version "(\d+)')
+_ATTEMPTS: Final = 3
+_started_at: dict[str, str] = {}  # where the session of this process is
+
+
+def get_spark(url: str) -> SparkSession:
+    """The session of this process at `url`; one at another URL is stopped first.
+
+    It ends with the process, or by `.stop()`. Raises `UsageError` for a URL that means nothing or a
+    missing package, and `InfrastructureError` where Java is missing or too old, or Spark does not
+    start.
+    """
+    master = _checked(url)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError(
+            f"Spark is not installed ({error}); pip install 'catalog-harness[spark]'"
+        ) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    before = SparkSession.getActiveSession()
+    if before is not None and _started_at.get("url") != master:
+        before.stop()
+    if master.startswith("sc://"):
+        builder: Any = SparkSession.builder.remote(master)
+    else:
+        _check_java()
+        builder = SparkSession.builder.master(master)
+        for name, value in _settings().items():
+            builder = builder.config(name, value)
+    try:
+        with _quiet_launch():
+            session: SparkSession = builder.getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:
+        raise InfrastructureError(
+            f"Spark does not start at {url!r}: {_first_line(error)[:300]}; is the master up, and "
+            "of this version of Spark?"
+        ) from error
+    _started_at["url"] = master
+    return session
+
+
+def _checked(url: str) -> str:
+    """The URL as Spark takes it; `local[2]` gets three attempts a task."""
+    local = _LOCAL.fullmatch(url)
+    if local is not None:
+        return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
+    if _CLUSTER.fullmatch(url) or re.match(r"(spark|sc|k8s|yarn)(://.+)?$", url):
+        return url
+    raise UsageError(
+        f"--spark-master is {url!r}; it is local[N], local-cluster[workers,cores,MB], "
+        "spark://host:port or sc://host:port"
+    )
+
+
+def _settings() -> dict[str, str]:
+    """Quiet, no web server. Workers limit their memory themselves, unit by unit."""
+    return {
+        "spark.app.name": "harness report",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def _check_java() -> None:
+    """Raise `InfrastructureError` with the fix where there is no Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
+    if java is None:
+        raise InfrastructureError(f"Spark needs Java, and there is none on PATH; {fix}")
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        where = "JAVA_HOME" if home else "PATH"
+        raise InfrastructureError(f"{java} (from {where}) does not run: {error}; {fix}") from error
+    said = answer.stderr + answer.stdout
+    found = _VERSION.search(said)
+    if found is None:
+        raise InfrastructureError(f"{java} -version says no version: {said[:200]!r}; {fix}")
+    if int(found[1]) < JAVA_MIN:
+        raise InfrastructureError(
+            f"{java} is Java {found[1]}; Spark needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "
+            "point to it"
+        )
+
+
+@contextlib.contextmanager
+def _quiet_launch() -> Iterator[None]:
+    """Keep what the JVM's launcher prints before any setting holds out of our stderr."""
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    logs = Path(__file__).parent / "executors" / "log4j2.properties"
+    os.environ.setdefault(
+        "PYSPARK_SUBMIT_ARGS",
+        f'--driver-java-options "-Dlog4j2.configurationFile={logs}" pyspark-shell',
+    )
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def prepare_workers(spark: SparkSession) -> int:
+    """See that workers can import us, and return how many tasks run at once.
+
+    Where they cannot, our packages are sent to them in a zip. Raises `InfrastructureError` where
+    that does not help: pyarrow, numpy and msgspec have to be there.
+    """
+    missing, slots = _ask_workers(spark)
+    if missing:
+        with tempfile.TemporaryDirectory() as folder:
+            spark.addArtifacts(str(packages_zip(Path(folder))), pyfile=True)
+        missing, slots = _ask_workers(spark)
+    if missing:
+        raise InfrastructureError(
+            f"Spark's workers cannot run checks: {missing}; their Python needs pyarrow, numpy and "
+            "msgspec, and the version of the driver's (set PYSPARK_PYTHON to one that has them)"
+        )
+    return slots
+
+
+def _ask_workers(spark: SparkSession) -> tuple[str, int]:
+    """What workers lack, if anything, and how many tasks run at once."""
+
+    def probe(batches: Iterable[Any]) -> Iterator[Any]:
+        # A nested function travels by value: this one runs where nothing of ours can be imported.
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        error = ""
+        try:
+            importlib.import_module("results.units")
+            from harness.plugins import plugin_names
+
+            if not plugin_names("checkers"):
+                error = "our packages are there, but not their entry points"
+        except ImportError as missing:
+            error = str(missing)
+        yield pa.RecordBatch.from_pydict({"error": [error]})
+
+    # `range` makes as many partitions as there are cores: the one way to ask that Connect has, too.
+    frame: Any = spark.range(1 << 16)
+    try:
+        rows = frame.mapInArrow(probe, "`error` STRING").toArrow().to_pylist()
+    except Exception as error:
+        raise InfrastructureError(
+            f"Spark's workers do not work: {_cause(error)}; set PYSPARK_PYTHON to a Python of "
+            f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
+        ) from error
+    return next((row["error"] for row in rows if row["error"]), ""), len(rows)
+
+
+def _cause(error: BaseException) -> str:
+    """The line of a long Spark error that says what happened in Python, or its first one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
+    return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
+
+
+def packages_zip(folder: Path) -> Path:
+    """Our packages, with what the registry of plug-ins reads, as `folder/harness-packages.zip`.
+
+    Native code cannot be imported from there: the checkers fall back to pure Python.
+    """
+    distribution = importlib.metadata.distribution("catalog-harness")
+    path = folder / "harness-packages.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for root in importlib.import_module(package).__path__:
+                for file in sorted(Path(root).rglob("*")):
+                    inside = Path(package) / file.relative_to(root)
+                    if file.is_file() and file.suffix not in {".pyc", ".so"}:
+                        archive.write(file, inside)
+        about = f"catalog_harness-{distribution.version}.dist-info"
+        for name in ("METADATA", "entry_points.txt"):
+            text = distribution.read_text(name)
+            if text is not None:
+                archive.writestr(f"{about}/{name}", text)
+    return path
