@@ -105,10 +105,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Count the runs by verdict and name the tests with runs that are not valid."""
+    """Count the runs by verdict, and name those of tests that failed: these were kept."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
     runs = [
         (report.nodeid, run)
-        for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", None) == "teardown"  # which knows of all runs of its test
         for run in _runs_of(report.user_properties)
@@ -121,11 +121,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         counts[run["harness_verdict"]] = counts.get(run["harness_verdict"], 0) + 1
     text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     terminalreporter.write_line(f"{len(runs)} runs: {text}; seed {config.stash[_seed]}")
-    good = {"valid", "not judged"}
-    failing = [(nodeid, run) for nodeid, run in runs if run["harness_verdict"] not in good]
+    failed = {report.nodeid for report in reports if getattr(report, "failed", False)}
+    failing = [(nodeid, run) for nodeid, run in runs if nodeid in failed]
     for nodeid, run in failing[:FAILING_LINES_MAX]:
         terminalreporter.write_line(
-            f"  {run['harness_verdict']:8} {nodeid}  seed {run['harness_seed']}  {run[PROPERTY]}"
+            f"  {run['harness_verdict']:10} {nodeid}  seed {run['harness_seed']}  {run[PROPERTY]}"
         )
     if len(failing) > FAILING_LINES_MAX:
         terminalreporter.write_line(f"  ... and {len(failing) - FAILING_LINES_MAX} more")

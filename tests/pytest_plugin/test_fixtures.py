@@ -113,7 +113,7 @@ def test_a_failing_verdict_fails_the_test_and_its_replay_line_replays_it(suite, 
     shown = folder.relative_to(pytester.path)
     assert re.search(rf"^run folder +{shown}$", text, re.MULTILINE)
     assert re.search(r"^seed +4$", text, re.MULTILINE)
-    assert f"  invalid  test_user.py::test_finds  seed 4  {shown}" in text
+    assert f"  invalid    test_user.py::test_finds  seed 4  {shown}" in text
     (line,) = re.findall(r"^replay +(harness run .*)$", text, re.MULTILINE)
     command = [str(Path(sys.executable).parent / "harness"), *shlex.split(line)[1:]]
     replayed = subprocess.run(
@@ -143,7 +143,10 @@ def test_expected_verdicts(suite):
         """
     result = suite(finding + "\n" + "\n".join(line[8:] for line in blamed.splitlines()))
     result.assert_outcomes(passed=1, failed=1)
-    assert "harness: the verdict is valid, expected invalid" in text_of(result)
+    text = text_of(result)
+    assert "harness: the verdict is valid, expected invalid" in text
+    listed = re.findall(r"^  (?:in)?valid +(test_user.py::\S+)  seed", text, re.MULTILINE)
+    assert listed == ["test_user.py::test_blames_the_innocent"]
 
 
 VACUOUS = f"""

@@ -1,0 +1,127 @@
+"""A client: it asks a majority, then tells a majority. Nobody leads, so nobody is elected.
+
+A read must tell a majority what it found before it answers. Without that (the switch
+NO-WRITE-BACK) a value that reached one node only can be read once and be gone in the next read.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from abd_register.node import PORT
+from harness.env import Address, ClientEnv, Conn
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Request
+
+NO_MAJORITY = "NO_MAJORITY: too few nodes answered"
+
+
+class Channel:
+    """One connection to one node: one request at a time, dropped after any failure."""
+
+    def __init__(self, env: ClientEnv, node: str) -> None:
+        self.env = env
+        self.node = node
+        self.lock = asyncio.Lock()
+        self.conn: Conn | None = None
+
+    async def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
+        """The node's answer, or `None`: then nobody knows whether it got the request."""
+        try:
+            async with asyncio.timeout(timeout_s), self.lock:
+                try:
+                    self.conn = self.conn or await self.env.net.connect(Address(self.node, PORT))
+                    await self.conn.send(msgspec.json.encode(request))
+                    frame = await self.conn.recv()
+                    if frame is not None:
+                        return dict(msgspec.json.decode(frame))
+                    self.drop()
+                except BaseException:
+                    self.drop()  # an answer that comes late must not answer the next request
+                    raise
+        except (OSError, TimeoutError):
+            pass
+        return None
+
+    def drop(self) -> None:
+        """Close the connection."""
+        if self.conn is not None:
+            self.conn.close()
+            self.conn = None
+
+
+class AbdClient:
+    """One process. Its number makes its stamps unique."""
+
+    def __init__(
+        self, env: ClientEnv, nodes: Sequence[str], process: int, *, write_back: bool
+    ) -> None:
+        self.env = env
+        self.process = process
+        self.write_back = write_back
+        self.channels = [Channel(env, node) for node in nodes]
+        self.late: set[asyncio.Task[Any]] = set()
+        self.attempts: list[Attempt] = []
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """A write that told some node is `info` if it was not told to a majority."""
+        self.attempts = []
+        deadline_ns = self.env.clock.monotonic_ns() + int(timeout_s * 1e9)
+        if request.f == "cas":
+            return self._ended(OpType.FAIL, error="UNSUPPORTED: a majority cannot compare")
+        found = await self._majority({"do": "get"}, deadline_ns)
+        if found is None:
+            return self._ended(OpType.FAIL, error=NO_MAJORITY)
+        newest = max(found, key=lambda answer: answer["stamp"])
+        if request.f == "read":
+            told = not self.write_back or await self._tell(newest, deadline_ns)
+            value = {"value": newest["value"]}
+            return self._ended(OpType.OK, value) if told else self._ended(OpType.FAIL)
+        stamp = [newest["stamp"][0] + 1, self.process + 1]
+        new = {"stamp": stamp, "value": request.value["value"]}
+        if await self._tell(new, deadline_ns):
+            return self._ended(OpType.OK, request.value)
+        return self._ended(OpType.INFO, request.value)
+
+    async def _tell(self, kept: dict[str, Any], deadline_ns: int) -> bool:
+        return await self._majority({"do": "put", **kept}, deadline_ns) is not None
+
+    async def _majority(
+        self, request: dict[str, Any], deadline_ns: int
+    ) -> list[dict[str, Any]] | None:
+        """The first answers that are a majority, or `None` if there is none in time."""
+        answers: list[dict[str, Any]] = []
+        asked = {asyncio.ensure_future(self._ask(c, request, deadline_ns)) for c in self.channels}
+        waiting = asked
+        while waiting and len(answers) <= len(self.channels) // 2:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            answers += [answer for task in done if (answer := task.result()) is not None]
+        self.late |= waiting  # they go on: cancelling them would cost their connections
+        for task in waiting:
+            task.add_done_callback(self.late.discard)
+        return answers if len(answers) > len(self.channels) // 2 else None
+
+    async def _ask(
+        self, channel: Channel, request: dict[str, Any], deadline_ns: int
+    ) -> dict[str, Any] | None:
+        start_ns = self.env.clock.monotonic_ns()
+        attempts = self.attempts
+        answer = await channel.ask(request, (deadline_ns - start_ns) / 1e9)
+        end_ns = self.env.clock.monotonic_ns()
+        attempts.append(Attempt(channel.node, start_ns, end_ns, "ok" if answer else "NO_ANSWER"))
+        return answer
+
+    def _ended(self, kind: OpType, value: Any = None, error: str | None = None) -> Completion:
+        if kind is not OpType.OK and error is None:
+            error = NO_MAJORITY
+        return Completion(kind, value, error, None, tuple(self.attempts))
+
+    async def close(self) -> None:
+        """End what is under way and drop all connections."""
+        for task in self.late:
+            task.cancel()
+        await asyncio.gather(*self.late, return_exceptions=True)
+        for channel in self.channels:
+            channel.drop()
