@@ -1,0 +1,211 @@
+"""How smooth the page of a large run is: `python bench/page.py [--ops 100000]`.
+
+Makes a synthetic run (seeded: clients, faults, leaders, tables; some outcomes unknown), writes its
+page, opens it in headless Chromium without a GPU, and for some seconds moves and zooms through it,
+one step a frame of `requestAnimationFrame`. Prints how long the page took to make and to open, and
+for each way of moving the median frames a second and the worst frame. The bar is 30 a second; the
+exit code is 1 where a median is below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]  # run as a file
+
+from harness.case import Case  # noqa: E402
+from harness.ops import (  # noqa: E402
+    HARNESS,
+    NEMESIS,
+    Attempt,
+    CheckResult,
+    History,
+    Op,
+    OpType,
+    Verdict,
+)
+from harness.store import RunFolder, RunRecord  # noqa: E402
+from results.page import PageReporter  # noqa: E402
+
+FPS_BAR = 30.0
+KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
+NODES = ("m1", "m2", "m3")
+
+# Moves for `seconds`, and returns the time between frames in ms; each frame draws every panel.
+MOVES = """
+async ([kind, seconds]) => {
+  const { view, page } = window.harnessPage;
+  const frames = [];
+  const begin = performance.now();
+  const whole = view.end - view.begin;
+  view.fit();
+  if (kind === "pan wide") view.set(view.begin, view.begin + whole / 2);
+  if (kind === "pan") view.set(view.begin, view.begin + whole / 20);
+  if (kind === "pan close") view.set(view.begin, view.begin + whole / 400);
+  let before = await new Promise(requestAnimationFrame);
+  let at = 0, by = 1;
+  while (performance.now() - begin < seconds * 1000) {
+    at += by;
+    if (kind === "zoom") {
+      const share = (1 + Math.cos((performance.now() - begin) / 1000)) / 2;
+      const span = whole * Math.pow(0.0005, 1 - share);
+      view.set(view.begin + whole * 0.4 - span / 2, view.begin + whole * 0.4 + span / 2);
+    } else if (kind === "scroll page") {
+      window.scrollBy(0, at % 80 < 40 ? 12 : -12);
+      view.pan(0.0001);
+    } else {
+      view.pan(0.012 * by);
+      if (view.to >= view.end) view.set(view.begin, view.begin + view.to - view.from);
+    }
+    const now = await new Promise(requestAnimationFrame);
+    frames.push(now - before);
+    before = now;
+  }
+  return [frames, page.visibleOps];
+}
+"""
+
+
+def main() -> int:
+    """Make, open, move, print; 1 where a median is below the bar."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ops", type=int, default=100_000, metavar="N", help="(default: 100000)")
+    parser.add_argument("--clients", type=int, default=20, metavar="N", help="(default: 20)")
+    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each move")
+    parser.add_argument("--chromium", default="/usr/bin/chromium", metavar="PATH")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="store to keep the run in")
+    parsed = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = make_run(parsed.keep or Path(temporary), parsed.ops, parsed.clients)
+        begin = time.perf_counter()
+        page = PageReporter().write(folder)
+        made_s = time.perf_counter() - begin
+        print(f"{parsed.ops:,} operations by {parsed.clients} clients")
+        print(f"page made in {made_s:.1f} s, {page.stat().st_size / 1e6:.1f} MB")
+        return measure(page, parsed.chromium, parsed.seconds)
+
+
+def measure(page_file: Path, chromium: str, seconds: float) -> int:
+    """Drive the page and print a line for each way of moving."""
+    from playwright.sync_api import sync_playwright
+
+    slow = False
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        begin = time.perf_counter()
+        page.goto(page_file.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        print(f"opened and drawn in {time.perf_counter() - begin:.1f} s ({browser.version})")
+        print(f"{'move':14} {'fps median':>10} {'fps p5':>8} {'worst frame':>12} {'frames':>7}")
+        for kind in ("pan wide", "pan", "pan close", "zoom", "scroll page"):
+            frames, _ = page.evaluate(MOVES, [kind, seconds])
+            ordered = sorted(frames)
+            fps = 1000 / statistics.median(ordered)
+            tail = 1000 / ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+            slow = slow or fps < FPS_BAR
+            print(f"{kind:14} {fps:10.1f} {tail:8.1f} {ordered[-1]:9.0f} ms {len(frames):7}")
+        browser.close()
+    return 1 if slow else 0
+
+
+def make_run(store: Path, count: int, clients: int) -> Path:
+    """A run folder with `count` operations in it, the same for the same numbers."""
+    rng = random.Random(1)
+    history = History(make_ops(rng, count, clients))
+    folder = RunFolder(store, "bench-page", f"{count}-ops-{time.time_ns()}")
+    folder.write_case(Case(seed=1, nemeses=("partition-leader", "kill-leader")))
+    folder.seal(history)
+    middle = [pair.invoke.index for pair in history.pairs[count // 2 : count // 2 + 3]]
+    result = CheckResult(
+        "linearizable-catalog",
+        Verdict.INVALID,
+        "a synthetic anomaly",
+        ("Three operations in the middle stand for an anomaly.",),
+        tuple(middle),
+    )
+    folder.write_results([result], {"verdict": Verdict.INVALID, "replay": "python bench/page.py"})
+    folder.finish(
+        RunRecord(
+            run=folder.path.name,
+            environment="sim",
+            started="2026-01-01T00:00:00+00:00",
+            wall_s=1.0,
+            verdict=Verdict.INVALID,
+            digest=history.digest(),
+            ops=len(history),
+            versions={},
+        )
+    )
+    return folder.path
+
+
+def make_ops(rng: random.Random, count: int, clients: int) -> list[Op]:
+    """Clients that are always busy, faults every ten seconds, a leader after each."""
+    lines: list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]] = []
+    free = [(rng.randrange(10**6), process) for process in range(clients)]
+    tables = [f"t{number}" for number in range(40)]
+    for number in range(count):
+        at = min(range(clients), key=lambda slot: free[slot][0])
+        start, process = free[at]
+        kind = KINDS[rng.randrange(len(KINDS))]
+        took = int(rng.lognormvariate(15.0, 0.7))
+        draw = rng.random()
+        outcome = OpType.OK if draw < 0.75 else OpType.FAIL if draw < 0.97 else OpType.INFO
+        name = rng.choice(tables)
+        table = f"{hash_of(name, number // 900):032x}"
+        node = NODES[(start // 10**10) % 3]
+        lines.append(
+            (start, number, process, OpType.INVOKE, kind, {"name": name, "nonce": f"n{number}"}, {})
+        )
+        value = {"result": "ok", "table_id": table, "schema_version": number % 7, "term": 1}
+        attempt = Attempt(node, start + 1000, start + took - 1000, "ok")
+        extra: dict[str, object] = {"node": node, "attempts": (attempt,)}
+        if outcome is not OpType.OK:
+            extra["error"] = "SERVICE_UNAVAILABLE: not now"
+        lines.append((start + took, number, process, outcome, kind, value, extra))
+        pause = rng.randrange(2 * 10**6)
+        following = process + clients if outcome is OpType.INFO else process
+        free[at] = (start + took + pause, following)
+    lines += facts(max(line[0] for line in lines))
+    lines.sort(key=lambda line: line[0])
+    return [
+        Op(index, start, process, kind, f, value, **extra)
+        for index, (start, _, process, kind, f, value, extra) in enumerate(lines)
+    ]
+
+
+def facts(end: int) -> list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]]:
+    """Phases, faults and leaders over the whole time."""
+    found: list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]] = []
+    for name, at in (("setup", 0), ("chaos", end // 50), ("final", end * 99 // 100)):
+        found.append((at, -1, HARNESS, OpType.INFO, "phase", {"phase": name}, {}))
+    for number, at in enumerate(range(5 * 10**9, end, 10**10)):
+        node, nemesis = NODES[number % 3], ("partition-leader", "kill-leader")[number % 2]
+        about = {"fault": f"{nemesis}-{number}", "targets": [node], "note": f"hit {node}"}
+        found += [
+            (at, -1, NEMESIS, OpType.INFO, nemesis, {"action": "inject", **about}, {}),
+            (at + 4 * 10**9, -1, NEMESIS, OpType.INFO, nemesis, {"action": "heal", **about}, {}),
+            (at + 10**9, -1, HARNESS, OpType.INFO, "leader",
+             {"node": NODES[(number + 1) % 3], "term": number + 2}, {}),
+        ]  # fmt: skip
+    return found
+
+
+def hash_of(name: str, age: int) -> int:
+    """An id for a table of that name and age."""
+    return random.Random(f"{name}/{age}").getrandbits(128)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
