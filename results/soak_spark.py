@@ -65,8 +65,8 @@ class SparkSoak:
                     f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
                     "same command runs them again"
                 )
-            # All of a wave is done: all of it is taken, even if one of it ends the soak.
-            if not all([take(row["result"]) for row in rows]):
+            answers = [take(row["result"]) for row in rows]  # all, even if one ends the soak
+            if not all(answers):
                 return
             growth = min(GROWTH_MAX, WAVE_S / max(took_s, 1e-3))
             size = max(slots, min(WAVE_SEEDS_MAX, int(len(wave) * growth)))
@@ -92,7 +92,11 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
 
     tasks, firsts, lasts = zip(*ranges, strict=True)
     names = ["task", "first", "last"]
-    arrays = [pa.array(column, pa.int64()) for column in (tasks, firsts, lasts)]
+    arrays = [
+        pa.array(tasks, pa.int32()),  # `repartitionById` takes no other
+        pa.array(firsts, pa.int64()),
+        pa.array(lasts, pa.int64()),
+    ]
     try:
         frame = spark.createDataFrame(pa.table(arrays, names=names))
         count = tasks[-1] + 1
