@@ -1,0 +1,194 @@
+"""What users install: a wheel built from this tree, in a fresh environment outside of it.
+
+The environment has the developers' third-party packages (linked, so that no network is needed) and
+nothing of ours but what comes out of the wheel. The user's example project, `docs/example`, must
+pass there, in the hands of nobody who has the source.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
+TREE = (*PACKAGES, "native", "pyproject.toml", "README.md", "MANIFEST.in")
+NOT_SOURCE = shutil.ignore_patterns("target", "__pycache__", "*.so", "*.pyd", "*.egg-info")
+OURS = re.compile(
+    r"(__editable__.*|__pycache__|_virtualenv.*|distutils-precedence\.pth"
+    r"|(catalog_harness|toy_register|http_register|abd_register)([-.].*)?)"
+)
+SHIPPED = {".py", ".css", ".html", ".js", ".properties", ".sql", ".svg", ".typed", ""}
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+def pip(*words, python=sys.executable, cwd=None, **environ):
+    """Run pip for `python`, offline; fails with what it said."""
+    done = subprocess.run(
+        [python, "-m", "pip", "--disable-pip-version-check", *words],
+        cwd=cwd, env={**os.environ, "PIP_NO_INDEX": "1", **environ},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of the tree: nothing that an earlier build left gets in.
+
+    Built without the native core, as on a machine without Rust; the installation must do without.
+    """
+    source = tmp_path_factory.mktemp("source")
+    for name in (*TREE, "_harness_pytestplugin.py"):
+        origin = ROOT / name
+        if origin.is_dir():
+            shutil.copytree(origin, source / name, ignore=NOT_SOURCE)
+        else:
+            shutil.copy(origin, source)
+    folder = tmp_path_factory.mktemp("wheels")
+    pip("wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder),
+        cwd=source, CARGO="/nonexistent/cargo")  # fmt: skip
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory, wheel):
+    """A fresh environment with the wheel and the example in it; the folder of its programs."""
+    home = tmp_path_factory.mktemp("user") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    site = home / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    assert site.is_dir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not OURS.fullmatch(entry.name):
+            (site / entry.name).symlink_to(entry)
+    python = str(home / "bin" / "python")
+    pip("install", "--no-deps", "--quiet", str(wheel), python=python)
+    source = tmp_path_factory.mktemp("example-source") / "example"
+    shutil.copytree(ROOT / "docs" / "example", source, ignore=NOT_SOURCE)
+    pip("install", "--no-deps", "--no-build-isolation", "--quiet", str(source), python=python)
+    return home / "bin"
+
+
+@pytest.fixture
+def user(installed, tmp_path):
+    """Run a program of the fresh environment in a user's folder, as a user's shell would."""
+    keep = {name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME") if name in os.environ}
+    environ = {**keep, "PATH": f"{installed}:/usr/bin:/bin", "VIRTUAL_ENV": str(installed.parent)}
+
+    def go(program, *arguments):
+        return subprocess.run(
+            [installed / program, *arguments],
+            cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return go
+
+
+# --- what is in it ---------------------------------------------------------------------------
+
+
+def test_the_wheel_has_every_file_of_the_tree_and_no_other(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    tree = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix in SHIPPED and "__pycache__" not in path.parts
+    }
+    assert names == {*tree, "_harness_pytestplugin.py"}
+
+
+def test_everything_beside_python_is_of_a_kind_that_is_shipped():
+    """A new kind of file (a template, say) must be added to the package data and to `SHIPPED`."""
+    others = {
+        path.suffix
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert others - SHIPPED <= {".so", ".pyd"}
+
+
+def test_every_entry_point_leads_into_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        files = set(archive.namelist())
+        (listed,) = [name for name in files if name.endswith("entry_points.txt")]
+        lines = archive.read(listed).decode().splitlines()
+    values = [line.partition(" = ")[2] for line in lines if " = " in line]
+    assert len(values) > 30
+    for value in values:
+        stem = value.partition(":")[0].replace(".", "/")
+        assert {f"{stem}.py", f"{stem}/__init__.py"} & files, value
+
+
+# --- what it does ----------------------------------------------------------------------------
+
+WHERE = """
+import importlib, json, sys
+names = sys.argv[1:]
+print(json.dumps({name: importlib.import_module(name).__file__ for name in names}))
+"""
+
+
+def test_what_runs_there_comes_from_the_wheel(user, installed):
+    names = [*PACKAGES, "_harness_pytestplugin", "abd_register"]
+    done = user("python", "-c", WHERE, *names)
+    assert done.returncode == 0, done.stderr
+    files = json.loads(done.stdout)
+    assert set(files) == set(names)
+    for name, file in files.items():
+        assert Path(file).is_relative_to(installed.parent), name
+        assert not Path(file).is_relative_to(ROOT), name
+
+
+def test_the_command_works_from_the_wheel(user):
+    listed = user("harness", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert "abd-register" in listed.stdout
+    assert "toy-register" not in listed.stdout
+    assert "BROKEN" not in listed.stdout
+    ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "10", "--quiet",
+               "--nemesis", "kill-leader", "--interval", "5", "--duration", "2")  # fmt: skip
+    assert ran.returncode in {0, 2}, ran.stderr
+    assert "failed:" not in ran.stderr  # every reporter had what it needs
+    found = re.search(r"^page +(\S+)$", ran.stdout, re.MULTILINE)
+    assert found, ran.stdout
+
+
+def test_the_suite_of_the_example_passes(user, tmp_path):
+    shutil.copytree(ROOT / "docs" / "example" / "tests", tmp_path / "tests")
+    shutil.copy(ROOT / "docs" / "example" / "pyproject.toml", tmp_path)
+    done = user("python", "-m", "pytest", "-p", "no:cacheprovider", "--harness-seed=1", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "harness: seed 1, env as the tests say, else sim" in done.stdout
+    assert re.search(r"8 passed, 20 deselected", done.stdout)
+    assert re.search(r"8 runs: 1 invalid, 1 not judged, 6 valid; seed 1", done.stdout)
+
+
+def test_the_suite_of_the_example_fails_when_the_register_is_broken(user, tmp_path):
+    tests = tmp_path / "tests"
+    shutil.copytree(ROOT / "docs" / "example" / "tests", tests)
+    shutil.copy(ROOT / "docs" / "example" / "pyproject.toml", tmp_path)
+    text = (tests / "test_register.py").read_text()
+    broken = text.replace("run_case(**LATE)", 'run_case(**LATE, bug="NO-WRITE-BACK")')
+    assert broken != text
+    (tests / "test_register.py").write_text(broken)
+    done = user("python", "-m", "pytest", "-p", "no:cacheprovider", "-k", "late_frames")
+    assert done.returncode == 1
+    (line,) = re.findall(r"^replay +harness (.*)$", done.stdout, re.MULTILINE)
+    replayed = user("harness", *line.split(), "--json", "--quiet")
+    assert replayed.returncode == 1, replayed.stderr
+    (record,) = (tmp_path / "store").glob("test_register.*/2*/run.json")
+    digest = json.loads(record.read_text())["digest"]
+    assert json.loads(replayed.stdout)["history_sha256"] == digest
