@@ -1,0 +1,126 @@
+"""Two runs side by side: in what their cases differ, what became of them, how they served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import load_case
+from harness.errors import HarnessError
+from harness.ops import CheckResult
+from results.run_index import RunRow, read_bounded
+from results.run_numbers import KindNumbers
+
+__all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", "kinds_of_both"]
+
+DIFFERENCES_MAX: Final = 200
+PATHS_MAX: Final = 20_000
+TEXT_CHARS_MAX: Final = 300
+_RECORD: Final = (
+    *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "ops"),
+    *("versions", "digest"),
+)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One field; `None` where a run does not have it."""
+
+    field: str
+    first: str | None
+    second: str | None
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    checkers: list[CheckResult]
+
+
+def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
+    """What `results.json` says, or why it says nothing."""
+    try:
+        content = read_bounded(folder / "results.json", 32 << 20)
+        return tuple(msgspec.json.decode(content, type=_Stored).checkers), None
+    except FileNotFoundError:
+        return (), "there is no results.json: the run was not checked to its end"
+    except OSError as error:
+        return (), f"results.json cannot be read: {error.strerror}"
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
+        return (), f"results.json: {str(error)[:TEXT_CHARS_MAX]}"
+
+
+def differences(first: tuple[Path, RunRow], second: tuple[Path, RunRow]) -> Differences:
+    """Every field of case and record that differs, and how many do not."""
+    left, right = (_fields(*run) for run in (first, second))
+    names = list(dict.fromkeys([*left, *right]))
+    found = [
+        Difference(name, left.get(name), right.get(name))
+        for name in names
+        if left.get(name) != right.get(name)
+    ]
+    return Differences(
+        tuple(_cut(item) for item in found[:DIFFERENCES_MAX]),
+        len(found),
+        len(names) - len(found),
+    )
+
+
+class Differences(msgspec.Struct, frozen=True):
+    """Those shown, how many there are, and how many fields are equal."""
+
+    shown: tuple[Difference, ...]
+    count: int
+    equal: int
+
+
+def _fields(folder: Path, row: RunRow) -> dict[str, str]:
+    try:
+        # The row knows whether it is a plain file of bounded size: else there is no case in it.
+        case = load_case(folder / "case.json") if row.seed is not None else None
+    except HarnessError:
+        case = None
+    found = {} if case is None else dict(flat(msgspec.to_builtins(case)))
+    for name in _RECORD:
+        value = getattr(row, name)
+        found[f"run.{name}"] = value if isinstance(value, str) else _json(value)
+    return found
+
+
+def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:
+    """Leaves of nested JSON by path, such as `faults[3].at_ns`; empty lists and maps are leaves."""
+    waiting: list[tuple[str, Any]] = [(prefix, value)]
+    count = 0
+    while waiting:
+        path, item = waiting.pop()
+        if isinstance(item, Mapping) and item:
+            below = [(f"{path}.{key}" if path else str(key), item[key]) for key in item]
+            waiting += reversed(below)
+        elif isinstance(item, (list, tuple)) and item:
+            waiting += [(f"{path}[{place}]", part) for place, part in enumerate(item)][::-1]
+        else:
+            count += 1
+            if count > most:
+                yield "(cut)", f"more than {most} fields"
+                return
+            yield path, _json(item)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(item: Difference) -> Difference:
+    first, second = (
+        text if text is None or len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
+        for text in (item.first, item.second)
+    )
+    return Difference(item.field, first, second)
+
+
+def kinds_of_both(
+    first: tuple[KindNumbers, ...], second: tuple[KindNumbers, ...]
+) -> list[tuple[str, KindNumbers | None, KindNumbers | None]]:
+    """Every kind of operation of either run, by name."""
+    left, right = ({kind.f: kind for kind in kinds} for kinds in (first, second))
+    return [(f, left.get(f), right.get(f)) for f in sorted({*left, *right})]

@@ -1,0 +1,207 @@
+"""Coordinates of the plots; templates turn them into SVG, which carries no style of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from results.run_numbers import RunNumbers
+from results.serve.groups import TrendPoint
+
+__all__ = ["Availability", "TrendPlot", "availability", "trend_plots"]
+
+WIDTH: Final = 1000.0
+HEIGHT: Final = 120.0
+BARS_MAX: Final = 200
+_NS_PER_S: Final = 1_000_000_000
+_STEPS: Final = (1, 2, 5)
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A stretch of time: ok upwards from the ground, fail and info on top of it."""
+
+    x: float
+    width: float
+    ok: float
+    fail: float
+    info: float
+    title: str
+
+
+class Box(msgspec.Struct, frozen=True):
+    """A fault, or the phase of chaos."""
+
+    x: float
+    width: float
+    title: str
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """A mark on an axis."""
+
+    at: float
+    text: str
+
+
+class Availability(msgspec.Struct, frozen=True):
+    """How many operations ended how, over the time of a run."""
+
+    bars: tuple[Bar, ...]
+    faults: tuple[Box, ...]
+    chaos: Box | None
+    ticks: tuple[Tick, ...]
+    top: str
+    seconds_a_bar: int
+
+
+def availability(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Availability:
+    """The picture of a run on an axis of `end_s` seconds, `most` operations high.
+
+    Two runs that are compared have both in common.
+    """
+    end_s = max(end_s, 1)
+    step = max(1, math.ceil(end_s / BARS_MAX))
+    sums = _sums(numbers, step)
+    top = max(most if most is not None else peak(numbers, end_s=end_s), 1)
+    scale, height = WIDTH / end_s, HEIGHT / top
+    bars = [
+        Bar(
+            x=place * step * scale,
+            width=max(step * scale - (1 if end_s / step < 150 else 0), 0.5),
+            ok=ok * height,
+            fail=fail * height,
+            info=info * height,
+            title=f"{place * step}-{(place + 1) * step} s: {ok} ok, {fail} fail, {info} info",
+        )
+        for place, (ok, fail, info) in enumerate(sums)
+        if ok or fail or info
+    ]
+    faults = tuple(
+        _box(f"{band.nemesis} on {band.targets}", band.start_ns, band.end_ns, scale)
+        for band in numbers.faults
+    )
+    chaos = numbers.chaos_ns
+    return Availability(
+        tuple(bars),
+        faults,
+        None if chaos is None else _box("chaos", *chaos, scale),
+        tuple(_ticks(end_s, scale)),
+        f"{top} a second" if step == 1 else f"{top} in {step} s",
+        step,
+    )
+
+
+def peak(numbers: RunNumbers, *, end_s: int) -> int:
+    """The highest bar that `availability` would draw."""
+    step = max(1, math.ceil(max(end_s, 1) / BARS_MAX))
+    return max((sum(row) for row in _sums(numbers, step)), default=0)
+
+
+def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, int, int]]:
+    seconds = numbers.seconds
+    chunks = [seconds[start : start + step] for start in range(0, len(seconds), step)]
+    return [
+        (sum(row[0] for row in chunk), sum(row[1] for row in chunk), sum(row[2] for row in chunk))
+        for chunk in chunks
+    ]
+
+
+def _box(title: str, start_ns: int, end_ns: int, scale: float) -> Box:
+    start, end = start_ns / _NS_PER_S, end_ns / _NS_PER_S
+    return Box(start * scale, max((end - start) * scale, 1), f"{title}: {start:.1f}-{end:.1f} s")
+
+
+def _ticks(end_s: int, scale: float) -> list[Tick]:
+    step = _step(end_s / 10)
+    return [Tick(place * scale, f"{place} s") for place in range(0, end_s + 1, step)]
+
+
+def _step(least: float) -> int:
+    power = 1
+    while power < 10**12:
+        for factor in _STEPS:
+            if factor * power >= least:
+                return factor * power
+        power *= 10
+    return power
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A point of a trend: `y` is its height, `low` and `high` an interval, if it has one."""
+
+    x: float
+    y: float | None
+    low: float | None
+    high: float | None
+    label: str
+    title: str
+
+
+class TrendPlot(msgspec.Struct, frozen=True):
+    """One quantity over the values of a dimension."""
+
+    title: str
+    marks: tuple[Mark, ...]
+    line: str
+    ticks: tuple[Tick, ...]
+
+
+def trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
+    """Failure rate, rate of operations and latency, each from zero."""
+    return [
+        _plot(
+            "invalid runs, % of those that finished",
+            points,
+            [None if point.rate is None else point.rate * 100 for point in points],
+            [None if point.low is None else point.low * 100 for point in points],
+            [None if point.high is None else point.high * 100 for point in points],
+        ),
+        _plot("operations ok a second of chaos", points, [point.ok_per_s for point in points]),
+        _plot(
+            "p99 of their latency, ms",
+            points,
+            [None if point.p99_ns is None else point.p99_ns / 1e6 for point in points],
+        ),
+    ]
+
+
+def _plot(
+    title: str,
+    points: Sequence[TrendPoint],
+    values: Sequence[float | None],
+    lows: Sequence[float | None] = (),
+    highs: Sequence[float | None] = (),
+) -> TrendPlot:
+    lows, highs = lows or [None] * len(points), highs or [None] * len(points)
+    numbers = [number for number in (*values, *highs) if number is not None]
+    top = _nice(max(numbers, default=0.0))
+    scale = HEIGHT / top
+    width = WIDTH / max(len(points), 1)
+    marks = [
+        Mark(
+            x=(place + 0.5) * width,
+            y=None if value is None else HEIGHT - value * scale,
+            low=None if low is None else HEIGHT - low * scale,
+            high=None if high is None else HEIGHT - high * scale,
+            label=point.value,
+            title=f"{point.value}: {'nothing known' if value is None else f'{value:.4g}'}"
+            + ("" if low is None or high is None else f" ({low:.3g} to {high:.3g})"),
+        )
+        for place, (point, value, low, high) in enumerate(
+            zip(points, values, lows, highs, strict=True)
+        )
+    ]
+    line = " ".join(f"{mark.x:.1f},{mark.y:.1f}" for mark in marks if mark.y is not None)
+    ticks = tuple(Tick(HEIGHT - top * share * scale, f"{top * share:g}") for share in (0, 0.5, 1))
+    return TrendPlot(title, tuple(marks), line, ticks)
+
+
+def _nice(most: float) -> float:
+    """A round number, not below `most`."""
+    if most <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= most * 0.999999)

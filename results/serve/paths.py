@@ -1,0 +1,105 @@
+"""Files below a store, opened one folder after the other, so that no link can lead outside.
+
+Checking a path and opening it later leaves a gap in which a folder may become a link. So every
+part is opened relative to the one before, with `O_NOFOLLOW`: whatever is opened is below the store.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from results.run_index import is_plain_name
+
+__all__ = ["FileEntry", "NotThere", "files_below", "first_link", "open_below"]
+
+FILES_MAX: Final = 2_000
+DEPTH_MAX: Final = 6
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class NotThere(Exception):  # noqa: N818 - no error of ours: the answer is 404
+    """There is no such file, or none that may be shown."""
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A plain file of a run."""
+
+    path: str  # relative to the run's folder, with slashes
+    size: int
+    modified_s: float
+
+
+def open_below(store: Path, parts: Sequence[str]) -> int:
+    """The descriptor of a plain file below `store`; raises `NotThere`."""
+    if not parts or len(parts) > DEPTH_MAX + 2 or not all(is_plain_name(part) for part in parts):
+        raise NotThere
+    try:
+        folder = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotThere from error
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        number = os.open(parts[-1], _FILE, dir_fd=folder)
+    except (OSError, ValueError) as error:
+        raise NotThere from error
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise NotThere
+    return number
+
+
+def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
+    """The plain files of a run's folder by name, and whether there are more than are listed."""
+    found: list[FileEntry] = []
+    for entry in _walk(folder, "", 1):
+        if len(found) >= FILES_MAX:
+            return sorted(found, key=lambda item: item.path), True
+        found.append(entry)
+    return sorted(found, key=lambda item: item.path), False
+
+
+def first_link(folder: Path) -> str | None:
+    """A symbolic link somewhere in a run's folder, or what keeps us from ruling that out."""
+    seen = 0
+    waiting = [(folder, 1)]
+    while waiting:
+        place, depth = waiting.pop()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                seen += 1
+                if entry.is_symlink() or seen > FILES_MAX or depth > DEPTH_MAX:
+                    return entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((Path(entry.path), depth + 1))
+    return None
+
+
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[FileEntry]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not is_plain_name(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if depth < DEPTH_MAX:
+                yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", depth + 1)
+        elif entry.is_file(follow_symlinks=False):
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            yield FileEntry(f"{prefix}{entry.name}", about.st_size, about.st_mtime)

@@ -1,0 +1,231 @@
+"""Which address is which page.
+
+| address                       | what                                                        |
+|-------------------------------|-------------------------------------------------------------|
+| /                             | all runs, filtered and sorted (see `query`)                 |
+| /run/NAME/RUN/                | one run                                                     |
+| /run/NAME/RUN/FILE            | a file of it; report.html and trace.json are made on demand |
+| /zip/NAME/RUN.zip             | all its files                                               |
+| /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
+| /matrix?down=D&across=D       | verdicts by two dimensions                                  |
+| /trends?by=D                  | over labels or days                                         |
+| /report/                      | the page that `harness report` left, if it did              |
+| /api/runs /api/run/NAME/RUN /api/compare /api/matrix /api/trends | the same as JSON         |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from harness.errors import HarnessError
+from results.serve import pages
+from results.serve.archive import ARCHIVE_BYTES_MAX, archive
+from results.serve.library import (
+    ARTEFACTS,
+    REPORT_PAGE,
+    ArtefactFailed,
+    Library,
+)
+from results.serve.pages import Page, the_run
+from results.serve.paths import NotThere, files_below, open_below
+from results.serve.query import BadQuery
+from results.serve.render import address, render, static_file
+from results.serve.server import Failure, Request, Response
+
+__all__ = ["Application"]
+
+PIECE_BYTES: Final = 256 << 10
+_TEXT: Final = "text/plain; charset=utf-8"
+_TYPES: Final = {
+    ".json": "application/json",
+    ".parquet": "application/octet-stream",
+    ".gz": "application/octet-stream",
+    ".zip": "application/octet-stream",
+}
+# A page that a run left may be anybody's. In a sandbox it has an origin of its own: its scripts
+# run, but reach neither this server nor anything else.
+SANDBOX: Final = (
+    "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
+    "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
+    "worker-src blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_RAW: Final = "sandbox; default-src 'none'; frame-ancestors 'none'"
+
+
+class Application:
+    """Answers requests about one store."""
+
+    def __init__(self, library: Library) -> None:
+        """Nothing is read yet."""
+        self.library = library
+        self._pages: dict[str, Callable[[Library, str], Page]] = {
+            "": pages.runs,
+            "compare": pages.compare,
+            "matrix": pages.matrix,
+            "trends": pages.trends,
+        }
+
+    def __call__(self, request: Request) -> Response:
+        """The answer; never raises but `Failure`."""
+        api = request.path.startswith("/api/")
+        try:
+            return self._route(_parts(request.path), request)
+        except Failure as failure:
+            return self._failed(failure.status, failure.text, api=api)
+        except NotThere:
+            return self._failed(404, "there is no such page, run or file", api=api)
+        except BadQuery as error:
+            return self._failed(400, str(error), api=api)
+        except HarnessError as error:
+            return self._failed(422, str(error), api=api)
+
+    def _failed(self, status: int, text: str, *, api: bool) -> Response:
+        if api:
+            return _json({"error": text}, status)
+        body = render("failure.html", status=status, text=text, library=self.library, tab="")
+        return Response(status=status, body=body)
+
+    def _route(self, parts: tuple[str, ...], request: Request) -> Response:
+        head, rest = (parts[0], parts[1:]) if parts else ("", ())
+        if head == "static" and len(rest) == 1:
+            return _static(rest[0])
+        if head == "api":
+            return self._api(rest, request)
+        if head in self._pages and (not rest or rest == ("",)):
+            page = self._pages[head](self.library, request.query)
+            body = render(page.template, library=self.library, tab=head, **page.context)
+            return Response(body=body)
+        if head == "run" and len(rest) >= 2:
+            return self._run(rest[0], rest[1], rest[2:])
+        if head == "zip" and len(rest) == 2:
+            return self._zip(*rest)
+        if head == "report":
+            if not rest:
+                return _moved("/report/")
+            return self._report(rest if rest != ("",) else (REPORT_PAGE,))
+        raise NotThere
+
+    def _api(self, rest: tuple[str, ...], request: Request) -> Response:
+        if len(rest) == 3 and rest[0] == "run":
+            return _json(
+                pages.run(self.library, the_run(self.library, f"{rest[1]}/{rest[2]}")).data
+            )
+        known = {"runs": "", "compare": "compare", "matrix": "matrix", "trends": "trends"}
+        if len(rest) != 1 or rest[0] not in known:
+            raise Failure(404, f"the API has {', '.join(known)} and run/NAME/RUN")
+        return _json(self._pages[known[rest[0]]](self.library, request.query).data)
+
+    def _run(self, name: str, run: str, file: tuple[str, ...]) -> Response:
+        row = the_run(self.library, f"{name}/{run}")
+        if not file:
+            return _moved(address("run", name, run) + "/")
+        if file == ("",):
+            page = pages.run(self.library, row)
+            return Response(
+                body=render(page.template, library=self.library, tab="run", **page.context)
+            )
+        self.library.folder(row)
+        if len(file) == 1 and file[0] in ARTEFACTS:
+            try:
+                self.library.make(row, file[0])
+            except ArtefactFailed as failed:
+                raise Failure(422, f"{file[0]} of {row.key} cannot be made: {failed}") from failed
+        number = open_below(self.library.store, (name, run, *file))
+        return _file(number, file[-1], is_page=file == ("report.html",))
+
+    def _zip(self, name: str, archive_name: str) -> Response:
+        run = archive_name.removesuffix(".zip")
+        row = the_run(self.library, f"{name}/{run}")
+        files, cut = files_below(self.library.folder(row))
+        size = sum(entry.size for entry in files)
+        if cut or size > ARCHIVE_BYTES_MAX:
+            raise Failure(413, "the run is too large for an archive; copy its folder instead")
+        return Response(
+            content_type="application/zip",
+            body=archive(self.library.store, name, run, files),
+            headers=(("Content-Disposition", f'attachment; filename="{_ascii(run)}.zip"'),),
+            policy=_RAW,
+        )
+
+    def _report(self, rest: tuple[str, ...]) -> Response:
+        number = self.library.report_file(rest)
+        return _file(number, rest[-1], is_page=rest[-1].endswith(".html"))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """The parts of a path, unquoted one by one, so that `%2f` separates nothing."""
+    try:
+        return (
+            tuple(unquote_to_bytes(part).decode("utf-8", "strict") for part in path[1:].split("/"))
+            if path != "/"
+            else ()
+        )
+    except UnicodeError as error:
+        raise NotThere from error
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    body = msgspec.json.encode(data, enc_hook=str) + b"\n"
+    return Response(status=status, content_type="application/json", body=body)
+
+
+def _static(name: str) -> Response:
+    found = static_file(name)
+    if found is None:
+        raise NotThere
+    return Response(content_type=found[1], body=found[0])
+
+
+def _moved(where: str) -> Response:
+    return Response(status=308, headers=(("Location", where),), content_type=_TEXT)
+
+
+def _file(number: int, name: str, *, is_page: bool) -> Response:
+    """A plain file as it is. Only a page that we make may be looked at as a page."""
+    size = os.fstat(number).st_size
+    headers: tuple[tuple[str, str], ...] = ()
+    if is_page:
+        kind, policy = "text/html; charset=utf-8", SANDBOX
+    else:
+        kind, policy = _TYPES.get(PurePosixPath(name).suffix, _TEXT), _RAW
+        if kind == "application/octet-stream":
+            headers = (("Content-Disposition", f'attachment; filename="{_ascii(name)}"'),)
+    return Response(
+        content_type=kind, body=_pieces(number), length=size, policy=policy, headers=headers
+    )
+
+
+class _Pieces(Iterator[bytes]):
+    """The content of an open file; closes it in the end, read or not."""
+
+    def __init__(self, number: int) -> None:
+        self._file = os.fdopen(number, "rb")
+
+    def __next__(self) -> bytes:
+        piece = self._file.read(PIECE_BYTES)
+        if not piece:
+            self.close()
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        """Done."""
+        self._file.close()
+
+
+def _pieces(number: int) -> _Pieces:
+    return _Pieces(number)
+
+
+def _ascii(name: str) -> str:
+    """A name that can stand in a header between quotes."""
+    return "".join(
+        character if (character.isascii() and character.isalnum()) or character in "._- " else "_"
+        for character in name
+    )

@@ -1,0 +1,261 @@
+"""Sockets and HTTP, and everything that keeps strangers out.
+
+The server shows what lies on a disk to whoever can reach its port, so:
+
+* it listens on the loopback device unless told otherwise, and then answers only to names of the
+  loopback device in `Host`: a page elsewhere whose name was made to point to 127.0.0.1 (DNS
+  rebinding) is refused;
+* what a foreign page makes the browser fetch in its background (`Sec-Fetch-Site`) is refused, so
+  that no foreign page can make it work or measure it;
+* only GET and HEAD exist; nothing in a request names a file outside the store (`paths`);
+* every answer carries a content security policy that allows nothing from elsewhere;
+* connections, their time, addresses and answers have bounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["POLICY", "Failure", "Request", "Response", "StoreServer"]
+
+CONNECTIONS_MAX: Final = 64
+IDLE_S: Final = 20.0
+TARGET_CHARS_MAX: Final = 8_192
+CHUNK_BYTES: Final = 64 << 10
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What was asked for: path and query as they came, percent signs and all."""
+
+    path: str
+    query: str
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer. `body` is bytes, or pieces of which nobody knows the length before the end."""
+
+    status: int = 200
+    content_type: str = "text/html; charset=utf-8"
+    body: bytes | Iterable[bytes] = b""
+    length: int | None = None
+    policy: str = POLICY
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Failure(Exception):  # noqa: N818 - an answer like others
+    """Ends a request with a status and one line for people."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """`text` is shown escaped."""
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+Application = Callable[[Request], Response]
+
+
+class StoreServer(ThreadingHTTPServer):
+    """Listens when it is made; `serve_forever` answers with what the application says."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, bind: str, port: int, application: Application) -> None:
+        """Bind; raises `OSError`."""
+        self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        self.application = application
+        self.loopback = False
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__((bind, port), _Handler)
+        self.loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
+
+    def server_bind(self) -> None:
+        """As the base class, but without asking a name server who we are."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    @property
+    def url(self) -> str:
+        """Where to point a browser."""
+        host = str(self.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread a connection, up to a bound."""
+        if not self._free.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.sendall(_BUSY)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As the base class, and then there is room for one more."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in the middle is nobody's error."""
+
+    def allows_host(self, host: str | None) -> bool:
+        """Whether a `Host` header names us."""
+        if not self.loopback:
+            return True
+        return host is not None and _is_loopback_name(host)
+
+
+def _is_loopback_name(host: str) -> bool:
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") <= 1:
+        name = name.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: StoreServer
+    protocol_version = "HTTP/1.1"
+    server_version = "harness"
+    sys_version = ""
+    timeout = IDLE_S
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        """Answer without a body."""
+        self._answer()
+
+    def _refuse(self) -> None:
+        self.close_connection = True  # there may be a body that nobody reads
+        failure = Response(
+            status=405,
+            content_type="text/plain; charset=utf-8",
+            body=b"only GET and HEAD are served\n",
+            headers=(("Allow", "GET, HEAD"),),
+        )
+        self._send(failure)
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+
+    def _answer(self) -> None:
+        try:
+            response = self._respond()
+        except Failure as failure:
+            response = _plain(failure.status, failure.text)
+        except Exception as error:  # noqa: BLE001 - one request fails, the server goes on
+            response = _plain(500, f"this is our own mistake: {type(error).__name__}: {error}")
+        self._send(response)
+
+    def _respond(self) -> Response:
+        if not self.server.allows_host(self.headers.get("Host")):
+            raise Failure(403, "this server answers to localhost only; its address is in Host")
+        site, mode = self.headers.get("Sec-Fetch-Site"), self.headers.get("Sec-Fetch-Mode")
+        if site in {"cross-site", "same-site"} and mode != "navigate":
+            raise Failure(403, "other pages cannot use this server")
+        if len(self.path) > TARGET_CHARS_MAX:
+            raise Failure(414, f"the address has more than {TARGET_CHARS_MAX} characters")
+        if not self.path.startswith("/"):
+            raise Failure(400, "the address must begin with a slash")
+        path, _, query = self.path.partition("?")
+        return self.server.application(Request(path, query))
+
+    def _send(self, response: Response) -> None:
+        body = response.body
+        length = len(body) if isinstance(body, bytes) else response.length
+        chunked = length is None and self.request_version == "HTTP/1.1"
+        if length is None and not chunked:
+            self.close_connection = True
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Security-Policy", response.policy)
+        for name, value in (*_ALWAYS, *response.headers):
+            self.send_header(name, value)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        elif chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        pieces: Iterable[bytes] = [body] if isinstance(body, bytes) else body
+        try:
+            if self.command != "HEAD":
+                self._send_pieces(pieces, length, chunked=chunked)
+        except Exception:  # noqa: BLE001 - the head is sent: there is no other way to say it
+            # The reader went away, or what we read tore: an answer that is cut short must look so.
+            self.close_connection = True
+        finally:
+            if isinstance(pieces, Iterator) and hasattr(pieces, "close"):
+                pieces.close()
+
+    def _send_pieces(self, pieces: Iterable[bytes], length: int | None, *, chunked: bool) -> None:
+        sent = 0
+        for piece in pieces:
+            data = piece if length is None else piece[: length - sent]
+            if not data:
+                continue
+            sent += len(data)
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+        elif length is not None and sent < length:
+            self.close_connection = True  # a file that shrank while it was read
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class says about requests that it cannot read, in our form."""
+        del explain
+        self.close_connection = True
+        known = code in http.HTTPStatus.__members__.values()
+        text = message or (http.HTTPStatus(code).phrase if known else "no request")
+        self._send(_plain(code, text))
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing: who looks at what is nobody's business, and stderr is for notes."""
+
+
+_ALWAYS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-cache"),
+)
+
+
+def _plain(status: int, text: str) -> Response:
+    return Response(
+        status=status, content_type="text/plain; charset=utf-8", body=f"{text}\n".encode()
+    )

@@ -1,0 +1,108 @@
+"""`harness serve [STORE]`: browse a store until somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from harness.cli.output import note, say
+from harness.cli.parser import Parser
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["main"]
+
+PORT: Final = 8080
+_USAGE_ERRORS: Final = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve; returns 0 when asked to stop."""
+    parser = Parser(
+        prog="harness serve",
+        description="Browse a store: its runs, any two side by side, verdicts by nemesis and "
+        "workload, trends. Prints the address; Ctrl-C ends.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "store", nargs="?", type=Path, default=Path("store"), metavar="STORE",
+        help="(default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bind",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="an address of this machine; beyond the loopback device everybody who reaches it can "
+        "read the store (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=PORT, metavar="N",
+        help="0 takes any free one (default: %(default)s)",
+    )  # fmt: skip
+    parsed = parser.parse_args(list(arguments))
+    if not 0 <= parsed.port <= 65_535:
+        raise UsageError(f"--port is {parsed.port}; it must be in 0 .. 65535")
+    return _serve(parsed.store, _address(parsed.bind), parsed.port)
+
+
+def _address(bind: str) -> str:
+    import ipaddress
+
+    if bind == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(bind))
+    except ValueError as error:
+        raise UsageError(
+            f"--bind is {bind!r}; give an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+        ) from error
+
+
+def _serve(store: Path, bind: str, port: int) -> int:
+    from results.serve.library import Library
+    from results.serve.render import ensure_templates
+    from results.serve.routes import Application
+    from results.serve.server import StoreServer
+
+    ensure_templates()
+    library = Library(store)
+    index = library.index()
+    try:
+        server = StoreServer(bind, port, Application(library))
+    except OSError as error:
+        raise _refused(bind, port, error) from error
+    with server:
+        if not server.loopback:
+            note(f"harness: everybody who can reach {bind} can read {str(store)!r}")
+        note(f"harness: {len(index.rows)} runs in {str(store)!r}; Ctrl-C ends")
+        say(server.url)
+        before = signal.signal(signal.SIGTERM, _terminated)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            note("harness: stopped serving")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends it as Ctrl-C does."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _refused(bind: str, port: int, error: OSError) -> Exception:
+    if error.errno == errno.EADDRINUSE:
+        return UsageError(
+            f"--port {port} is in use on {bind}; choose another, or 0 for any free one"
+        )
+    if error.errno in _USAGE_ERRORS:
+        return UsageError(
+            f"cannot listen on {bind} port {port}: {error.strerror}; choose another --bind or "
+            "--port"
+        )
+    return InfrastructureError(f"cannot listen on {bind} port {port}: {error.strerror}")
