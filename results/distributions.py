@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["beta_cdf", "beta_quantile", "normal_sf", "student_cdf", "student_quantile"]
+__all__ = ["beta_cdf", "normal_sf", "student_cdf", "student_quantile"]
 
 _TINY: Final = 1e-300
 _STEPS_MAX: Final = 10_000
@@ -65,11 +65,6 @@ def _bisect(function: Callable[[float], float], goal: float, low: float, high: f
         else:
             high = middle
     return (low + high) / 2
-
-
-def beta_quantile(p: float, a: float, b: float) -> float:
-    """The x at which `beta_cdf` is `p`."""
-    return _bisect(lambda x: beta_cdf(x, a, b), p, 0.0, 1.0)
 
 
 def student_cdf(t: float, df: float) -> float:

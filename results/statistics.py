@@ -21,18 +21,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from results.distributions import beta_quantile, normal_sf, student_quantile
+from results.distributions import normal_sf, student_quantile
 
 __all__ = [
     "ALPHA",
     "Interval",
     "Ratio",
-    "clopper_pearson",
     "fisher_exact",
     "holm",
     "median_interval",
     "nearest_rank",
-    "newcombe",
     "rank_sum",
     "risk_ratio",
     "wilson",
@@ -77,27 +75,9 @@ def wilson(hits: int, trials: int) -> Interval:
     return Interval(low, high)
 
 
-def clopper_pearson(hits: int, trials: int) -> Interval:
-    """The exact interval of a share; never too narrow, often too wide."""
-    low = 0.0 if hits == 0 else beta_quantile(ALPHA / 2, hits, trials - hits + 1)
-    high = 1.0 if hits >= trials else beta_quantile(1 - ALPHA / 2, hits + 1, trials - hits)
-    return Interval(low, high)
-
-
 def zero_bound(trials: int) -> float:
     """What the rate is below, at 95 %, when it happened in none of `trials`."""
     return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
-
-
-def newcombe(hits: int, trials: int, other_hits: int, other_trials: int) -> Interval:
-    """The interval of `other - first` between two shares (Newcombe 1998, method 10)."""
-    first, second = hits / trials, other_hits / other_trials
-    a, b = wilson(hits, trials), wilson(other_hits, other_trials)
-    gap = second - first
-    return Interval(
-        gap - math.hypot(second - b.low, a.high - first),
-        gap + math.hypot(b.high - second, first - a.low),
-    )
 
 
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:

@@ -1,0 +1,211 @@
+"""From tables to the numbers of a report: every query answered, and the statistics on top.
+
+Queries are in `results/sql`; what they cannot say portably (intervals, ratios, tests) is added here
+as further answers, so that whatever stands on the page stands in a Parquet file as well:
+
+| answer            | what                                                                     |
+|-------------------|--------------------------------------------------------------------------|
+| detection_rates   | `detection` with a 95 % interval of the rate (Wilson)                     |
+| clean_rates       | `clean_runs` with an interval, and what the rate is below if none failed  |
+| uplift_ratios     | per nemesis and outcome: rates with and without, their ratio, an interval |
+| regressions       | two labels compared, see `results.baseline`                               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from results.baseline import Comparison, compare
+from results.engines import BASES, Engine, query, query_names
+from results.statistics import Ratio, risk_ratio, wilson, zero_bound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+OUTCOMES: Final[dict[str, str]] = {
+    "unanswered": "an operation fails without an answer of the target",
+    "info": "an operation is lost to info",
+    "mutations down": "a moment in which mutations are unavailable",
+    "reads down": "a moment in which reads are unavailable",
+}
+"""What a fault can make likelier; kinds of operation follow as `F fails or is lost`."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """All answers by name, as Arrow tables; `comparison` only with a baseline."""
+
+    tables: dict[str, Any]
+    comparison: Comparison | None
+
+    def rows(self, name: str) -> Rows:
+        """One answer as a list of dictionaries."""
+        found: Rows = self.tables[name].to_pylist()
+        return found
+
+
+def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Answers:
+    """Answer everything; the fact tables and `verdicts` are registered with `engine` already.
+
+    Raises `UsageError` for a baseline or label that no run has.
+    """
+    tables: dict[str, pa.Table] = {}
+    for name in query_names():
+        if name in BASES:
+            engine.keep(name, query(name))
+        tables[name] = engine.sql(f"SELECT * FROM {name}" if name in BASES else query(name))  # noqa: S608
+    tables["judged"] = engine.sql(query("judged"))  # a kept table has no order
+    rows = {name: tables[name].to_pylist() for name in _NEEDED}
+    tables["detection_rates"] = _table(_with_rate(rows["detection"], "detected"), _RATE_COLUMNS)
+    tables["clean_rates"] = _table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
+    tables["uplift_ratios"] = _table(_uplift(rows), _UPLIFT_COLUMNS)
+    comparison = None
+    if baseline is not None:
+        comparison = compare(
+            rows["baseline_runs"], rows["latency_by_run"], baseline=baseline, label=label
+        )
+        tables["regressions"] = _table(
+            [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
+        )
+    return Answers(tables, comparison)
+
+
+_NEEDED: Final = (
+    "detection",
+    "clean_runs",
+    "uplift",
+    "uplift_by_f",
+    "uplift_time",
+    "baseline_runs",
+    "latency_by_run",
+)
+_RATE_COLUMNS: Final = {
+    "bug": "string",
+    "runs": "int64",
+    "alone": "int64",
+    "detected": "int64",
+    "unknown": "int64",
+    "rate": "float64",
+    "low": "float64",
+    "high": "float64",
+    "length_ns": "int64",
+    "runs_to_first": "int64",
+    "ns_to_first": "int64",
+    "first_run": "string",
+    "first_nemeses": "string",
+}
+_CLEAN_COLUMNS: Final = {
+    "nemeses": "string",
+    "runs": "int64",
+    "invalid": "int64",
+    "unknown": "int64",
+    "rate": "float64",
+    "low": "float64",
+    "high": "float64",
+    "below": "float64",
+    "length_ns": "int64",
+}
+_UPLIFT_COLUMNS: Final = {
+    "nemesis": "string",
+    "outcome": "string",
+    "with_rate": "float64",
+    "without_rate": "float64",
+    "ratio": "float64",
+    "low": "float64",
+    "high": "float64",
+    "runs": "int64",
+    "why": "string",
+}
+_LINE_COLUMNS: Final = {
+    "setting": "string",
+    "metric": "string",
+    "unit": "string",
+    "baseline_runs": "int64",
+    "label_runs": "int64",
+    "baseline_value": "float64",
+    "baseline_low": "float64",
+    "baseline_high": "float64",
+    "label_value": "float64",
+    "label_low": "float64",
+    "label_high": "float64",
+    "p_value": "float64",
+    "p_adjusted": "float64",
+    "verdict": "string",
+}
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
+    layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)
+
+
+def _with_rate(rows: Iterable[Row], hits: str) -> Rows:
+    found = []
+    for row in rows:
+        interval = wilson(row[hits], row["runs"])
+        rate = row[hits] / row["runs"]
+        found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
+    return found
+
+
+def _clean(rows: Rows) -> Rows:
+    """By nemeses, and all together under the nemeses `null`."""
+    if rows:
+        sums = {key: sum(row[key] for row in rows) for key in rows[0] if key != "nemeses"}
+        rows = [*rows, {"nemeses": None, **sums}]
+    return [
+        {**row, "below": zero_bound(row["runs"]) if row["invalid"] == 0 else None}
+        for row in _with_rate(rows, "invalid")
+    ]
+
+
+def _uplift(rows: Mapping[str, Rows]) -> Rows:
+    """Ratios by nemesis and outcome: overall ones first, then by kind of operation."""
+    cells: dict[tuple[str, int, str], list[tuple[int, int, int, int]]] = {}
+
+    def add(nemesis: str, rank: int, outcome: str, row: Row, hits: str, trials: str) -> None:
+        cells.setdefault((nemesis, rank, outcome), []).append(
+            (
+                row[f"{hits}_with"],
+                row[f"{trials}_with"],
+                row[f"{hits}_without"],
+                row[f"{trials}_without"],
+            )
+        )
+
+    for row in rows["uplift"]:
+        add(row["nemesis"], 0, "unanswered", row, "unanswered", "n")
+        add(row["nemesis"], 1, "info", row, "info", "n")
+    for row in rows["uplift_time"]:
+        add(row["nemesis"], 2, "mutations down", row, "mutation", "ns")
+        add(row["nemesis"], 3, "reads down", row, "read", "ns")
+    for row in rows["uplift_by_f"]:
+        add(row["nemesis"], 4, f"{row['f']} fails or is lost", row, "bad", "n")
+    return [
+        _ratio_row(nemesis, outcome, risk_ratio(counts))
+        for (nemesis, _, outcome), counts in sorted(cells.items())
+    ]
+
+
+def _ratio_row(nemesis: str, outcome: str, found: Ratio) -> Row:
+    return {
+        "nemesis": nemesis,
+        "outcome": outcome,
+        "with_rate": found.with_rate,
+        "without_rate": found.without_rate,
+        "ratio": found.ratio,
+        "low": None if found.interval is None else found.interval.low,
+        "high": None if found.interval is None else found.interval.high,
+        "runs": found.runs,
+        "why": found.why,
+    }

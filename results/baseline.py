@@ -1,0 +1,269 @@
+"""Two labels compared: did anything get worse, better, or is there no evidence?
+
+Only like is compared with like: a *setting* is a case without its seed, and settings that one of
+the labels lacks are left out (and counted). In each setting:
+
+* shares of runs (invalid, unknown): Fisher's exact test, Wilson's intervals. Where a bug is
+  switched on, an invalid run is a detection, and more of them is better;
+* rates and unavailable time of each run, latency percentiles of each run and kind of operation:
+  the rank-sum test over runs. Rates show their mean over runs with Student's interval, latencies
+  their median over runs with the interval of order statistics.
+
+All p-values of the table are adjusted together by Holm's procedure: the chance that *any* line
+says worse or better though nothing changed is below 5 %. The price is that small changes need many
+runs; "no evidence" is not "the same". Runs of a simulation replay: the same seed in two labels of
+the same code counts as two runs, which makes the test careful, never bold.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import UsageError
+from results.distributions import student_quantile
+from results.statistics import (
+    ALPHA,
+    fisher_exact,
+    holm,
+    median_interval,
+    nearest_rank,
+    rank_sum,
+    wilson,
+)
+
+__all__ = ["BETTER", "NO_EVIDENCE", "WORSE", "Comparison", "Line", "compare"]
+
+WORSE: Final = "worse"
+BETTER: Final = "better"
+NO_EVIDENCE: Final = "no evidence"
+_ORDER: Final = {WORSE: 0, BETTER: 1, NO_EVIDENCE: 2}
+_LABELS_SHOWN_MAX: Final = 20
+
+Row = Mapping[str, Any]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of one setting, in both labels; `None` where an interval needs more runs."""
+
+    setting: str
+    metric: str
+    unit: str  # "share", "rate" or "ns"
+    baseline_runs: int
+    label_runs: int
+    baseline_value: float
+    baseline_low: float | None
+    baseline_high: float | None
+    label_value: float
+    label_low: float | None
+    label_high: float | None
+    p_value: float
+    p_adjusted: float
+    verdict: str
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All lines, the telling ones first, and what was left out."""
+
+    baseline: str
+    label: str
+    lines: tuple[Line, ...]
+    settings: int
+    baseline_runs_left_out: int
+    label_runs_left_out: int
+
+    @property
+    def worse(self) -> int:
+        """How many lines are worse."""
+        return sum(line.verdict == WORSE for line in self.lines)
+
+
+class _Side(msgspec.Struct, frozen=True):
+    """The runs of one label in one setting; latencies by run, then kind of operation."""
+
+    runs: list[Row]
+    latencies: list[Mapping[str, Row]]
+
+
+def compare(
+    runs: Sequence[Row], latencies: Sequence[Row], *, baseline: str, label: str | None
+) -> Comparison:
+    """Compare the runs of `label` (the only other one where `None`) with those of `baseline`."""
+    label = _chosen(runs, baseline, label)
+    by_run: dict[str, dict[str, Row]] = {}
+    for row in latencies:
+        by_run.setdefault(row["run"], {})[row["f"]] = row
+    sides: dict[str, dict[str, list[Row]]] = {}
+    for row in runs:
+        if row["label"] in {baseline, label}:
+            sides.setdefault(row["setting"], {}).setdefault(row["label"], []).append(row)
+    lines: list[Line] = []
+    left_out = {baseline: 0, label: 0}
+    settings = 0
+    for _, found in sorted(sides.items(), key=lambda item: _name(item[1])):
+        if len(found) < 2:
+            for name, missed in found.items():
+                left_out[name] += len(missed)
+            continue
+        settings += 1
+        first, second = (
+            _Side(found[name], [by_run.get(row["run"], {}) for row in found[name]])
+            for name in (baseline, label)
+        )
+        lines += _lines(_name(found), first, second)
+    return Comparison(
+        baseline=baseline,
+        label=label,
+        lines=tuple(_judged(lines)),
+        settings=settings,
+        baseline_runs_left_out=left_out[baseline],
+        label_runs_left_out=left_out[label],
+    )
+
+
+def _chosen(runs: Sequence[Row], baseline: str, label: str | None) -> str:
+    """The label to compare; raises `UsageError` that lists those there are."""
+    labels = sorted({row["label"] for row in runs})
+    shown = ", ".join(repr(name) for name in labels[:_LABELS_SHOWN_MAX]) or "none"
+    if baseline not in labels:
+        raise UsageError(
+            f"--baseline is {baseline!r}, which no judged run has; the labels here: {shown} "
+            "(give runs one with `harness soak --label`)"
+        )
+    others = [name for name in labels if name != baseline]
+    if label is None and len(others) == 1:
+        return str(others[0])
+    if label is None or label not in others:
+        given = "is missing" if label is None else f"is {label!r}"
+        raise UsageError(
+            f"--label {given}; it says which runs are compared with {baseline!r}, one of: "
+            f"{', '.join(repr(name) for name in others[:_LABELS_SHOWN_MAX]) or 'none'}"
+        )
+    return label
+
+
+def _name(sides: Mapping[str, Sequence[Row]]) -> str:
+    """A setting in words; settings of the same words differ in options, hence the hash."""
+    row = next(iter(sides.values()))[0]
+    bugs = f" with {row['bugs']}" if row["bugs"] else ""
+    where = row["environment"] or "cut short"
+    what = f"{row['workload']} under {row['nemeses']}{bugs}"
+    return f"{what} ({where}, {row['profile']}, {row['setting'][:6]})"
+
+
+def _lines(setting: str, first: _Side, second: _Side) -> Iterator[Line]:
+    has_bug = bool(first.runs[0]["bugs"])
+    yield _share(setting, "detected" if has_bug else "invalid", "invalid", first, second)
+    yield _share(setting, "unknown", "unknown", first, second)
+    for metric, part, whole in (
+        ("unanswered operations", "unanswered", "ops"),
+        ("operations lost to info", "info", "ops"),
+        ("mutations unavailable", "mutation_down_ns", "length_ns"),
+        ("reads unavailable", "read_down_ns", "length_ns"),
+    ):
+        values = [
+            [row[part] / row[whole] for row in side.runs if row[whole]] for side in (first, second)
+        ]
+        if all(values):
+            yield _ranked(setting, metric, "rate", values[0], values[1])
+    kinds = sorted({f for side in (first, second) for by_f in side.latencies for f in by_f})
+    for f in kinds:
+        for column, words in (("p50_ns", "p50"), ("p99_ns", "p99")):
+            values = [
+                [float(by_f[f][column]) for by_f in side.latencies if f in by_f]
+                for side in (first, second)
+            ]
+            if all(values):
+                yield _ranked(setting, f"{f} {words}", "ns", values[0], values[1])
+
+
+def _share(setting: str, metric: str, verdict: str, first: _Side, second: _Side) -> Line:
+    hits = [sum(row["verdict"] == verdict for row in side.runs) for side in (first, second)]
+    trials = [len(side.runs) for side in (first, second)]
+    intervals = [wilson(hit, n) for hit, n in zip(hits, trials, strict=True)]
+    return Line(
+        setting=setting,
+        metric=metric,
+        unit="share",
+        baseline_runs=trials[0],
+        label_runs=trials[1],
+        baseline_value=hits[0] / trials[0],
+        baseline_low=intervals[0].low,
+        baseline_high=intervals[0].high,
+        label_value=hits[1] / trials[1],
+        label_low=intervals[1].low,
+        label_high=intervals[1].high,
+        p_value=fisher_exact(hits[0], trials[0], hits[1], trials[1]),
+        p_adjusted=1.0,
+        verdict=_direction(metric, hits[0] / trials[0], hits[1] / trials[1]),
+    )
+
+
+def _ranked(
+    setting: str, metric: str, unit: str, first: Sequence[float], second: Sequence[float]
+) -> Line:
+    middles = [_middle(unit, values) for values in (first, second)]
+    p_value = rank_sum(first, second)
+    return Line(
+        setting=setting,
+        metric=metric,
+        unit=unit,
+        baseline_runs=len(first),
+        label_runs=len(second),
+        baseline_value=middles[0][0],
+        baseline_low=middles[0][1],
+        baseline_high=middles[0][2],
+        label_value=middles[1][0],
+        label_low=middles[1][1],
+        label_high=middles[1][2],
+        p_value=p_value,
+        p_adjusted=1.0,
+        # The test is about ranks: its direction is theirs, whatever means and medians say.
+        verdict=_direction(metric, *_wins(first, second)),
+    )
+
+
+def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """How often a value of each group is the larger one, of all pairs."""
+    ordered = sorted(first)
+    second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
+    not_first = sum(bisect.bisect_right(ordered, value) for value in second)
+    return float(len(first) * len(second) - not_first), float(second_wins)
+
+
+def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Mean with Student's interval for rates, median with order statistics for latencies."""
+    if unit == "ns":
+        found = median_interval(values)
+        middle = nearest_rank(sorted(values), 500)
+        return (middle, None, None) if found is None else (middle, found.low, found.high)
+    mean = fmean(values)
+    if len(values) < 2:
+        return mean, None, None
+    half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return mean, max(0.0, mean - half), mean + half
+
+
+def _direction(metric: str, baseline: float, label: float) -> str:
+    """What a difference would mean if there is one."""
+    if baseline == label:
+        return NO_EVIDENCE
+    more_is_better = metric == "detected"
+    return BETTER if (label > baseline) == more_is_better else WORSE
+
+
+def _judged(lines: Sequence[Line]) -> list[Line]:
+    """Lines with adjusted p-values and the verdict they allow, the telling ones first."""
+    adjusted = holm([line.p_value for line in lines])
+    judged = [
+        msgspec.structs.replace(
+            line, p_adjusted=p, verdict=line.verdict if p < ALPHA else NO_EVIDENCE
+        )
+        for line, p in zip(lines, adjusted, strict=True)
+    ]
+    return sorted(judged, key=lambda line: (_ORDER[line.verdict], line.p_value))

@@ -1,0 +1,74 @@
+"""Numbers as people read them; every number of the page and of the text is written here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["NOTHING", "TIMES", "count", "duration", "interval", "p_value", "ratio", "share"]
+
+NOTHING: Final = "\N{EN DASH}"
+TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+
+
+def count(value: int | None) -> str:
+    """A whole number with separators."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+def duration(ns: float | None) -> str:
+    """Three digits and a unit; hours and minutes beyond 100 minutes and 100 seconds."""
+    if ns is None:
+        return NOTHING
+    if ns == 0:
+        return "0 s"
+    if ns >= 6_000_000_000_000:
+        return f"{ns / 3_600_000_000_000:.1f} h"
+    if ns >= 100_000_000_000:
+        return f"{ns / 60_000_000_000:.1f} min"
+    size, unit = next(((s, u) for s, u in _UNITS if ns >= s), _UNITS[-1])
+    return f"{_digits(ns / size)} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, no exponent."""
+    places = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{places}f}"
+
+
+def share(value: float | None) -> str:
+    """A part of one, in percent; small ones keep two digits."""
+    if value is None:
+        return NOTHING
+    percent = value * 100
+    if percent == 0:
+        return "0 %"
+    if percent < 0.001:
+        return "< 0.001 %"
+    if percent < 1:
+        return f"{percent:.2g} %"
+    if 99.95 <= percent < 100:
+        return "> 99.9 %"
+    return f"{percent:.0f} %" if percent == 100 else f"{percent:.1f} %"
+
+
+def ratio(value: float | None) -> str:
+    """How many times as much."""
+    if value is None:
+        return NOTHING
+    if value >= 1000:
+        return f"> 1000 {TIMES}"
+    return f"{value:.2f} {TIMES}" if value < 10 else f"{value:.0f} {TIMES}"
+
+
+def interval(low: float | None, high: float | None, unit: str) -> str:
+    """Both ends in the unit of the number it belongs to: share, rate, ratio or ns."""
+    if low is None or high is None:
+        return NOTHING
+    write = {"share": share, "rate": share, "ratio": ratio, "ns": duration}[unit]
+    return f"{write(low)} … {write(high)}"
+
+
+def p_value(value: float) -> str:
+    """A probability; tiny ones are only bounded."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

@@ -1,0 +1,267 @@
+"""Drawings as geometry: where bars, dots and ticks are. The template only writes them as SVG.
+
+All drawings are rows with a label at the left and an axis below; lengths are in units of the
+drawing, which is `WIDTH` wide. Text is never composed here beyond labels: what stands in a drawing
+goes through the template's escaping like everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from results.report.format import TIMES, count, duration, interval, ratio, share
+
+__all__ = [
+    "Bar",
+    "Forest",
+    "Mark",
+    "Plot",
+    "PlotRow",
+    "Tick",
+    "latencies",
+    "rates",
+    "ratios",
+    "shares",
+    "stacked",
+]
+
+WIDTH: Final = 760
+LEFT: Final = 240
+RIGHT: Final = 90
+ROW: Final = 24
+ROWS_MAX: Final = 40
+LABEL_CHARS_MAX: Final = 34
+PLOT: Final = WIDTH - LEFT - RIGHT
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A bar of one colour; `kind` is a class of the style sheet."""
+
+    x: float
+    width: float
+    kind: str
+    title: str
+    y: float = 4.0
+    height: float = 16.0
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A dot."""
+
+    x: float
+    kind: str
+    title: str
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """A line of the axis."""
+
+    x: float
+    text: str
+
+
+class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. `full` is the whole label where `label` had to be cut."""
+
+    y: float
+    label: str
+    full: str
+    bars: tuple[Bar, ...] = ()
+    line: tuple[float, float] | None = None  # from x to x
+    marks: tuple[Mark, ...] = ()
+    note: str = ""
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole drawing."""
+
+    title: str
+    rows: tuple[PlotRow, ...]
+    ticks: tuple[Tick, ...]
+    legend: tuple[tuple[str, str], ...]  # kind, words
+    not_shown: int
+    reference: float | None = None  # a vertical line to compare with
+
+    @property
+    def height(self) -> int:
+        """Rows and the axis."""
+        return len(self.rows) * ROW + 26
+
+    @property
+    def axis_y(self) -> int:
+        """Where the axis is."""
+        return len(self.rows) * ROW + 2
+
+
+class Forest(msgspec.Struct, frozen=True):
+    """A value with its interval."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+
+
+def _row(number: int, label: str, **parts: object) -> PlotRow:
+    cut = label if len(label) <= LABEL_CHARS_MAX else f"{label[: LABEL_CHARS_MAX - 1]}…"
+    return PlotRow(y=number * ROW, label=cut, full=label, **parts)  # type: ignore[arg-type]
+
+
+def stacked(
+    title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
+) -> Plot:
+    """Counts side by side, each row as long as its sum; one count a kind of the legend."""
+    longest = max((sum(counts) for _, counts in rows), default=0) or 1
+    drawn = []
+    for number, (label, counts) in enumerate(rows[:ROWS_MAX]):
+        x = float(LEFT)
+        bars = []
+        for (kind, words), n in zip(legend, counts, strict=True):
+            width = PLOT * n / longest
+            if n:
+                bars.append(Bar(x, width, kind, f"{label}: {count(n)} {words}"))
+            x += width
+        drawn.append(_row(number, label, bars=tuple(bars), note=count(sum(counts))))
+    ticks = [Tick(LEFT + PLOT * n / longest, count(n)) for n in _nice_ticks(longest)]
+    return Plot(
+        title=title,
+        rows=tuple(drawn),
+        ticks=tuple(ticks),
+        legend=tuple(legend),
+        not_shown=max(0, len(rows) - ROWS_MAX),
+    )
+
+
+def _nice_ticks(longest: int) -> list[int]:
+    """0 and up to five round numbers."""
+    power = 1
+    while True:
+        for factor in (1, 2, 5):
+            if longest <= 5 * factor * power:
+                return list(range(0, longest + 1, factor * power))
+        power *= 10
+
+
+def shares(
+    title: str,
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+    legend: Sequence[tuple[str, str]],
+) -> Plot:
+    """Parts of one as thin bars below each other, one a kind of the legend."""
+    drawn = []
+    height = 16.0 / len(legend)
+    for number, (label, values) in enumerate(rows[:ROWS_MAX]):
+        bars = tuple(
+            Bar(
+                LEFT,
+                PLOT * value,
+                kind,
+                f"{label}: {share(value)} {words}",
+                4 + place * height,
+                height - 1,
+            )
+            for place, ((kind, words), value) in enumerate(zip(legend, values, strict=True))
+            if value is not None
+        )
+        drawn.append(_row(number, label, bars=bars))
+    ticks = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part in range(5))
+    return Plot(
+        title=title,
+        rows=tuple(drawn),
+        ticks=ticks,
+        legend=tuple(legend),
+        not_shown=max(0, len(rows) - ROWS_MAX),
+    )
+
+
+def rates(title: str, rows: Sequence[Forest]) -> Plot:
+    """Shares with their intervals, from 0 to 1."""
+    drawn = []
+    for number, item in enumerate(rows[:ROWS_MAX]):
+        text = f"{item.label}: {share(item.value)} ({interval(item.low, item.high, 'share')})"
+        drawn.append(
+            _row(
+                number,
+                item.label,
+                line=(LEFT + PLOT * item.low, LEFT + PLOT * item.high),
+                marks=(Mark(LEFT + PLOT * item.value, "point", text),),
+                note=item.note,
+            )
+        )
+    ticks = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part in range(5))
+    return Plot(
+        title=title,
+        rows=tuple(drawn),
+        ticks=ticks,
+        legend=(("point", "rate, with its 95 % interval"),),
+        not_shown=max(0, len(rows) - ROWS_MAX),
+    )
+
+
+def ratios(title: str, rows: Sequence[Forest]) -> Plot:
+    """Ratios with their intervals on a logarithmic axis around 1."""
+    ends = [math.log10(end) for item in rows for end in (item.low, item.high)]
+    low = max(-3, math.floor(min([0.0, *ends])))
+    high = min(4, math.ceil(max([1.0, *ends])))
+
+    def place(value: float) -> float:
+        part = (math.log10(value) - low) / (high - low)
+        return LEFT + PLOT * min(1.0, max(0.0, part))
+
+    drawn = []
+    for number, item in enumerate(rows[:ROWS_MAX]):
+        text = f"{item.label}: {ratio(item.value)} ({interval(item.low, item.high, 'ratio')})"
+        certain = item.low > 1 or item.high < 1
+        drawn.append(
+            _row(
+                number,
+                item.label,
+                line=(place(item.low), place(item.high)),
+                marks=(Mark(place(item.value), "point" if certain else "unsure", text),),
+                note=ratio(item.value),
+            )
+        )
+    ticks = tuple(
+        Tick(place(10.0**power), f"{10.0**power:g} {TIMES}") for power in range(low, high + 1)
+    )
+    return Plot(
+        title=title,
+        rows=tuple(drawn),
+        ticks=ticks,
+        legend=(("point", "interval excludes 1"), ("unsure", "interval includes 1: no evidence")),
+        not_shown=len(rows) - len(drawn),
+        reference=place(1.0),
+    )
+
+
+def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
+    """Quantiles of durations in ns on a logarithmic axis, one dot a quantile."""
+    values = [value for _, quantiles in rows for value in quantiles if value > 0]
+    low = math.floor(math.log10(min(values))) if values else 0
+    high = max(low + 1, math.ceil(math.log10(max(values)))) if values else 1
+
+    def place(value: int) -> float:
+        return LEFT + PLOT * max(0.0, math.log10(max(value, 1)) - low) / (high - low)
+
+    kinds = [f"q{number}" for number in range(len(names))]
+    drawn = []
+    for number, (label, quantiles) in enumerate(rows[:ROWS_MAX]):
+        marks = tuple(
+            Mark(place(value), kind, f"{label}: {name} {duration(value)}")
+            for kind, name, value in zip(kinds, names, quantiles, strict=True)
+        )
+        line = (marks[0].x, marks[-1].x)
+        drawn.append(_row(number, label, line=line, marks=marks))
+    ticks = tuple(Tick(place(10**power), duration(10**power)) for power in range(low, high + 1))
+    return Plot(
+        title=title,
+        rows=tuple(drawn),
+        ticks=ticks,
+        legend=tuple(zip(kinds, names, strict=True)),
+        not_shown=max(0, len(rows) - ROWS_MAX),
+    )

@@ -1,0 +1,195 @@
+"""The first lines of a report, for the page, the terminal and `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from results.aggregate import Answers
+from results.report.format import count, duration, interval, ratio, share
+
+__all__ = ["Summary", "exit_code", "summarise", "text_of"]
+
+LINES_MAX: Final = 20
+PROBLEM_CHARS_MAX: Final = 300
+_VERDICTS: Final = ("valid", "unknown", "invalid")
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole store adds up to."""
+
+    store: str
+    label: str | None
+    engine: str
+    executor: str
+    runs: int
+    verdicts: dict[str, int]
+    crashed: int  # folders in which a run left its case and nothing else
+    ops: int
+    ok: int
+    fail: int
+    refused: int
+    info: int
+    length_ns: int
+    faults: int
+    elections: int
+    results_new: int
+    results_known: int
+    check_cpu_s: float
+    check_wall_s: float
+    problems: tuple[tuple[str, str, str], ...]  # run, kind, text
+    problems_total: int
+    exit_code: int
+
+    @property
+    def verdict(self) -> str:
+        """The worst there is, in the word of the banner."""
+        words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: "valid"}
+        return words.get(self.exit_code, "unknown")
+
+
+def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> int:
+    """Any invalid dominates, then crash, then unknown; what cannot be judged is unknown."""
+    if verdicts.get("invalid"):
+        return EXIT_INVALID
+    if crashed:
+        return EXIT_CRASH
+    if verdicts.get("unknown") or unjudged or not verdicts.get("valid"):
+        return EXIT_UNKNOWN
+    return EXIT_VALID
+
+
+def summarise(answers: Answers, **given: Any) -> Summary:
+    """Sums over `judged`; `given` are the fields that no answer holds."""
+    rows = answers.rows("judged")
+    sums = {
+        name: sum(row[name] for row in rows)
+        for name in ("ops", "ok", "fail", "refused", "info", "length_ns", "faults", "elections")
+    }
+    verdicts = {name: sum(row["verdict"] == name for row in rows) for name in _VERDICTS}
+    unjudged = given.pop("unjudged")
+    code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
+    return Summary(runs=len(rows), verdicts=verdicts, exit_code=code, **sums, **given)
+
+
+def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
+    """The report for a terminal."""
+    counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
+    crashed = f", {count(summary.crashed)} crashed" if summary.crashed else ""
+    ended = (
+        f"{count(summary.ok)} ok, {count(summary.fail)} fail ({count(summary.refused)} of them "
+        f"refused), {count(summary.info)} info"
+    )
+    cost = f"{summary.check_cpu_s:.1f} s of CPU in {summary.check_wall_s:.1f} s"
+    known = f"{count(summary.results_new)} new, {count(summary.results_known)} known"
+    lines = [
+        f"{summary.verdict.upper()}: {count(summary.runs)} runs: {counts}{crashed}",
+        f"  {duration(summary.length_ns)} in runs, {count(summary.ops)} operations: {ended}",
+        f"  {count(summary.faults)} faults, {count(summary.elections)} changes of leader",
+        f"  results of checks: {known} ({cost}, {summary.executor})",
+    ]
+    lines += _failing(answers)
+    lines += _bugs(answers)
+    lines += _clean(answers)
+    lines += _uplift(answers)
+    lines += _baseline(answers)
+    lines += _problems(summary)
+    return [*lines, "", f"page    {page}"]
+
+
+def _bounded(title: str, lines: Sequence[str], where: str) -> list[str]:
+    if not lines:
+        return []
+    more = len(lines) - LINES_MAX
+    shown = [f"  {line}" for line in lines[:LINES_MAX]]
+    return ["", title, *shown, *([f"  ... and {count(more)} more; {where}"] if more > 0 else [])]
+
+
+def _failing(answers: Answers) -> list[str]:
+    lines = [
+        f"{row['verdict']:8} {row['run']}: {_one_line(row['reason'] or 'no reason given')}"
+        for row in answers.rows("failing_runs")
+    ]
+    return _bounded("runs that are not valid", lines, "see the answer failing_runs")
+
+
+def _bugs(answers: Answers) -> list[str]:
+    lines = []
+    for row in answers.rows("detection_rates"):
+        rate = f"{share(row['rate'])} ({interval(row['low'], row['high'], 'share')})"
+        text = f"{row['bug']}: found in {row['detected']} of {row['runs']} runs, {rate}"
+        if row["detected"]:
+            text += (
+                f"; first in run {row['runs_to_first']}, after {duration(row['ns_to_first'])}, "
+                f"by {row['first_nemeses']}"
+            )
+        lines.append(text)
+    return _bounded("bug switches (95 % intervals)", lines, "see the page")
+
+
+def _clean(answers: Answers) -> list[str]:
+    rows = [row for row in answers.rows("clean_rates") if row["nemeses"] is None]
+    lines = []
+    for row in rows:
+        text = f"{row['invalid']} of {count(row['runs'])} invalid"
+        if row["below"] is not None:
+            text += f": the rate is below {share(row['below'])} at 95 %"
+        else:
+            text += f": {share(row['rate'])} ({interval(row['low'], row['high'], 'share')})"
+        lines.append(text)
+    return _bounded("runs without a bug switch", lines, "see the page")
+
+
+def _uplift(answers: Answers) -> list[str]:
+    rows = [
+        row
+        for row in answers.rows("uplift_ratios")
+        if row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
+    ]
+    lines = [
+        f"{row['nemesis']}: {row['outcome']} {ratio(row['ratio'])} "
+        f"({interval(row['low'], row['high'], 'ratio')})"
+        for row in rows
+    ]
+    return _bounded("what faults make likelier (95 % intervals without 1)", lines, "see the page")
+
+
+def _baseline(answers: Answers) -> list[str]:
+    found = answers.comparison
+    if found is None:
+        return []
+    lines = []
+    for line in found.lines:
+        if line.verdict == "no evidence":
+            break
+        write = duration if line.unit == "ns" else share
+        lines.append(
+            f"{line.verdict}: {line.metric}, {write(line.baseline_value)} -> "
+            f"{write(line.label_value)}, {line.setting} (adjusted p {line.p_adjusted:.2g})"
+        )
+    without = len(found.lines) - len(lines)
+    title = f"{found.label!r} against {found.baseline!r}: {without} of {len(found.lines)} "
+    title += "comparisons without evidence"
+    return _bounded(title, lines, "see the page") or ["", title]
+
+
+def _problems(summary: Summary) -> list[str]:
+    lines = [
+        f"{run} ({kind}): {_one_line(text)}" for run, kind, text in summary.problems[:LINES_MAX]
+    ]
+    more = summary.problems_total - len(lines)
+    if not lines:
+        return []
+    rest = [f"  ... and {count(more)} more; see the page"] if more > 0 else []
+    return ["", "problems", *(f"  {line}" for line in lines), *rest]
+
+
+def _one_line(text: str) -> str:
+    """Text of a run as one bounded line without control characters."""
+    clean = "".join(char if char.isprintable() else " " for char in text)
+    if len(clean) <= PROBLEM_CHARS_MAX:
+        return clean
+    return f"{clean[:PROBLEM_CHARS_MAX]}..."

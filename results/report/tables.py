@@ -1,0 +1,118 @@
+"""Tables of the page: how cells are written, and how long a table may be.
+
+Every number goes through `format` and carries its raw value besides (`data-v` on the page), for
+readers and for tests. Rows beyond a table's limit are counted and said; the answer of the same name
+as a Parquet file holds all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from results.report.format import count, duration, p_value, ratio, share
+
+__all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
+
+ROWS_MAX: Final = 100
+CELL_CHARS_MAX: Final = 240
+
+
+Column = tuple[str, str, str]
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What is written, and the raw value where it is a number."""
+
+    text: str
+    value: float | int | None = None
+    kind: str = ""  # a class of the style sheet
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """One bounded table; `source` is the answer with all rows."""
+
+    id: str
+    caption: str
+    columns: tuple[tuple[str, bool], ...]  # header, whether it holds numbers
+    rows: tuple[tuple[Cell, ...], ...]
+    not_shown: int
+    source: str
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How one answer is shown: caption, columns (field, header, way of writing), rows at most."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    limit: int = ROWS_MAX
+
+
+def _text(value: Any) -> Cell:
+    words = "" if value is None else str(value)
+    return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…")
+
+
+def _names(value: Any) -> Cell:
+    """A list of names; the empty one is said."""
+    return _text(value or "none")
+
+
+def _count(value: Any) -> Cell:
+    return Cell(count(value), value)
+
+
+def _ns(value: Any) -> Cell:
+    return Cell(duration(value), value)
+
+
+def _share(value: Any) -> Cell:
+    return Cell(share(value), value)
+
+
+def _ratio(value: Any) -> Cell:
+    return Cell(ratio(value), value)
+
+
+def _p(value: Any) -> Cell:
+    return Cell(p_value(value), value)
+
+
+def _verdict(value: Any) -> Cell:
+    return Cell(str(value), None, str(value).replace(" ", "-"))
+
+
+def _yes(value: Any) -> Cell:
+    return Cell("yes" if value else "no")
+
+
+_WRITERS: Final[dict[str, Callable[[Any], Cell]]] = {
+    "text": _text,
+    "names": _names,
+    "verdict": _verdict,
+    "yes": _yes,
+    "count": _count,
+    "ns": _ns,
+    "share": _share,
+    "ratio": _ratio,
+    "p": _p,
+}
+_NUMBERS: Final = frozenset({"count", "ns", "share", "ratio", "p"})
+
+
+def make_table(source: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of some rows of an answer."""
+    written = tuple(
+        tuple(_WRITERS[way](row[field]) for field, _, way in layout.columns)
+        for row in rows[: layout.limit]
+    )
+    return Table(
+        id=source,
+        caption=layout.caption,
+        columns=tuple((header, way in _NUMBERS) for _, header, way in layout.columns),
+        rows=written,
+        not_shown=max(0, len(rows) - layout.limit),
+        source=source,
+    )
