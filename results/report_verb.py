@@ -1,0 +1,342 @@
+"""`harness report STORE`: judge and aggregate a whole store; `harness report RUN`: one run's page.
+
+The work is `results.pipeline`'s (judging, facts) and `results.aggregate`'s (SQL, statistics); here
+are the command line and what is written where:
+
+| below `STORE/.report/` | what                                        |
+|------------------------|---------------------------------------------|
+| report.html            | the page                                    |
+| tables/NAME.parquet    | verdicts, and the facts of every run        |
+| sql/NAME.sql           | the questions, as they were asked           |
+| answers/NAME.parquet   | the answers, and the statistics about them  |
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
+from harness.cli.output import note, say
+from harness.cli.parser import Parser
+from harness.errors import EXIT_UNKNOWN, InfrastructureError, UsageError
+from harness.plugins import Reporter, load_plugin
+from harness.store import load_run
+from results.engines import ENGINES, Engine, open_engine, query, query_names
+from results.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from results.aggregate import Answers
+    from results.pipeline import Checked, Progress
+    from results.report.summary import Summary
+
+__all__ = ["main", "report_store"]
+
+REPORT: Final = ".report"
+JOBS_MAX: Final = 512
+JSON_ROWS_MAX: Final = 1_000
+PROGRESS_INTERVAL_S: Final = 2.0
+_NO_LOSS: Final = frozenset({"record", "unfinished"})
+"""Kinds of problems after which a run is judged all the same."""
+
+EPILOG: Final = """examples:
+  harness report store
+  harness report store --baseline v1 --label v2
+  harness report store --spark-master 'local[4]'
+  harness report store/ddl-kill-leader/latest
+
+exit codes, of the worst verdict: 0 valid, 1 invalid, then 255 crash, then 2 unknown (also where
+something could not be judged); 254 usage"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Report on a store or a run; the exit code is that of the worst verdict."""
+    parsed = _parse(arguments)
+    if (parsed.path / "case.json").exists():
+        return _report_run(parsed)
+    _validate(parsed)
+    summary, answers, page = report_store(
+        parsed.path,
+        output=parsed.output or parsed.path / REPORT,
+        engine=parsed.engine or ("spark" if parsed.spark_master is not None else "duckdb"),
+        executor=parsed.executor,
+        jobs=parsed.jobs,
+        spark_master=parsed.spark_master,
+        baseline=parsed.baseline,
+        label=parsed.label,
+        check_time_limit_s=parsed.check_time_limit,
+        progress=_Progress(),
+    )
+    if parsed.json:
+        say(_json(summary, answers, page))
+    else:
+        from results.report.summary import text_of
+
+        say("\n".join(text_of(summary, answers, str(page))))
+    return summary.exit_code
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="harness report",
+        description="Judge every run of a store again, aggregate all of them, and write Parquet\n"
+        "tables, SQL and a page; or, given a run's folder, write the page of that run.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("path", type=Path, metavar="STORE", help="a store, or a run's folder")
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="what answers the SQL (default: duckdb; spark with --spark-master)",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("auto", "inline", "pool", "spark"),
+        default="auto",
+        help="where checkers run (default: %(default)s: by the amount of work)",
+    )
+    parser.add_argument(
+        "--spark-master",
+        metavar="URL",
+        help="check and aggregate on Spark: local[N], local-cluster[W,C,M], spark://.., sc://..",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--baseline", metavar="LABEL", help="compare with the runs of this label")
+    parser.add_argument(
+        "--label",
+        metavar="LABEL",
+        help="with --baseline: the label to compare; else: look at the runs of this label only",
+    )
+    parser.add_argument(
+        "--check-time-limit",
+        type=float,
+        default=CHECK_TIME_LIMIT_S,
+        metavar="S",
+        help="CPU seconds for each checker and history or key (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="where to (default: STORE/.report)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    return parser.parse_args(list(arguments))
+
+
+def _validate(parsed: argparse.Namespace) -> None:
+    if not parsed.path.is_dir():
+        raise UsageError(
+            f"{str(parsed.path)!r} is no folder; give a store (as in --store of `harness run`) or "
+            "a run's folder below it"
+        )
+    if parsed.jobs is not None and not 1 <= parsed.jobs <= JOBS_MAX:
+        raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
+    if not 0 < parsed.check_time_limit < 1e9:
+        raise UsageError(f"--check-time-limit is {parsed.check_time_limit}; it must be positive")
+    if parsed.baseline is not None and parsed.baseline == parsed.label:
+        raise UsageError(f"--baseline and --label are both {parsed.label!r}; compare two labels")
+
+
+def _report_run(parsed: argparse.Namespace) -> int:
+    """The page of one run, by the reporter that `harness run` uses, too."""
+    given = [
+        flag
+        for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output")
+        if getattr(parsed, flag) is not None
+    ]
+    if given or parsed.json:
+        flag = (given or ["json"])[0].replace("_", "-")
+        raise UsageError(f"--{flag} means nothing to one run; leave it out, or give a store")
+    reporter: Reporter = load_plugin("reporters", "page")
+    page = reporter.write(parsed.path)
+    say(f"page    {page}")
+    record = load_run(parsed.path).record
+    return EXIT_UNKNOWN if record is None else EXIT_CODES[record.verdict]
+
+
+def report_store(
+    store: Path,
+    *,
+    output: Path,
+    engine: str = "duckdb",
+    executor: str = "auto",
+    jobs: int | None = None,
+    spark_master: str | None = None,
+    baseline: str | None = None,
+    label: str | None = None,
+    check_time_limit_s: float = CHECK_TIME_LIMIT_S,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[Summary, Answers, Path]:
+    """Judge, aggregate and write; returns what was found and where the page is.
+
+    Raises `UsageError` for labels that no run has or an empty store, and `InfrastructureError`.
+    """
+    from results.aggregate import aggregate
+    from results.budgets import Budget
+    from results.pipeline import check_store
+    from results.report.content import sections
+    from results.report.page import render
+    from results.report.summary import summarise
+
+    checked = check_store(
+        store,
+        executor=executor,
+        jobs=jobs,
+        spark_master=spark_master if executor in {"auto", "spark"} else None,
+        budget=Budget(cpu_s=check_time_limit_s),
+        label=label if baseline is None else None,
+        progress=progress,
+    )
+    if not checked.runs and not checked.problems:
+        which = "" if label is None else f" labelled {label!r}"
+        raise UsageError(f"{str(store)!r} holds no run{which}; give the --store of finished runs")
+    with _opened(engine, spark_master) as opened:
+        for name in COLUMNS:
+            opened.register(name, checked.tables.get(name, ()))
+        answers = aggregate(opened, baseline=baseline, label=label)
+    summary = summarise(
+        answers,
+        store=str(store),
+        label=label if baseline is None else None,
+        engine=engine,
+        **_about(checked),
+    )
+    page = render(summary, sections(answers), query_names())
+    try:
+        return summary, answers, _write(output, checked, answers, page)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write the report to {output}: {error.strerror or error}; choose another "
+            "--output"
+        ) from error
+
+
+def _about(checked: Checked) -> dict[str, Any]:
+    """What the pipeline knows and no answer holds."""
+    crashed = [
+        problem.run
+        for problem in checked.problems
+        if problem.kind == "history" and _only_a_case(checked.store / problem.run)
+    ]
+    lost = [problem for problem in checked.problems if problem.kind not in _NO_LOSS]
+    return {
+        "executor": checked.executor,
+        "crashed": len(set(crashed)),
+        "unjudged": len(lost) + checked.problems_total - len(checked.problems),
+        "results_new": checked.results_new,
+        "results_known": checked.results_known,
+        "check_cpu_s": checked.cpu_s,
+        "check_wall_s": checked.wall_s,
+        "problems": tuple((item.run, item.kind, item.text) for item in checked.problems),
+        "problems_total": checked.problems_total,
+    }
+
+
+def _only_a_case(folder: Path) -> bool:
+    """What a crashed seed of a soak leaves: its case, so that it can be run again."""
+    return (folder / "case.json").is_file() and not any(
+        (folder / name).exists() for name in ("history.parquet", "history", "ops.log")
+    )
+
+
+@contextlib.contextmanager
+def _opened(engine: str, spark_master: str | None) -> Iterator[Engine]:
+    """The engine, with a Spark session of its own where it needs one."""
+    if engine != "spark":
+        opened = open_engine(engine)
+        try:
+            yield opened
+        finally:
+            opened.close()
+        return
+    from results.spark import get_spark
+
+    session = get_spark(spark_master or "local[*]")
+    try:
+        yield open_engine(engine, spark_session=session)
+    finally:
+        session.stop()
+
+
+def _write(output: Path, checked: Checked, answers: Answers, page: str) -> Path:
+    """Write everything below `output`; each file at once, the page last."""
+    import pyarrow.parquet as pq
+
+    for name in ("tables", "sql", "answers"):
+        (output / name).mkdir(parents=True, exist_ok=True)
+    for name, paths in checked.tables.items():
+        for path in paths:
+            _put(output / "tables" / f"{name}.parquet", functools.partial(shutil.copyfile, path))
+    for name in query_names():
+        text = query(name)
+        _put(output / "sql" / f"{name}.sql", functools.partial(_write_text, text))
+    for stale in (output / "answers").glob("*.parquet"):
+        if stale.stem not in answers.tables:
+            stale.unlink()  # of an earlier report, with a baseline, say
+    for name, table in answers.tables.items():
+        _put(
+            output / "answers" / f"{name}.parquet",
+            functools.partial(pq.write_table, table, compression="zstd"),
+        )
+    _put(output / "report.html", functools.partial(_write_text, page))
+    return output / "report.html"
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _put(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written under another name, then give it its own."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _json(summary: Summary, answers: Answers, page: Path) -> str:
+    """One object: the summary, and every answer up to a bound."""
+    found = {
+        name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
+    }
+    cut = {
+        name: table.num_rows - JSON_ROWS_MAX
+        for name, table in answers.tables.items()
+        if table.num_rows > JSON_ROWS_MAX
+    }
+    return msgspec.json.encode(
+        {
+            "schema_version": 1,
+            **msgspec.to_builtins(summary),
+            "page": str(page),
+            "answers": found,
+            "rows_not_shown": cut,
+        }
+    ).decode()
+
+
+class _Progress:
+    """A line on stderr now and then."""
+
+    def __init__(self) -> None:
+        self._shown_s = time.monotonic()
+
+    def __call__(self, found: Progress) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_s < PROGRESS_INTERVAL_S:
+            return
+        self._shown_s = now_s
+        part = found.cost_done / found.cost if found.cost else 1.0
+        what = "checked" if found.stage == "check" else "tried again"
+        note(f"{found.done}/{found.units} units {what}, about {part:.0%} of the work")
