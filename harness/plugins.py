@@ -2,10 +2,11 @@
 
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
-verdict), `.soak_executors` (where else a soak can run its seeds) and `.verbs` (of the command line;
-the only group whose values are modules). Any other value is `module:Class`, its name is what the
-command line shows. Names are listed without loading anything; only the chosen plug-in is imported.
-The built-in ones register in the same way, and `harness` imports none of them by itself.
+verdict), `.soak_executors` (where else a soak can run its seeds), `.diagnoses` (what `harness
+doctor` looks for) and `.verbs` (of the command line; the only group whose values are modules). Any
+other value is `module:Class`, its name is what the command line shows. Names are listed without
+loading anything; only the chosen plug-in is imported. The built-in ones register in the same way,
+and `harness` imports none of them by itself.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = [
     "Completion",
     "Convergence",
     "DeploymentPlan",
+    "Diagnosis",
     "Environment",
     "HistoryModel",
     "Injection",
@@ -76,6 +78,7 @@ GROUPS: Final = (
     "models",
     "reporters",
     "soak_executors",
+    "diagnoses",
 )
 """Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
 T = TypeVar("T")
@@ -361,6 +364,18 @@ class SoakExecutor(Protocol):
         ...
 
 
+class Diagnosis(Protocol):
+    """Looks for one thing that some of the harness can use and none of it needs (a Java, say)."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def look(self) -> tuple[bool, str]:
+        """Whether it is there, and which it is or how to get it; for `harness doctor`."""
+        ...
+
+
 class Verb(Protocol):
     """A module that is a verb of the command line."""
 
@@ -525,6 +540,7 @@ def _missing(plugin: Any, group: str) -> list[str]:
         "models": HistoryModel,
         "reporters": Reporter,
         "soak_executors": SoakExecutor,
+        "diagnoses": Diagnosis,
     }
     protocol = protocols.get(group)
     if protocol is None:

@@ -32,7 +32,7 @@ from harness.errors import InfrastructureError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["get_spark", "prepare_workers"]
+__all__ = ["check_java", "get_spark", "prepare_workers"]
 
 JAVA_MIN: Final = 17
 PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
@@ -65,7 +65,7 @@ def get_spark(url: str) -> SparkSession:
     if master.startswith("sc://"):
         builder: Any = SparkSession.builder.remote(master)
     else:
-        _check_java()
+        check_java()
         builder = SparkSession.builder.master(master)
         for name, value in _settings().items():
             builder = builder.config(name, value)
@@ -105,8 +105,8 @@ def _settings() -> dict[str, str]:
     }
 
 
-def _check_java() -> None:
-    """Raise `InfrastructureError` with the fix where there is no Java that Spark can use."""
+def check_java() -> str:
+    """Which Java Spark will use; raises `InfrastructureError` with the fix where there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
@@ -128,6 +128,7 @@ def _check_java() -> None:
             f"{java} is Java {found[1]}; Spark needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "
             "point to it"
         )
+    return f"Java {found[1]} ({java})"
 
 
 @contextlib.contextmanager

@@ -5,40 +5,16 @@ needs, its marks say.
 
 import functools
 import importlib.util
-import os
-import re
-import shutil
-import subprocess
 
+from results.diagnosis import SparkAndJava
 from tests.browser_support import find_chromium
-
-JAVA_VERSIONS = {17, 21}
-"""What Spark 4 runs on (its docs, "Downloading")."""
-
-
-def java_version(text):
-    """The major version in what `java -version` prints, or `None`."""
-    found = re.search(r'version "(\d+)', text)
-    return int(found[1]) if found else None
 
 
 @functools.cache
 def missing_spark():
     """Why Spark cannot be started here, or `None`."""
-    if importlib.util.find_spec("pyspark") is None:
-        return "pyspark is not installed"
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None:
-        return "there is no java; install openjdk-17-jre-headless"
-    try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"{java} does not start: {error}"
-    version = java_version(told.stderr)
-    if version not in JAVA_VERSIONS:
-        return f"{java} is Java {version}; Spark 4 needs {' or '.join(map(str, JAVA_VERSIONS))}"
-    return None
+    there, detail = SparkAndJava().look()
+    return None if there else detail
 
 
 @functools.cache

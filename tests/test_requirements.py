@@ -1,21 +1,12 @@
-"""No test is skipped in silence where CI demands its tool."""
+"""No test is skipped in silence where CI demands its tool; what doctor says of optional tools."""
+
+import importlib.metadata
 
 import pytest
 
+from harness.cli import main
+from results.diagnosis import SparkAndJava
 from tests import requirements
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ('openjdk version "17.0.17" 2025-10-21', 17),
-        ('openjdk version "21" 2023-09-19', 21),
-        ('java version "1.8.0_392"', 1),
-        ("no such thing", None),
-    ],
-)
-def test_java_versions(text, version):
-    assert requirements.java_version(text) == version
 
 
 @pytest.mark.parametrize(("demanded", "words"), [("1", "=1, but there is no"), ("", "there is no")])
@@ -32,14 +23,59 @@ def test_a_tool_that_is_there_is_no_reason(monkeypatch):
     assert requirements.refusal("spark", {"HARNESS_REQUIRE_SPARK": "1"}) is None
 
 
-def test_java_8_is_not_enough(monkeypatch, tmp_path):
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    requirements.missing_spark.cache_clear()
-    try:
-        assert "is Java 1; Spark 4 needs 17 or 21" in requirements.missing_spark()
-    finally:
-        requirements.missing_spark.cache_clear()
+@pytest.fixture
+def java(monkeypatch, tmp_path):
+    """A Java that says this of itself."""
+
+    def make(says):
+        program = tmp_path / "bin" / "java"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("says", "there", "words"),
+    [
+        ('openjdk version "17.0.17" 2025-10-21', True, "Java 17 ("),
+        ('openjdk version "21" 2023-09-19', True, "Java 21 ("),
+        ('java version "1.8.0_392"', False, "is Java 1; Spark needs 17 or newer: install"),
+        ("no such thing", False, "says no version"),
+    ],
+)
+def test_doctor_on_java(java, says, there, words):
+    java(says)
+    found, detail = SparkAndJava().look()
+    assert (found, words in detail) == (there, True), detail
+    assert ("`harness report --engine duckdb` does without" in detail) == (not there)
+
+
+def test_doctor_on_no_java(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found, detail = SparkAndJava().look()
+    assert (found, "apt install openjdk-17-jre-headless" in detail) == (False, True)
+
+
+def test_doctor_on_no_pyspark(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    assert SparkAndJava().look()[1].startswith("no PySpark; pip install 'catalog-harness[spark]'")
+
+
+def test_optional_tools_do_not_fail_doctor(monkeypatch, capsys):
+    monkeypatch.setattr(SparkAndJava, "look", lambda _: (False, "nothing here"))
+    monkeypatch.setenv("HARNESS_NATIVE", "0")
+    code = main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert f"none  {'spark':24} nothing here" in lines
+    (native,) = [line for line in lines if line[6:].startswith("native-core")]
+    assert "switched off by HARNESS_NATIVE=0" in native or "absent" in native
+    assert native.startswith("none")
+    mended = [line for line in lines if line.startswith("MEND") and "environment" not in line]
+    assert (code == 0) == (not mended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -16,7 +17,7 @@ from harness import __version__
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.plugins import GROUPS, Environment, load_plugin, plugin_names
+from harness.plugins import GROUPS, Diagnosis, Environment, load_plugin, plugin_names
 
 __all__ = ["main"]
 
@@ -24,11 +25,12 @@ FREE_MB_MIN: Final = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `fix` is what to do when it is not ok."""
+    """One line of the report; `detail` says what to do when it is not ok."""
 
     ok: bool
     what: str
     detail: str
+    optional: bool = False  # nothing fails without it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,15 +42,25 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(list(arguments))
-    findings = [_python(), _disk(), *_environments(), *_plugins()]
+    findings = [_python(), _disk(), *_environments(), *_optional(), *_plugins()]
     if parsed.json:
         say(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
     else:
         for finding in findings:
-            say(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what:24} {finding.detail}")
+            say(f"{_mark(finding)}  {finding.what:24} {finding.detail}")
     usable = [item for item in findings if item.what.startswith("environment ") and item.ok]
-    broken = [item for item in findings if not item.what.startswith("environment ") and not item.ok]
+    broken = [
+        item
+        for item in findings
+        if not (item.ok or item.optional or item.what.startswith("environment "))
+    ]
     return 0 if len(usable) > 1 and not broken else 1
+
+
+def _mark(finding: Finding) -> str:
+    if finding.ok:
+        return "ok  "
+    return "none" if finding.optional else "MEND"
 
 
 def _python() -> Finding:
@@ -78,6 +90,17 @@ def _environments() -> list[Finding]:
             continue
         reason = environment.unavailable()
         findings.append(Finding(reason is None, f"environment {name}", reason or environment.doc))
+    return findings
+
+
+def _optional() -> list[Finding]:
+    """What plug-ins look for and can do without; one that does not load is said by `_plugins`."""
+    findings = []
+    for name in plugin_names("diagnoses"):
+        with contextlib.suppress(UsageError):
+            diagnosis: Diagnosis = load_plugin("diagnoses", name)
+            ok, detail = diagnosis.look()
+            findings.append(Finding(ok, name, detail, optional=True))
     return findings
 
 

@@ -1,0 +1,21 @@
+"""For `harness doctor`: whether the native core carries the searches of the checkers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = ["NativeCore"]
+
+
+class NativeCore:
+    """Looks for `checkers._native`; the pure Python searches say the same, more slowly."""
+
+    api_version: ClassVar[int] = 1
+    name: ClassVar[str] = "native-core"
+    doc: ClassVar[str] = "the Rust core of the linearizability checker, or pure Python in its place"
+
+    def look(self) -> tuple[bool, str]:
+        """Whether it is in use, and if not why."""
+        from checkers.linearizability.native import is_native, native_status
+
+        return is_native(), native_status().removeprefix("native core: ")
