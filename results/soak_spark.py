@@ -52,6 +52,10 @@ class SparkSoak:
         """See `harness.plugins.SoakExecutor`."""
         from results.spark import get_spark, prepare_workers
 
+        first = next(seeds, None)
+        if first is None:
+            return  # all is done: no need to start Spark
+        seeds = itertools.chain([first], seeds)
         spark = get_spark(url)
         slots = prepare_workers(spark)
         size = slots * SEEDS_A_SLOT_FIRST

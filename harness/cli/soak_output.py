@@ -7,6 +7,7 @@ says what one in a single piece does. Lists are cut, and say so.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import shlex
@@ -162,6 +163,8 @@ class SoakOutput:
             temporary.write_text(self.json() + "\n", encoding="utf-8")
             temporary.replace(path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             raise InfrastructureError(
                 f"cannot write the summary {path}: {error.strerror}; choose another --summary-json"
             ) from error

@@ -8,6 +8,7 @@ constant; beyond `CASES_MAX` passing seeds are left out, which it says.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -47,7 +48,8 @@ def write_junit(
             _write(file, results, tally, suite, properties, replay, folder)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise InfrastructureError(
             f"cannot write the JUnit file {path}: {error.strerror}; choose another --junit"
         ) from error

@@ -25,7 +25,7 @@ from harness.plugins import Environment
 from harness.run import conduct
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crashed, folder_bytes, result_of
+from harness.soak.seed import crashed, folder_bytes, not_kept, result_of
 from harness.store import RunFolder, RunRecord, new_run_id
 
 __all__ = ["soak_one_by_one"]
@@ -93,7 +93,7 @@ def _run(
         folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
         folder.finish(record)
     except InfrastructureError as error:
-        stop = f"seed {job.case.seed} ({result.verdict}) could not be kept: {error}"
+        stop = not_kept(result, error)
     result = msgspec.structs.replace(
         result, run=folder.run_id, kept_bytes=folder_bytes(folder.path), stop=stop
     )

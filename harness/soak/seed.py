@@ -36,7 +36,7 @@ from harness.soak.result import (
 )
 from harness.store import RunFolder, RunRecord
 
-__all__ = ["crashed", "folder_bytes", "result_of", "run_seed"]
+__all__ = ["crashed", "folder_bytes", "not_kept", "result_of", "run_seed"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
 
@@ -84,9 +84,7 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
     try:
         return _keep(job, plan, outcome, judgement, record, result)
     except InfrastructureError as error:
-        return msgspec.structs.replace(
-            result, stop=f"seed {job.case.seed} ({result.verdict}) could not be kept: {error}"
-        )
+        return msgspec.structs.replace(result, stop=not_kept(result, error))
 
 
 def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: bool) -> SeedResult:
@@ -136,6 +134,14 @@ def _keep(
         folder.discard()
         raise
     return msgspec.structs.replace(result, run=job.run, kept_bytes=kept_bytes)
+
+
+def not_kept(result: SeedResult, error: InfrastructureError) -> str:
+    """Why a soak must stop that cannot keep a run."""
+    return (
+        f"seed {result.seed} ({result.verdict}) could not be kept: {error}; with room in the "
+        "store, the same command goes on"
+    )
 
 
 def folder_bytes(folder: Path) -> int:

@@ -161,7 +161,7 @@ def test_a_summary_escapes_and_never_leaves_html():
     assert "\n\n" not in text  # an empty line would end the block of HTML and begin Markdown
     assert [line for line in text.rstrip("\n").split("\n") if not line.startswith("<")] == []
     assert "seed 7: invalid (linearizable)" in text
-    ET.fromstring(f"<all>{text}</all>")
+    ET.fromstring(f"<all>{xml_text(text)}</all>")
 
 
 @pytest.mark.parametrize("bytes_max", [1000, 5000, 100_000])

@@ -1,0 +1,111 @@
+"""Soaks as processes of their own, to be killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from harness.soak import MEASURES
+
+TIMELY = {"started", "wall_s"}
+"""What two records of the same run need not share."""
+
+
+def words(store, *arguments):
+    """The command line of a soak."""
+    return [
+        sys.executable,
+        "-P",
+        "-c",
+        "import sys; from harness.cli import main; sys.exit(main())",
+        "soak",
+        *("--store", str(store), "--name", "n", "--reporters", "none"),
+        *map(str, arguments),
+    ]
+
+
+def soak(store, *arguments):
+    """Run one to its end: exit code and the object of `--json`."""
+    done = subprocess.run(
+        words(store, *arguments, "--json"), capture_output=True, check=False, timeout=200
+    )
+    assert done.stdout, done.stderr.decode()
+    return done.returncode, msgspec.json.decode(done.stdout), done.stderr.decode()
+
+
+def start(store, *arguments):
+    """Start one in the background, in a process group of its own."""
+    return subprocess.Popen(
+        words(store, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def results(found):
+    """What must be equal however often a soak was killed."""
+    return [
+        {name: value for name, value in result.items() if name not in {*MEASURES, "replay", "run"}}
+        for result in found["results"]
+    ]
+
+
+def journaled(store):
+    """How many lines all journals hold, the first of each apart."""
+    paths = store.glob("n/.soak/*.log")
+    return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
+
+
+def wait_until(condition, limit_s=60.0):
+    """Wait for what other processes do."""
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s, "it did not come to pass"
+        time.sleep(0.005)
+
+
+def contents(store):
+    """Every run of a store, without times."""
+    found = {}
+    for folder in sorted((store / "n").iterdir()):
+        if folder.name.startswith(".") or folder.is_symlink():
+            continue
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        record = msgspec.json.decode(files.pop("run.json"))
+        found[folder.name] = (
+            files,
+            {name: value for name, value in record.items() if name not in TIMELY},
+        )
+    return found
+
+
+def workers_of(pid):
+    """The processes that `pid` started and that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = stat.read_text().rpartition(") ")[2].split()
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+    return sorted(found)
+
+
+def alive(pid):
+    """Whether the process runs (a zombie does not)."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(") ")[2].split()[0] not in {"Z", "X"}
+    return False
+
+
+def kill(process):
+    """SIGKILL to the driver alone; waits for its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+    process.communicate()

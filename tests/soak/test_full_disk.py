@@ -1,0 +1,66 @@
+"""A disk that fills up: the soak stops with a clear word, and calls nothing valid that it lost."""
+
+import subprocess
+
+import pytest
+
+from harness.errors import EXIT_CRASH
+from tests.soak.commands import contents, journaled, results, soak
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+WORK = (
+    *("--seeds", "1..40", "--jobs", "2", "--target", "toy-register"),
+    *("--workload", "register", "--time-limit", "2"),
+)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB, and how to make it larger."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.decode().strip()}")
+
+    def enlarge():
+        subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+
+    yield path, enlarge
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, small_disk):
+    store, enlarge = small_disk
+    for _ in range(2):  # the second time there is no room from the start
+        code, found, said = soak(store, *WORK)
+        assert code == EXIT_CRASH
+        assert "No space left on device" in said
+        assert "the same command goes on" in said
+        assert "Traceback" not in said
+        done = found["seeds"]
+        assert 0 < done < 40
+        assert found["verdicts"]["valid"] == done == journaled(store)
+        kept = [folder for folder in (store / "n").glob("soak-*") if (folder / "run.json").exists()]
+        assert len(kept) >= done  # a run may be whole and its line not
+        assert not list((store / "n").glob("soak-*/.*.part"))
+    enlarge()
+    code, found, _ = soak(store, *WORK)
+    assert (code, found["done_before"], found["seeds"]) == (0, done, 40)
+    _, whole, _ = soak(tmp_path / "large", *WORK)
+    assert results(found) == results(whole)
+    assert contents(store) == contents(tmp_path / "large")
+
+
+def test_a_summary_that_finds_no_room_shows_in_the_exit_code(tmp_path):
+    code, found, said = soak(
+        tmp_path, *WORK, "--seeds", "1..1", "--junit", "/dev/full/j.xml", "--summary-json", tmp_path
+    )
+    assert (code, found["seeds"]) == (EXIT_CRASH, 1)
+    assert "choose another --junit" in said
+    assert "choose another --summary-json" in said

@@ -1,0 +1,127 @@
+"""Killed anywhere, any number of times, a soak comes to what an uninterrupted one does."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from harness.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_USAGE
+from tests.soak.commands import (
+    alive,
+    contents,
+    journaled,
+    kill,
+    results,
+    soak,
+    start,
+    wait_until,
+    workers_of,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+SEEDS = 12
+KUDU = (
+    *("--seeds", f"1..{SEEDS}", "--jobs", "2", "--label", "v1"),
+    *("--nemesis", "kill-leader", "--bug", "KUDU-765"),
+    *("--time-limit", "8", "--interval", "4", "--duration", "2"),
+)
+ENDLESS = (
+    *("--seeds", "1..1000", "--jobs", "2", "--target", "toy-register"),
+    *("--workload", "register", "--time-limit", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Store and results of a soak that nobody disturbed."""
+    store = tmp_path_factory.mktemp("whole")
+    code, found, _ = soak(store, *KUDU)
+    assert code == EXIT_INVALID
+    assert found["seeds"] == SEEDS
+    assert 0 < found["verdicts"]["invalid"] < SEEDS
+    return contents(store), found
+
+
+@pytest.mark.parametrize("chaos", [1, 2])
+def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
+    expected, uninterrupted = whole
+    rng = random.Random(chaos)
+    kills = 0
+    while kills < 5 and journaled(tmp_path) < SEEDS - 3:
+        process = start(tmp_path, *KUDU)
+        enough = journaled(tmp_path) + rng.randrange(3)
+        wait_until(
+            lambda pid=process.pid, enough=enough: journaled(tmp_path) >= enough and workers_of(pid)
+        )
+        time.sleep(rng.uniform(0.0, 0.9))  # somewhere within a seed: the start, a run, its folder
+        workers = workers_of(process.pid)
+        if rng.random() < 0.4 and workers:
+            os.kill(rng.choice(workers), signal.SIGKILL)
+            time.sleep(rng.uniform(0.0, 0.5))
+        if process.poll() is None:
+            workers = workers_of(process.pid)
+            kill(process)
+            kills += 1
+            wait_until(lambda workers=workers: not any(map(alive, workers)))
+        else:
+            process.communicate()
+    assert kills >= 3
+    before = journaled(tmp_path)
+    code, found, said = soak(tmp_path, *KUDU)
+    assert code == EXIT_INVALID
+    assert found["done_before"] == before > 0, said
+    assert results(found) == results(uninterrupted)
+    for name in ("verdicts", "ops", "leader_changes", "simulated_s", "seeds", "exit_code"):
+        assert found[name] == pytest.approx(uninterrupted[name])
+    assert contents(tmp_path) == expected
+    assert list((tmp_path / "n").glob(".*.part")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number):
+    process = start(tmp_path, *ENDLESS)
+    wait_until(lambda: journaled(tmp_path) >= 2)
+    workers = workers_of(process.pid)
+    begin_s = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - begin_s < 8.0
+    assert process.returncode == EXIT_INTERRUPTED, err.decode()
+    assert b"interrupted: the same command goes on where it stopped" in out
+    assert b"Traceback" not in err
+    assert workers
+    assert not any(map(alive, workers))
+    done = journaled(tmp_path)
+    assert f"{done} of 1000 seeds".encode() in out
+    _, found, _ = soak(tmp_path, *ENDLESS, "--stop-after", "1", "--seeds", f"1..{done}")
+    assert found["done_before"] >= done - 2  # two workers: the seeds need not be the first
+
+
+def test_an_interrupted_soak_that_found_a_bug_exits_with_invalid(tmp_path):
+    _, found, _ = soak(tmp_path, *KUDU, "--seeds", "1..1")
+    assert found["verdicts"]["invalid"] == 1
+    process = start(tmp_path, *KUDU, "--seeds", "1..100")
+    wait_until(lambda: workers_of(process.pid))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == EXIT_INVALID
+
+
+def test_two_at_once_are_refused_and_labels_are_not(tmp_path):
+    process = start(tmp_path, *ENDLESS)
+    try:
+        wait_until(lambda: journaled(tmp_path) >= 1)
+        second = start(tmp_path, *ENDLESS)
+        _, err = second.communicate(timeout=30)
+        assert second.returncode == EXIT_USAGE
+        assert f"the same soak is at work already (process {process.pid})" in err.decode()
+        assert len(err.decode().splitlines()) == 1
+        code, found, _ = soak(tmp_path, *ENDLESS, "--seeds", "1..2", "--label", "other")
+        assert (code, found["seeds"], found["done_before"]) == (0, 2, 0)
+    finally:
+        kill(process)
+    code, found, _ = soak(tmp_path, *ENDLESS, "--seeds", "1..2")  # the lock died with it
+    assert (code, found["seeds"]) == (0, 2)

@@ -1,0 +1,187 @@
+"""`harness soak` as a whole: exit codes, files, replays; the seeds' results are made up."""
+
+import asyncio
+import itertools
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from harness.cli import main, soak_verb
+from harness.cli.soak_output import _without_own
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_UNKNOWN,
+    EXIT_VALID,
+    InfrastructureError,
+)
+from harness.soak import CheckerVerdict, SeedResult
+
+BASE = ("soak", "--target", "toy-register", "--workload", "register", "--keep", "failing")
+
+
+@pytest.fixture
+def scripted(monkeypatch, tmp_path):
+    """Let a soak's workers answer with the given verdicts, in turn; an exception is raised."""
+    monkeypatch.chdir(tmp_path)
+
+    def script(*items):
+        async def answer(work, *, jobs, on_result):
+            del jobs
+            for item, job in zip(items, work, strict=False):
+                if isinstance(item, BaseException):
+                    raise item
+                verdict, stop = item if isinstance(item, tuple) else (item, None)
+                said = (CheckerVerdict("c", verdict, "why"),) if verdict != "crash" else ()
+                result = SeedResult(
+                    seed=job.case.seed,
+                    verdict=verdict,
+                    reason="" if verdict == "valid" else f"why {verdict}",
+                    checkers=said if verdict != "valid" else (),
+                    stop=stop,
+                )
+                if not on_result(result):
+                    return
+
+        monkeypatch.setattr(soak_verb, "soak", answer)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("items", "code"),
+    [
+        (["valid"], EXIT_VALID),
+        (["valid", "unknown"], EXIT_UNKNOWN),
+        (["unknown", "crash", "valid"], EXIT_CRASH),
+        (["crash", "unknown", "invalid"], EXIT_INVALID),
+        (["invalid", KeyboardInterrupt()], EXIT_INVALID),
+        (["crash", KeyboardInterrupt()], EXIT_INTERRUPTED),
+        (["valid", KeyboardInterrupt()], EXIT_INTERRUPTED),
+        ([KeyboardInterrupt()], EXIT_INTERRUPTED),
+        (["valid", InfrastructureError("no disk")], EXIT_CRASH),
+        (["invalid", InfrastructureError("no disk")], EXIT_INVALID),
+        (["valid", ("valid", "disk full")], EXIT_CRASH),
+        (["valid", ("invalid", "disk full")], EXIT_INVALID),
+        ([("crash", "other code")], EXIT_CRASH),
+    ],
+)
+def test_exit_codes(items, code, scripted, capsys):
+    scripted(*items)
+    assert main([*BASE, "--seeds", f"1..{len(items)}", "--quiet"]) == code
+    out, err = capsys.readouterr()
+    for text in ("disk full", "no disk", "other code"):
+        told = any(text in str(item) for item in items)
+        assert (f"harness: {text}" in err) == told
+    assert "Traceback" not in err
+    interrupted = any(isinstance(item, KeyboardInterrupt) for item in items)
+    assert ("interrupted: the same command goes on" in out) == interrupted
+
+
+def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
+    scripted("invalid", KeyboardInterrupt())
+    assert main([*BASE, "--seeds", "1..3"]) == EXIT_INVALID
+    capsys.readouterr()
+    scripted("valid", "valid", "valid")  # the invalid one left no run: it is run again
+    assert main([*BASE, "--seeds", "1..3", "--json"]) == EXIT_VALID
+    assert main([*BASE, "--seeds", "1..3"]) == EXIT_VALID
+    assert "3 of 3 seeds (3 of them before): 3 valid" in capsys.readouterr().out
+
+
+def test_stop_after(scripted, capsys):
+    scripted("valid", "invalid", "unknown", "crash", "valid", "valid")
+    assert main([*BASE, "--seeds", "1..6", "--stop-after", "2", "--json"]) == EXIT_INVALID
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["seeds"] == 3
+    assert [item["seed"] for item in found["results"]] == [1, 2, 3]
+
+
+def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    monkeypatch.setenv("GITHUB_SHA", "c0ffee")
+    (tmp_path / "step.md").write_text("before\n")
+    scripted("valid", "invalid", "unknown", "crash")
+    files = ("--junit", "out/j.xml", "--summary-json", "out/s.json", "--github-summary")
+    assert main([*BASE, *files, "--seeds", "1..4", "--label", "v1"]) == EXIT_INVALID
+    text, err = capsys.readouterr()
+    assert "4 of 4 seeds: 1 valid, 1 unknown, 1 invalid, 1 crash" in text
+    replay = "harness run --env sim --target toy-register --workload register --seed 2"
+    assert f"seed 2: invalid: why invalid\n  {replay}\n" in text
+    found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
+    assert found["schema_version"] == 2
+    assert found["verdicts"] == {"valid": 1, "unknown": 1, "invalid": 1, "crash": 1}
+    assert found["results"][1]["replay"] == replay
+    suite = ET.parse(tmp_path / "out/j.xml").getroot().find("testsuite")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "2")
+    properties = {item.get("name"): item.get("value") for item in suite.find("properties")}
+    assert properties["commit"] == "c0ffee"
+    assert properties["label"] == "v1"
+    assert suite.find("testcase/failure").text.endswith(f"replay: {replay}")
+    summary = (tmp_path / "step.md").read_text()
+    assert summary.startswith("before\n<h3>Soak register-none: seeds 1..4 in sim</h3>\n")
+    assert summary.count("<details>") == 3
+    assert err.count("::error title=") == 3
+
+
+def test_json_is_bounded_and_keeps_failures(scripted, capsys, monkeypatch):
+    monkeypatch.setattr("harness.cli.soak_output.RESULTS_MAX", 3)
+    scripted("valid", "valid", "valid", "invalid", "valid", "crash")
+    main([*BASE, "--seeds", "1..6", "--json"])
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert [item["seed"] for item in found["results"]] == [4, 6, 1]
+    assert (found["results_left_out"], found["seeds"]) == (3, 6)
+
+
+def test_a_case_from_a_file_is_replayed_from_a_file(scripted, capsys, tmp_path):
+    case = tmp_path / "case.json"
+    case.write_text('{"seed": 5, "target": "toy-register", "workload": "register", "rate": 7.0}')
+    scripted("crash")
+    assert main(["soak", "--case", str(case), "--seeds", "3", "--json"]) == EXIT_CRASH
+    (result,) = msgspec.json.decode(capsys.readouterr().out)["results"]
+    words = result["replay"].split()
+    assert words[:5] == ["harness", "run", "--env", "sim", "--case"]
+    assert main(["run", *words[2:], "--dry-run"]) == 0
+    replayed = msgspec.json.decode(capsys.readouterr().out)
+    assert (replayed["seed"], replayed["rate"]) == (3, 7.0)
+
+
+def test_replays_drop_just_what_a_run_does_not_take():
+    own = [
+        ("--env", "sim"),
+        ("--seeds=1..2",),
+        ("--jobs", "2"),
+        ("--label", "x"),
+        ("--json",),
+        ("--fresh",),
+        ("--quiet",),
+        ("--github-summary",),
+        ("--github-summary", "file"),
+        ("--spark-master", "local[2]"),
+    ]
+    kept = [("--nemesis", "kill-leader"), ("--bug=KUDU-765",), ("--store", "s")]
+    for order in itertools.permutations(own, 2):
+        for first, second in itertools.permutations(kept, 2):
+            mixed = [*first, *order[0], *second, *order[1], "--rate", "5"]
+            assert list(_without_own(mixed)) == [*first, *second, "--rate", "5"]
+
+
+def test_every_option_of_the_soak_is_known_to_replays(capsys):
+    """An option that is in neither list would be passed on to a run that does not know it."""
+    with pytest.raises(SystemExit):
+        main(["soak", "--help"])
+    flags = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    of_run = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
+    from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES
+
+    assert {flag for flag in flags - of_run if flag[2:3].isalpha()} <= {*OWN_FLAGS, *OWN_SWITCHES}
+
+
+def test_sigterm_is_taken_only_where_it_can_be():
+    async def take_nothing():
+        return await soak_verb._in_workers(iter(()), 1, lambda _: True)
+
+    assert asyncio.run(asyncio.wait_for(take_nothing(), 5)) is False
