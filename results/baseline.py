@@ -243,7 +243,7 @@ def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, fl
         middle = nearest_rank(sorted(values), 500)
         return (middle, None, None) if found is None else (middle, found.low, found.high)
     mean = fmean(values)
-    if len(values) < 2:
+    if len(set(values)) < 2:  # no spread tells nothing of how far the next run may be
         return mean, None, None
     half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(0.0, mean - half), mean + half

@@ -131,7 +131,15 @@ def _uplift(answers: Answers) -> Section:
         "together; each holds with 95 % by itself, so of many a few will miss. Other faults of the "
         "same runs fall on both sides.",
         plots=(plot,) if forests else (),
-        tables=tuple(_tables(answers, "uplift_ratios", uplift_ratios=rows)),
+        tables=tuple(
+            _tables(
+                answers,
+                "uplift_ratios",
+                "uplift_by_operation",
+                uplift_ratios=[row for row in rows if row["outcome"] in OUTCOMES],
+                uplift_by_operation=[row for row in rows if row["outcome"] not in OUTCOMES],
+            )
+        ),
     )
 
 

@@ -56,7 +56,11 @@ def ratio(value: float | None) -> str:
     """How many times as much."""
     if value is None:
         return NOTHING
-    if value >= 1000:
+    if value == 0:
+        return f"0 {TIMES}"
+    if value < 0.01:
+        return f"< 0.01 {TIMES}"
+    if value > 1000:
         return f"> 1000 {TIMES}"
     return f"{value:.2f} {TIMES}" if value < 10 else f"{value:.0f} {TIMES}"
 

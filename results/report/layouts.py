@@ -34,6 +34,17 @@ _BUG: Final[Column] = ("bug", "bug", "text")
 _RANGE: Final[Column] = ("range", "95 % interval", "text")
 _TIME: Final[Column] = ("length_ns", "time in runs", "ns")
 
+_UPLIFT: Final[tuple[Column, ...]] = (
+    _NEMESIS,
+    ("outcome", "outcome", "text"),
+    ("with_rate", "with fault", "share"),
+    ("without_rate", "without", "share"),
+    ("ratio", "ratio", "ratio"),
+    _RANGE,
+    _RUNS,
+    ("why", "no interval because", "text"),
+)
+
 LAYOUTS: Final[dict[str, Layout]] = {
     "verdict_matrix": Layout(
         "Verdicts by nemeses, bug switches and workload",
@@ -108,19 +119,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
             _TIME,
         ),
     ),
-    "uplift_ratios": Layout(
-        "Fault uplift",
-        (
-            _NEMESIS,
-            ("outcome", "outcome", "text"),
-            ("with_rate", "with fault", "share"),
-            ("without_rate", "without", "share"),
-            ("ratio", "ratio", "ratio"),
-            _RANGE,
-            _RUNS,
-            ("why", "no interval because", "text"),
-        ),
-    ),
+    "uplift_ratios": Layout("The fault and everything a client does", _UPLIFT),
+    "uplift_by_operation": Layout("By kind of operation", _UPLIFT, source="uplift_ratios"),
     "availability": Layout(
         "Time of the chaos phase, with and without a fault of each nemesis",
         (_NEMESIS, ("active", "fault active", "yes"), _RUNS, ("ns", "time", "ns"), *_DOWN),
@@ -267,5 +267,6 @@ LAYOUTS: Final[dict[str, Layout]] = {
             ("label_runs", "runs", "count"),
             ("p_adjusted", "p (adjusted)", "p"),
         ),
+        40,
     ),
 }

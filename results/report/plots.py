@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 WIDTH: Final = 760
-LEFT: Final = 240
-RIGHT: Final = 90
+LEFT: Final = 270
+RIGHT: Final = 70
 ROW: Final = 24
 ROWS_MAX: Final = 40
-LABEL_CHARS_MAX: Final = 34
+LABEL_CHARS_MAX: Final = 38
 PLOT: Final = WIDTH - LEFT - RIGHT
 
 
@@ -108,7 +108,8 @@ class Forest(msgspec.Struct, frozen=True):
 
 
 def _row(number: int, label: str, **parts: object) -> PlotRow:
-    cut = label if len(label) <= LABEL_CHARS_MAX else f"{label[: LABEL_CHARS_MAX - 1]}…"
+    half = LABEL_CHARS_MAX // 2
+    cut = label if len(label) <= LABEL_CHARS_MAX else f"{label[:half]}…{label[1 - half :]}"
     return PlotRow(y=number * ROW, label=cut, full=label, **parts)  # type: ignore[arg-type]
 
 

@@ -19,7 +19,6 @@ __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 ROWS_MAX: Final = 100
 CELL_CHARS_MAX: Final = 240
 
-
 Column = tuple[str, str, str]
 
 
@@ -43,11 +42,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How one answer is shown: caption, columns (field, header, way of writing), rows at most."""
+    """How an answer is shown: caption, columns (field, header, way of writing), rows at most.
+
+    `source` names the answer where the table shows a part of it under another name.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     limit: int = ROWS_MAX
+    source: str | None = None
 
 
 def _text(value: Any) -> Cell:
@@ -102,17 +105,17 @@ _WRITERS: Final[dict[str, Callable[[Any], Cell]]] = {
 _NUMBERS: Final = frozenset({"count", "ns", "share", "ratio", "p"})
 
 
-def make_table(source: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
+def make_table(name: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
     """The table of some rows of an answer."""
     written = tuple(
         tuple(_WRITERS[way](row[field]) for field, _, way in layout.columns)
         for row in rows[: layout.limit]
     )
     return Table(
-        id=source,
+        id=name,
         caption=layout.caption,
         columns=tuple((header, way in _NUMBERS) for _, header, way in layout.columns),
         rows=written,
         not_shown=max(0, len(rows) - layout.limit),
-        source=source,
+        source=layout.source or name,
     )
