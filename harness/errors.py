@@ -7,6 +7,7 @@ Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid, 1 invalid, 2 un
 from __future__ import annotations
 
 __all__ = [
+    "EXIT_BROKEN_PIPE",
     "EXIT_CRASH",
     "EXIT_INTERRUPTED",
     "EXIT_INVALID",
@@ -26,6 +27,7 @@ EXIT_VALID = 0
 EXIT_INVALID = 1
 EXIT_UNKNOWN = 2
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: whoever read our output had enough of it
 EXIT_USAGE = 254
 EXIT_CRASH = 255
 

@@ -2,7 +2,7 @@
 
 Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
 2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
-means *unknown*).
+means *unknown*). 141 means that whoever read a long output had enough of it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from harness.cli.output import ensure_standard_streams, note
+from harness.cli.output import ensure_standard_streams, flush_output, note, reader_went_away
 from harness.cli.parser import build_parser, known_verbs, verb_module
-from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError, UsageError
+from harness.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_CRASH,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    HarnessError,
+    UsageError,
+)
 
 __all__ = ["main"]
 
@@ -33,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("harness: interrupted; `harness clean` removes what is left")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`harness list | head`); that is no failure of ours.
-        sys.stderr.close()
-        return EXIT_CRASH
-    except Exception:  # noqa: BLE001 - the last line of defence turns a crash into its exit code
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a crash has an exit code
+        if isinstance(error, BrokenPipeError) and reader_went_away():
+            return EXIT_BROKEN_PIPE  # `harness export RUN | head` is no failure of ours
         traceback.print_exc()
         note("harness: this is our own mistake; please report it")
         return EXIT_CRASH
+    finally:
+        flush_output()
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -25,12 +25,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
     parsed = parser.parse_args(list(arguments))
     history = load_run(parsed.run).history
-    if parsed.output is None:
-        write_edn(history, sys.stdout)
-        return 0
     try:
-        with parsed.output.open("w", encoding="utf-8") as file:
-            write_edn(history, file)
+        if parsed.output is None:
+            write_edn(history, sys.stdout)
+            sys.stdout.flush()
+        else:
+            with parsed.output.open("w", encoding="utf-8") as file:
+                write_edn(history, file)
+    except BrokenPipeError:
+        raise  # whoever reads it has enough: `main` knows what that means
     except OSError as error:
-        raise InfrastructureError(f"cannot write {parsed.output}: {error.strerror}") from error
+        where = parsed.output or "to stdout"
+        raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error
     return 0

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.case import Case
+from harness import __version__
+from harness.case import NS_PER_S, Case
 from harness.checking import checkers_of
 from harness.cli.output import say
 from harness.cli.parser import Parser
-from harness.store import RunFolder, new_run_id
+from harness.ops import History, Verdict
+from harness.store import RunFolder, RunRecord, new_run_id
 from harness.store.edn import load_edn
 
 __all__ = ["main"]
+
+
+def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
+    """The record of a run that happened elsewhere, and that nobody has judged yet."""
+    return RunRecord(
+        run=folder.path.name,
+        environment="imported",
+        started=dt.datetime.now(tz=dt.UTC).isoformat(),
+        wall_s=history[-1].time / NS_PER_S if history else 0.0,
+        verdict=Verdict.UNKNOWN,
+        digest=history.digest(),
+        ops=len(history),
+        versions={"harness": __version__, "python": platform.python_version()},
+        warnings=(f"imported from {file.name}; `harness check` judges it",),
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,5 +56,6 @@ def main(arguments: Sequence[str]) -> int:
     folder = RunFolder(parsed.store, parsed.name, new_run_id(0))
     folder.write_case(case)
     folder.seal(history)
+    folder.finish(_record(parsed.file, folder, history))
     say(str(folder.path))
     return 0

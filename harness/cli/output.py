@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
+from typing import TextIO
 
-__all__ = ["ensure_standard_streams", "note", "say"]
+__all__ = ["ensure_standard_streams", "flush_output", "note", "reader_went_away", "say"]
 
 
 def say(text: str) -> None:
@@ -28,6 +30,31 @@ def note(text: str) -> None:
     """Print `text` on stderr, if there is still anybody there: there is no further place to go."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def reader_went_away() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)  # errors are reported whatever one asks for
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):  # no file behind it
+        return False
+
+
+def flush_output() -> None:
+    """Write out what stdout still holds; what nobody wants is dropped without a word."""
+    stdout: TextIO | None = sys.stdout
+    if stdout is None:  # it was closed when we were started
+        return
+    try:
+        stdout.flush()
+    except BrokenPipeError:
+        _mute()
+    except (OSError, ValueError) as error:
+        note(f"harness: the results cannot be printed: {error}")
+        with contextlib.suppress(OSError, ValueError):
+            _mute()
 
 
 def _mute() -> None:

@@ -1,0 +1,194 @@
+"""Small defects that were mended, each held by a test."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkers.linearizability import native
+from harness.case import Case
+from harness.checking import Judgement
+from harness.cli import main
+from harness.cli.verdict_text import describe
+from harness.ops import CheckResult, Verdict
+from harness.store import load_run
+
+PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
+BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "4",
+       "--time-limit", "15", "--interval", "5", "--duration", "3", "--reporters", "none",
+       "--quiet", "--json"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run with more ops than any pipe holds."""
+    store = tmp_path_factory.mktemp("store")
+    words = ["run", "--env", "sim", *TOY, "--seed", "1", "--time-limit", "30", "--rate", "100"]
+    assert main([*words, "--store", str(store)]) == 0
+    (folder,) = (store / "register-none").glob("2*")
+    return folder
+
+
+# --- pipes -----------------------------------------------------------------------------------
+
+
+def test_a_reader_that_has_enough_is_no_crash(run_folder):
+    line = " ".join(PROGRAM[:2]) + f" '{PROGRAM[2]}' export {run_folder}"
+    script = f"{line} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    first, code = done.stdout.splitlines()
+    assert first.startswith("{:index 0")
+    assert (code, done.stderr) == ("141", "")
+
+
+def test_help_that_nobody_reads_is_no_crash():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as deaf:
+        done = subprocess.run(
+            [*PROGRAM, "--help"], stdout=deaf, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_whole_export_is_a_success(run_folder):
+    done = subprocess.run([*PROGRAM, "export", run_folder], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) == len(load_run(run_folder).history)
+
+
+def test_an_export_that_does_not_fit_is_said(run_folder):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "export", run_folder], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 255
+    assert b"cannot write to stdout: No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_broken_pipe_elsewhere_stays_a_crash(monkeypatch, capsys):
+    def broken(_words):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("harness.cli.list_verb.main", broken)
+    assert main(["list"]) == 255
+    assert "BrokenPipeError" in capsys.readouterr().err
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def test_an_explanation_has_five_lines_and_says_how_many_more():
+    many = CheckResult("a", Verdict.INVALID, "r" * 900, tuple(f"line {n}" for n in range(8)))
+    few = CheckResult("b", Verdict.INVALID, "few", ("x" * 1000, *"1234"))
+    lines = describe(Judgement((many, few)))
+    assert [line for line in lines if line.startswith("  line")] == [
+        f"  line {n}" for n in range(5)
+    ]
+    assert [line for line in lines if "more" in line] == ["  ... and 3 more, in results.json"]
+    assert max(map(len, lines)) < 450
+    assert lines[-4:] == ["  1", "  2", "  3", "  4"]
+
+
+# --- import ----------------------------------------------------------------------------------
+
+
+def test_an_imported_history_is_a_finished_run(run_folder, tmp_path, capsys):
+    edn = tmp_path / "history.edn"
+    assert main(["export", str(run_folder), "--output", str(edn)]) == 0
+    assert main(["import", str(edn), "--store", str(tmp_path / "store")]) == 0
+    stored = load_run(Path(capsys.readouterr().out.splitlines()[-1]))
+    original = load_run(run_folder)
+    assert stored.note is None
+    assert stored.record is not None
+    assert (stored.record.environment, stored.record.verdict) == ("imported", Verdict.UNKNOWN)
+    assert stored.record.digest == original.history.digest()
+    assert stored.record.ops == len(original.history)
+    assert stored.record.wall_s == original.history[-1].time / 1e9
+    assert main(["check", str(stored.folder)]) == main(["check", str(run_folder)])
+
+
+# --- faults written by hand ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nemesis", "args", "words"),
+    [
+        ("partition-halves", {"draw": "many"}, "takes a value of type int"),
+        ("partition-halves", {"draw": True}, "takes a value of type int"),
+        ("partition-leader", {"keep_others": 1}, "takes a value of type bool"),
+        ("partition-leader", {"keep": True}, "knows no argument 'keep'; it knows: keep_others"),
+        ("kill-leader", {"hard": True}, "knows no argument 'hard'; it knows: none"),
+    ],
+)
+def test_faults_that_cannot_be_are_refused_before_anything_starts(
+    nemesis, args, words, tmp_path, capsys
+):
+    fault = {"id": "mine", "nemesis": nemesis, "at_ns": 0, "duration_ns": 1, "args": args}
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps({"seed": 1, "faults": [fault]}))
+    code = main(["run", "--env", "sim", "--case", str(path), "--store", str(tmp_path / "store")])
+    error = capsys.readouterr().err.strip()
+    assert code == 254
+    assert error.startswith("harness: the fault 'mine': ")
+    assert words in error
+    assert "\n" not in error
+    assert not (tmp_path / "store").exists()
+
+
+def test_every_case_that_is_planned_can_be_replayed(tmp_path, capsys):
+    names = "partition-leader,partition-halves,partition-random-node,kill-leader,pause-leader"
+    assert main(["run", "--dry-run", "--nemesis", names, "--seed", "9"]) == 0
+    path = tmp_path / "case.json"
+    path.write_text(capsys.readouterr().out)
+    assert main(["run", "--dry-run", "--case", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text())
+    assert len(Case(**json.loads(path.read_text())).faults) > 10
+
+
+def test_a_nemesis_that_cannot_tell_is_trusted(monkeypatch, tmp_path):
+    monkeypatch.delattr("nemesis.base.PeriodicNemesis.check_args")
+    fault = {"id": "f", "nemesis": "kill-leader", "at_ns": 0, "duration_ns": 1, "args": {"x": 1}}
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps({"seed": 1, "faults": [fault]}))
+    assert main(["run", "--dry-run", "--case", str(path)]) == 0
+
+
+# --- the native core -------------------------------------------------------------------------
+
+
+class Tripwire:
+    """An extension module that nobody may touch."""
+
+    VERSION = "tripwire"
+
+    def __getattr__(self, name):
+        raise AssertionError(f"the native core was asked for {name}")
+
+
+def checked(report):
+    return [(item["checker"], item["verdict"], item["operations"]) for item in report["checkers"]]
+
+
+def test_the_native_core_can_be_switched_off(monkeypatch, tmp_path, capsys):
+    words = [*BUG, "--store", str(tmp_path)]
+    assert main(words) == 1
+    usual = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(native, "_EXTENSION", Tripwire())
+    monkeypatch.setenv("HARNESS_NATIVE", "0")
+    assert main(words) == 1
+    plain = json.loads(capsys.readouterr().out)
+    assert checked(plain) == checked(usual)
+    assert plain["history_sha256"] == usual["history_sha256"]
+
+
+def test_without_the_switch_the_native_core_is_asked(monkeypatch, run_folder, capsys):
+    monkeypatch.setattr(native, "_EXTENSION", Tripwire())
+    monkeypatch.delenv("HARNESS_NATIVE", raising=False)
+    assert main(["check", str(run_folder)]) == 2
+    assert "the native core was asked for" in capsys.readouterr().out
