@@ -124,7 +124,9 @@ def make_run(store: Path, count: int, clients: int) -> Path:
     rng = random.Random(1)
     history = History(make_ops(rng, count, clients))
     folder = RunFolder(store, "bench-page", f"{count}-ops-{time.time_ns()}")
-    folder.write_case(Case(seed=1, nemeses=("partition-leader", "kill-leader")))
+    folder.write_case(
+        Case(seed=1, concurrency=clients, nemeses=("partition-leader", "kill-leader"))
+    )
     folder.seal(history)
     middle = [pair.invoke.index for pair in history.pairs[count // 2 : count // 2 + 3]]
     result = CheckResult(

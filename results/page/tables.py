@@ -71,13 +71,16 @@ def tables_of(
     for op in history.facts("snapshot"):
         _take_snapshot(lanes, op)
     ordered = sorted(lanes.values(), key=lambda lane: (lane.first(), lane.id))
-    kept = ordered
-    if len(ordered) > most:
-        newest = {lane.id for lane in ordered[-max(0, most - len(wanted)) :]}
-        kept = [lane for lane in ordered if lane.id in wanted or lane.id in newest][:most]
-    while sum(len(lane.events) for lane in kept) > EVENTS_MAX:
-        kept = kept[len(kept) // 10 + 1 :]
-    return kept, len(ordered) - len(kept)
+    room, events = most, EVENTS_MAX
+    kept: set[str] = set()
+    newest_first = ordered[::-1]
+    for lane in sorted(newest_first, key=lambda lane: lane.id not in wanted):
+        if room == 0 or len(lane.events) > events:
+            break
+        room, events = room - 1, events - len(lane.events)
+        kept.add(lane.id)
+    shown = [lane for lane in ordered if lane.id in kept]
+    return shown, len(ordered) - len(shown)
 
 
 def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:

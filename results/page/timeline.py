@@ -3,8 +3,8 @@
 Only what the history proves is drawn, and each piece says what proves it:
 
 * a fault lasts from the op `inject` to the op `heal` of the same fault; without one, to the end;
-* a node leads from its fact `leader` until the next one. Answers that it gave in that term later
-  still are a second piece: whoever answers as a leader after another one took over, is shown to;
+* a node leads from its fact `leader` until the next one, or its own `node-exit`. Answers that it
+  gave in that term after the next leader was seen are a second piece: it did not know better;
 * a node is down from its fact `node-exit`, and paused from the `inject` of a nemesis whose name
   says pause. Both end with the first proof of it: the `heal` of a fault that stops (or pauses)
   processes and hit this node, an RPC that was sent to it later and answered `ok`, its part in a
@@ -61,12 +61,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that led: until the next leader was seen; `answered` is its last answer after that."""
+    """A node that led, until `end`, for the reason `until`.
+
+    `answered` is its last answer in this term after another one was seen to lead.
+    """
 
     node: str
     term: int
     start: int
     end: int | None
+    until: str
     answered: int | None
 
 
@@ -139,12 +143,26 @@ def reigns_of(history: History) -> list[Reign]:
         term = done.value.get("term")
         if isinstance(term, int):
             answered[done.node, term] = max(done.time, answered.get((done.node, term), 0))
+    exits = [(op.time, _field(op.value, "node")) for op in history.facts("node-exit")]
     reigns = []
     for position, (start, node, term) in enumerate(facts):
-        end = facts[position + 1][0] if position + 1 < len(facts) else None
+        ends = [(time, "its process ended") for time, who in exits if who == node and time > start]
+        if position + 1 < len(facts):
+            following = facts[position + 1]
+            ends.append((following[0], f"{following[1]} was seen to lead in term {following[2]}"))
+        end, until = min(ends, default=(None, "the run ended"))
         last = answered.get((node, term))
         late = last if end is not None and last is not None and last > end else None
-        reigns.append(Reign(node=_short(node), term=term, start=start, end=end, answered=late))
+        reigns.append(
+            Reign(
+                node=_short(node),
+                term=term,
+                start=start,
+                end=end,
+                until=_short(until),
+                answered=late,
+            )
+        )
     return reigns
 
 

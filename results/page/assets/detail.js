@@ -56,7 +56,7 @@ function outcomeNote(ops, i) {
 
 function pretty(json) {
   let text = json;
-  try { text = JSON.stringify(JSON.parse(json), null, 1).replace(/\n\s+(?=[^\[{]{0,60}[\]}])/g, " "); } catch { /* cut: shown as it is */ }
+  try { if (json.length > 90) text = JSON.stringify(JSON.parse(json), null, 1); } catch { /* cut: shown as it is */ }
   return el("pre", {}, text);
 }
 

@@ -176,13 +176,13 @@ function drawNode(pen, page, top, row, boxes) {
     const lines = [`${state.node} is ${state.kind}`, `${seconds(state.start)} to ${state.end === null ? "the end" : seconds(end)}, ${duration(end - state.start)}`, state.why];
     const thing = { lines, click: () => page.selectFact(lines[0], lines, state.start, end) };
     const colour = state.kind === "down" ? ink.down : ink.paused;
-    boxes.add(...bar(pen, state.start, end, top + 4, row.height - 9, colour, state.kind, ink.paper), thing);
+    boxes.add(...bar(pen, state.start, end, top + 3, row.height - 8, colour, state.kind, ink.paper), thing);
   }
 }
 
 function reignLines(page, reign) {
   const lines = [`${reign.node} led in term ${reign.term}`];
-  lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)}; at ${seconds(reign.end)} the next leader was seen`);
+  lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)} to ${seconds(reign.end)}, when ${reign.until}`);
   if (reign.answered) lines.push(`but it still answered in term ${reign.term} at ${seconds(reign.answered)} (hatched)`);
   return lines;
 }

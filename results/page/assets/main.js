@@ -67,8 +67,10 @@ function showAnomaly(page) {
 function step(page, positions, by) {
   if (!positions.length) return;
   const ordered = Array.from(positions).sort((a, b) => a - b);
-  const here = page.selected;
-  let at = by > 0 ? ordered.findIndex((i) => i > here) : ordered.findLastIndex((i) => i < here);
+  const { selected, ops } = page; // without a selection, from the edge of the view
+  let at;
+  if (by > 0) at = ordered.findIndex((i) => (selected >= 0 ? i > selected : ops.start[i] >= view.from));
+  else at = ordered.findLastIndex((i) => (selected >= 0 ? i < selected : ops.start[i] <= view.to));
   if (at < 0) at = by > 0 ? 0 : ordered.length - 1;
   page.select(ordered[at], true);
 }
@@ -236,7 +238,7 @@ function legend(page) {
 }
 
 function status(page) {
-  byId("status").textContent = `${seconds(view.from)} to ${seconds(view.to)} (${duration(view.to - view.from)})`
+  byId("status").textContent = `${seconds(Math.max(0, view.from))} to ${seconds(Math.min(view.to, page.data.end))} (${duration(view.to - view.from)})`
     + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
 }
 
@@ -271,7 +273,10 @@ function start(data) {
   new ResizeObserver(measure).observe(stage);
   page.clear();
   page.setFilter({});
-  if (!showAddress(page)) showAnomaly(page);
+  if (!showAddress(page)) {
+    showAnomaly(page);
+    if (page.focus.length) page.select(page.focus[0]);
+  }
   if (view.from === 0 && view.to === 1) view.fit();
   window.addEventListener("hashchange", () => showAddress(page));
   // For tests and for the curious: what is shown, and the functions that counted it.

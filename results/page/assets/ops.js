@@ -3,6 +3,7 @@
 
 const EXACT_MAX = 3000;
 const COLUMN = 2; // pixels
+const LABELLED_MAX = 12;
 
 function opsPanel(canvas, page) {
   const { ops, data } = page;
@@ -52,7 +53,7 @@ function laneLabels(pen, page, ranges, { step, top, bar: height }) {
     let name = "";
     if (high > low) {
       const first = page.ops.process[positions[low]], last = page.ops.process[positions[high - 1]];
-      name = first === last ? `process ${first}` : `process ${first} – ${last}`;
+      name = first === last ? `process ${first}` : `${first < 100 ? "process " : ""}${first} – ${last}`;
     }
     label(pen, name, top + lane * step + height / 2);
   }
@@ -90,8 +91,10 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
   } else {
     pen.fillStyle = ink.paper;
     pen.fillRect(x0, y, width, height);
+    pen.globalAlpha *= 0.4;
     pen.fillStyle = hatch(pen, colour);
     pen.fillRect(x0, y, width, height);
+    pen.globalAlpha = dim ? 0.13 : 1;
     pen.strokeStyle = colour;
     pen.lineWidth = 1.2;
     pen.beginPath();
@@ -111,13 +114,8 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
   }
   const from = Math.max(x0, LEFT);
   if (x1 - from > 34 && height >= 12 && !dim) {
-    const text = fitted(pen, opLabel(page, i), x1 - from - 8);
-    if (type !== OK) {
-      pen.fillStyle = ink.paper;
-      pen.fillRect(from + 2, y + 2, pen.measureText(text).width + 4, height - 4);
-    }
     pen.fillStyle = type === OK ? ink.paper : ink.ink;
-    pen.fillText(text, from + 4, y + height / 2 + 0.5);
+    pen.fillText(fitted(pen, opLabel(page, i), x1 - from - 8), from + 4, y + height / 2 + 0.5);
   }
   pen.globalAlpha = 1;
 }
@@ -171,6 +169,7 @@ function onTop(pen, page, { step, top, bar: height }) {
     pen.lineWidth = 2;
     pen.strokeRect(x0 - 2, y - 2, x1 - x0 + 4, height + 4);
     openEnd(pen, page, i, x1, y + height / 2, ink.red);
+    if (page.focus.length <= LABELLED_MAX && x1 - x0 < 60 && height >= 12) blameLabel(pen, page, i, x1 + 5, y, height);
   }
   if (page.selected >= 0) {
     const i = page.selected, y = top + ops.lane[i] * step;
@@ -181,6 +180,19 @@ function onTop(pen, page, { step, top, bar: height }) {
     attemptMarks(pen, page, i, y + height + 1);
     openEnd(pen, page, i, x1, y + height / 2, ink.select);
   }
+}
+
+// What an offending operation is, beside it, where the bar has no room for it.
+function blameLabel(pen, page, i, x, y, height) {
+  const text = `op ${page.ops.index[i]} ${opLabel(page, i)}`.slice(0, 60);
+  pen.font = "600 11px system-ui, sans-serif";
+  pen.fillStyle = ink.paper;
+  pen.globalAlpha = 0.85;
+  pen.fillRect(x, y, pen.measureText(text).width + 6, height);
+  pen.globalAlpha = 1;
+  pen.fillStyle = ink.red;
+  pen.fillText(text, x + 3, y + height / 2 + 0.5);
+  pen.font = "11px system-ui, sans-serif";
 }
 
 // An operation of unknown outcome may take effect at any later time: a line to the end says so.
