@@ -36,7 +36,7 @@ FAILURES_SHOWN_MAX: Final = 50
 RESULTS_MAX: Final = 10_000
 SCHEMA_VERSION: Final = 2
 COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
-_OWN_FILES: Final = {"case.json", "history.parquet", "results.json", "run.json"}
+_OWN_FILES: Final = {"case.json", "history.parquet", "logs", "results.json", "run.json"}
 _MIB: Final = 1024 * 1024
 
 
@@ -109,7 +109,7 @@ class SoakOutput:
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self._parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
-            if {path.name for path in folder.iterdir()} == _OWN_FILES:
+            if {path.name for path in folder.iterdir()} <= _OWN_FILES:
                 make_artefacts(folder, names)
 
     def write_files(self) -> None:
@@ -242,19 +242,19 @@ class SoakOutput:
         counts = ", ".join(f"{count} {name}" for name, count in tally.verdicts.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
         lines = [f"{tally.seeds} of {spec.seeds} seeds{before}: {counts}"]
-        simulated = f"{tally.simulated_s:.0f} simulated s" if spec.environment == SIM else "real"
+        here = duration_text(self._wall_s)
+        simulated = spec.environment == SIM
+        took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
         lines.append(
-            f"{simulated} in {duration_text(self._wall_s)} here, {tally.cpu_s:.1f} CPU s in all: "
-            f"{tally.ops} ops, {tally.leader_changes} leader changes"
+            f"{took} here, {tally.cpu_s:.1f} CPU s in all: {tally.ops} ops, "
+            f"{tally.leader_changes} leader changes"
         )
         kept = self._bytes_a_passing_run()
         passing = "" if kept is None else f", {kept / 1024:.1f} KiB a passing one"
         total = (tally.valid_bytes + tally.failing_bytes) / _MIB
         lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
-        lines.append(
-            f"memory at most: {tally.memory_bytes_max / _MIB:.0f} MiB a worker, "
-            f"{self._memory_bytes / _MIB:.0f} MiB the driver"
-        )
+        worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB a worker, " if simulated else ""
+        lines.append(f"memory at most: {worker}{self._memory_bytes / _MIB:.0f} MiB the driver")
         if self._interrupted:
             lines.append("interrupted: the same command goes on where it stopped")
         elif campaign.stopped is not None:

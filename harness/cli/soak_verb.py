@@ -22,6 +22,7 @@ from harness.cli.soak_options import SIM, parse_seeds, parse_soak
 from harness.cli.soak_output import Replays, SoakOutput
 from harness.cli.soak_progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError
+from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment, SoakExecutor, load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
@@ -119,9 +120,15 @@ def _work(
         return False
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
-        listener = None if parsed.quiet or parsed.json else Progress()
-        return soak_one_by_one(jobs, environment, on_result=take, listener=listener)
+        listen = None if parsed.quiet or parsed.json else _listen
+        return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
     return asyncio.run(_in_workers(jobs, parsed.jobs, take))
+
+
+def _listen(seed: int) -> Callable[[Op], None]:
+    """Progress of one run in a real environment."""
+    note(f"seed {seed}:")
+    return Progress()
 
 
 async def _in_workers(jobs: Iterator[SeedJob], workers: int, take: TakeResult) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import InfrastructureError, UsageError
+from harness.ops import Verdict
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
 from harness.soak.result import (
@@ -203,7 +204,7 @@ class Campaign:
         """
         if result.stop is not None:
             self.stopped = result.stop
-            if result.failed and result.verdict != CRASH:  # proven, even if nothing keeps it
+            if result.verdict == Verdict.INVALID.value:  # proven, even if nothing keeps it
                 self.tally.take(result)
             return False
         if not self.spec.first <= result.seed <= self.spec.last:

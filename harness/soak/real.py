@@ -36,15 +36,18 @@ def soak_one_by_one(
     environment: Environment,
     *,
     on_result: Callable[[SeedResult], bool],
-    listener: Callable[[Op], None] | None = None,
+    listen: Callable[[int], Callable[[Op], None]] | None = None,
 ) -> bool:
     """Run all of `work`, or until `on_result` says no; whether the user cut it short.
+
+    `listen` is asked before each seed for who hears the ops of its run.
 
     Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
     second Ctrl-C or one between runs.
     """
     for job in work:
         begin_s, begin_cpu_s = time.monotonic(), time.process_time()
+        listener = None if listen is None else listen(job.case.seed)
         result, interrupted = _run(job, environment, listener)
         result = msgspec.structs.replace(
             result,

@@ -231,6 +231,7 @@ def test_what_could_not_be_kept_is_not_valid_but_stays_invalid(tmp_path):
             assert found.stopped == "the disk is full"
             assert list(found.results()) == []
             assert found.tally.exit_code == code
+            assert found.tally.seeds == (verdict == "invalid")
 
 
 def test_leftovers_of_killed_workers_are_swept_and_nothing_else(tmp_path):
