@@ -1,0 +1,141 @@
+"""Seeds over Spark's executors: the same results and the same store as on this machine."""
+
+import itertools
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.case import Case
+from harness.cli import main
+from harness.errors import InfrastructureError
+from harness.soak import SeedJob, SeedResult
+from harness.soak.identity import code_digest
+from results import soak_spark
+from results.soak_spark import SparkSoak, run_ranges, split
+from tests.soak.commands import contents, results
+
+TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
+
+
+@given(st.sets(st.integers(0, 60)).map(sorted), st.integers(1, 9))
+def test_ranges_hold_just_the_seeds_and_spread_them(seeds, tasks):
+    ranges = split(seeds, tasks)
+    assert [seed for _, first, last in ranges for seed in range(first, last + 1)] == seeds
+    numbers = [task for task, _, _ in ranges]
+    assert sorted(set(numbers)) == list(range(min(tasks, len(seeds))))
+    sizes = [
+        sum(last - first + 1 for _, first, last in part)
+        for _, part in itertools.groupby(ranges, key=lambda item: item[0])
+    ]
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def job(**fields):
+    given = {"case": TOY, "store": None, "name": "n", "run_prefix": "r-"}
+    return msgspec.json.encode(SeedJob(**{**given, **fields}))
+
+
+def answers(batches, work):
+    rows = [row for batch in run_ranges(iter(batches), job=work) for row in batch.to_pylist()]
+    return {row["seed"]: msgspec.json.decode(row["result"], type=SeedResult) for row in rows}
+
+
+def batch(*ranges):
+    columns = [pa.array(column, pa.int64()) for column in zip(*ranges, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=["first", "last"])
+
+
+@pytest.mark.process
+def test_a_task_runs_its_ranges(tmp_path):
+    code = code_digest(TOY, "sim")
+    found = answers([batch((3, 4), (9, 9)), batch((12, 12))], job(store=str(tmp_path), code=code))
+    assert {seed: result.verdict for seed, result in found.items()} == dict.fromkeys(
+        (3, 4, 9, 12), "valid"
+    )
+    assert sorted(path.name for path in (tmp_path / "n").iterdir()) == ["r-12", "r-3", "r-4", "r-9"]
+
+
+def test_an_executor_with_other_code_runs_nothing():
+    found = answers([batch((3, 4))], job(code="0123456789ab"))
+    assert sorted(found) == [3, 4]
+    for result in found.values():
+        assert "has other code" in result.stop
+        assert "(0123456789ab)" in result.stop
+
+
+@pytest.fixture
+def waves(monkeypatch):
+    """No Spark: what each wave would have run, answered at once."""
+    seen = []
+
+    def run_wave(_, work, ranges):
+        assert work == b"job"
+        seeds = [seed for _, first, last in ranges for seed in range(first, last + 1)]
+        seen.append(seeds)
+        return [{"seed": seed, "result": b"%d" % seed} for seed in seeds if seed != 13]
+
+    monkeypatch.setattr(soak_spark, "_run_wave", run_wave)
+    monkeypatch.setattr("results.spark.get_spark", lambda _: None)
+    monkeypatch.setattr("results.spark.prepare_workers", lambda _: 2)
+    return seen
+
+
+def test_waves_grow_and_every_seed_is_taken_once(waves):
+    taken = []
+    SparkSoak().run(
+        b"job", iter(range(100, 200)), url="x", take=lambda data: not taken.append(data)
+    )
+    assert [int(data) for data in taken] == list(range(100, 200))
+    assert [len(wave) for wave in waves] == [8, 32, 60]
+
+
+def test_a_wave_is_taken_to_its_end_and_no_other_begins(waves):
+    taken = []
+
+    def take(data):
+        taken.append(int(data))
+        return len(taken) != 3
+
+    SparkSoak().run(b"job", iter(range(100, 200)), url="x", take=take)
+    assert taken == waves[0]
+    assert len(waves) == 1
+
+
+def test_lost_results_are_noticed(waves):
+    with pytest.raises(InfrastructureError, match="lost the results of 1 seeds, first 13"):
+        SparkSoak().run(b"job", iter(range(10, 20)), url="x", take=lambda _: True)
+    assert len(waves) == 1
+
+
+def test_nothing_to_do_starts_no_spark():
+    SparkSoak().run(b"job", iter(()), url="no such url", take=lambda _: True)
+
+
+def soak(capsys, store, *arguments):
+    work = (
+        *("soak", "--store", str(store), "--name", "n", "--label", "v1", "--json"),
+        *("--nemesis", "kill-leader", "--bug", "KUDU-765", "--reporters", "none"),
+        *("--time-limit", "8", "--interval", "4", "--duration", "2"),
+    )
+    code = main([*work, *arguments])
+    return code, msgspec.json.decode(capsys.readouterr().out)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.xdist_group("spark")
+def test_on_spark_it_comes_to_the_same(tmp_path, capsys):
+    one = soak(capsys, tmp_path / "here", "--seeds", "1..10", "--jobs", "2")
+    # What this machine began, Spark ends, and the other way round.
+    soak(capsys, tmp_path / "spark", "--seeds", "4..5", "--jobs", "1")
+    two = soak(capsys, tmp_path / "spark", "--seeds", "1..9", "--spark-master", "local[2]")
+    assert two[1]["done_before"] == 2
+    three = soak(capsys, tmp_path / "spark", "--seeds", "1..10", "--jobs", "1")
+    assert three[1]["done_before"] == 9
+    assert three[0] == one[0] == 1
+    assert results(three[1]) == results(one[1])
+    assert contents(tmp_path / "spark") == contents(tmp_path / "here")
