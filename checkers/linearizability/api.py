@@ -23,6 +23,8 @@ from checkers.linearizability.search import DepthFirst, Status
 __all__ = ["CheckOutcome", "check_events", "check_operations"]
 
 CLOCK_STEPS = 20_000  # steps between two looks at the clock
+EXPLAINED_MAX = 4  # projections whose contradiction is looked for before a large one is taken
+CORE_SMALL = 6  # operations that can be read at once
 LEAN_SHARE = 3  # how much more the lean search gets: most valid histories end there
 
 
@@ -185,8 +187,7 @@ def check_operations(
                     return _illegal(part, [*parts, *(projections or [])])
                 if projections is None:
                     projections = _projected(model, labelled, limits)
-                told = _sharpest(part, projections, limits, clock)
-                failure: Failure | None = _explained(told, limits, clock)
+                told, failure = _explained(part, projections, limits, clock)
                 return _illegal(told, [*parts, *projections], failure)
         if all(part.result is Result.OK for part in parts):
             return _valid(parts, spent)
@@ -196,9 +197,10 @@ def check_operations(
                 before = part.steps
                 result = part.run(budget, clock)
                 spent += part.steps - before
+                if result is Result.ILLEGAL and not explained:
+                    return _illegal(part, [*parts, *projections])
                 if result is Result.ILLEGAL:
-                    told = _sharpest(part, projections, limits, clock) if explained else part
-                    failure = _explained(told, limits, clock) if explained else None
+                    told, failure = _explained(part, projections, limits, clock)
                     return _illegal(told, [*parts, *projections], failure)
         if spent >= limits.steps or clock.is_over() or spent == at_start:
             break
@@ -214,8 +216,8 @@ def _projected(
     ]
 
 
-def _sharpest(part: _Part, projections: list[_Part], limits: Limits, clock: _Clock) -> _Part:
-    """The part to explain an invalid history with: the projection that fails first, if one does.
+def _sharpest(part: _Part, projections: list[_Part], limits: Limits, clock: _Clock) -> list[_Part]:
+    """What to explain an invalid history with: the projections that fail, the first to fail first.
 
     A projection tells a shorter story than the whole, and its counterexample can be made smaller.
     """
@@ -223,7 +225,7 @@ def _sharpest(part: _Part, projections: list[_Part], limits: Limits, clock: _Clo
         if other.result is None:
             other.run(limits.rounds[0], clock)
     refuting = [other for other in projections if other.result is Result.ILLEGAL]
-    return min(refuting, key=lambda other: other.failing_return, default=part)
+    return sorted(refuting, key=lambda other: other.failing_return) or [part]
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
@@ -278,14 +280,23 @@ def _valid(parts: Sequence[_Part], spent: int) -> CheckOutcome:
     )
 
 
-def _explained(part: _Part, limits: Limits, clock: _Clock) -> Failure:
-    return explain(
-        part.problem,
-        part.finished.best,
-        limits,
-        name=part.name if part.only_refutes else "",
-        is_over=clock.is_over,
-    )
+def _explained(
+    part: _Part, projections: list[_Part], limits: Limits, clock: _Clock
+) -> tuple[_Part, Failure]:
+    """The failure with a small core, of the first projections that fail; else the smallest."""
+    found: list[tuple[_Part, Failure]] = []
+    for told in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
+        failure = explain(
+            told.problem,
+            told.finished.best,
+            limits,
+            name=told.name if told.only_refutes else "",
+            is_over=clock.is_over,
+        )
+        if failure.core_minimal and len(failure.core) <= CORE_SMALL:
+            return told, failure
+        found.append((told, failure))
+    return min(found, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
 
 
 def _illegal(part: _Part, parts: Sequence[_Part], failure: Failure | None = None) -> CheckOutcome:

@@ -30,6 +30,7 @@ from checkers.linearizability.models.catalog_types import (
     Look,
     Rename,
 )
+from checkers.linearizability.models.versioned_views import of_interest
 
 __all__ = ["CatalogName", "NameInput", "name_projections"]
 
@@ -96,6 +97,20 @@ class CatalogName(Model[Slot, NameInput, bool]):
         del output
         return input_.f in READS
 
+    def blurred(
+        self,
+        core: Sequence[Operation[NameInput, bool]],
+        others: Sequence[Operation[NameInput, bool]],
+        /,
+    ) -> Sequence[Operation[NameInput, bool]]:
+        """Without what only comes and goes while the core looks away; see `of_interest`."""
+        return of_interest(
+            [operation.input.table_id for operation in core],
+            [operation for operation in others if operation.input.f not in READS],
+            id_of=lambda operation: operation.input.table_id,
+            any_will_do=any(o.input.f == "present" or _says_no_id(o.input) for o in core),
+        )
+
     def describe_state(self, state: Slot, /) -> str:
         """For people."""
         if state is None:
@@ -103,6 +118,10 @@ class CatalogName(Model[Slot, NameInput, bool]):
         if state == SOME:
             return "some table has the name"
         return f"table {state[0]} version {state[1]} has the name"
+
+
+def _says_no_id(said: NameInput) -> bool:
+    return said.table_id is None and said.f not in {"present", "absent"}
 
 
 def _fits(state: tuple[str | None, int | None], input_: NameInput) -> bool:

@@ -6,9 +6,12 @@ a create whose answer was lost, and a version counts from 1.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from checkers.linearizability.model import UNKNOWN, Model, Unknown
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
+from checkers.linearizability.models.versioned_views import NameView, projections_of
+from checkers.linearizability.models.versioned_windows import windows_of
 
 __all__ = ["VersionedCatalog", "VersionedInput", "VersionedOutput"]
 
@@ -49,7 +52,8 @@ class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
     ) -> tuple[bool, State]:
         """Names first: what is absent is not found, whatever else would be wrong."""
         if input_.op == "list":
-            assert output is not UNKNOWN
+            if output is UNKNOWN:
+                return True, state
             return tuple((e[0], e[1]) for e in state) == output.listing, state
         entry = next((e for e in state if e[0] == input_.name), None)
         if output is UNKNOWN:
@@ -95,6 +99,27 @@ class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
         return input_.op in {"get", "list"} or (
             output is not UNKNOWN and output.result in {"nf", "ex"}
         )
+
+    def footprint(self, input_: VersionedInput, /) -> frozenset[str] | None:
+        """The names in the request; a list looks at all."""
+        if input_.op == "list":
+            return None
+        if input_.op == "ren":
+            return frozenset((input_.name, input_.name2))
+        return frozenset((input_.name,))
+
+    def projections(
+        self, operations: Sequence[Operation[VersionedInput, VersionedOutput]], /
+    ) -> Sequence[Projection[Any, Any, Any]]:
+        """Every name, also for short times, and every id by itself; see `versioned_views`."""
+        views = projections_of(operations)
+        windows = (
+            window
+            for view in views
+            if type(view.model) is NameView
+            for window in windows_of(view.name.removeprefix("name "), view.operations)
+        )
+        return [*windows, *views]
 
     def describe_operation(
         self, input_: VersionedInput, output: VersionedOutput | Unknown, /

@@ -1,0 +1,83 @@
+"""One name of the versioned catalog for a short time: what a long history's contradiction needs.
+
+Looked at over a whole history, a name has had many tables, and a core that proves it empty now must
+say of each of them that it left. So look at it from some moment on, with nothing known of what was
+there before; the first operation that changes something says what is there afterwards. And look no
+further than to some later moment. What was open at either may have taken effect in between, or not.
+
+That is a necessary condition for any two moments: take an order of the whole, and leave out what
+took effect before the first or after the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
+from checkers.linearizability.models.versioned_views import NameView, Said, Slot
+
+__all__ = ["STRIDE", "NameWindow", "windows_of"]
+
+STRIDE: Final = 32
+"""Windows begin every so many operations, and are twice as long."""
+
+ANYTHING: Final[Slot] = (None, -1, None)
+"""What was there before; no table has such a version."""
+
+
+class NameWindow(NameView):
+    """As the whole name, but at first there may be anything."""
+
+    def init(self) -> Slot:
+        """Anything."""
+        return ANYTHING
+
+    def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
+        """Reads are believed until an operation says what it leaves behind."""
+        if state != ANYTHING:
+            return super().step(state, input_, output)
+        if output is UNKNOWN or self.read_only(input_, output):
+            return True, state
+        if input_.f == "take":
+            return True, None
+        return True, (input_.ident, input_.version, input_.payload)
+
+    def describe_state(self, state: Slot, /) -> str:
+        """For people."""
+        if state == ANYTHING:
+            return "anything may have the name"
+        return super().describe_state(state)
+
+
+def windows_of(
+    name: str, said: Sequence[Operation[Said, bool]]
+) -> Iterator[Projection[Any, Any, Any]]:
+    """The windows of what is said about `name` (as it is shown), if that is too much for one."""
+    said = sorted(said, key=lambda operation: (operation.call, operation.id))
+    if len(said) <= 2 * STRIDE:
+        return
+    for first in range(0, len(said) - STRIDE, STRIDE):
+        last = min(first + 2 * STRIDE, len(said)) - 1
+        begin, end = said[first].call, said[last].call
+        found = (_seen_from(begin, end, operation) for operation in said[: last + 1])
+        yield Projection(
+            f"name {name} from {begin} to {end}",
+            NameWindow(),
+            tuple(operation for operation in found if operation is not None),
+        )
+
+
+def _seen_from(
+    begin: float, end: float, operation: Operation[Said, bool]
+) -> Operation[Said, bool] | None:
+    """The operation if it took effect within the window; unknown if it may have; else `None`."""
+    returned = operation.return_time
+    if returned is not None and returned < begin:
+        return None
+    if returned is not None and begin <= operation.call and returned <= end:
+        return operation
+    if NameWindow().read_only(operation.input, True):
+        return None
+    return replace(operation, output=UNKNOWN, return_time=None)
