@@ -40,6 +40,8 @@ _MODELS: Final = {
 _BY_OPERATIONS: Final = (
     ({"read", "write", "cas"}, "cas-register"),
     ({"get", "put", "append"}, "kv-string"),
+    ({"acquire", "release"}, "mutex"),
+    ({"add", "remove", "read"}, "set"),
 )
 _MARKS: Final = {
     "append": "list-append",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from checkers.linearizability.model import UNKNOWN, Model, Unknown
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 __all__ = ["Dequeue", "Enqueue", "Queue", "QueueInput", "UnorderedQueue"]
@@ -28,6 +28,7 @@ class Dequeue(NamedTuple):
 
 
 QueueInput = Enqueue | Dequeue
+QueueOperation = Operation[QueueInput, Element | None]
 
 
 def _described(input_: QueueInput, output: Element | Unknown | None) -> str:
@@ -90,6 +91,21 @@ class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]
             for n, element in enumerate(state)
             if output is UNKNOWN or output == element
         ]
+
+    def partition(
+        self, operations: Sequence[QueueOperation], /
+    ) -> Sequence[Sequence[QueueOperation]]:
+        """One part for each element, if every dequeue is known to have taken one."""
+        parts: dict[Element, list[QueueOperation]] = {}
+        for operation in operations:
+            if isinstance(operation.input, Enqueue):
+                element: Any = operation.input.element
+            elif operation.is_unknown or operation.output is None:
+                return [operations]
+            else:
+                element = operation.output
+            parts.setdefault(element, []).append(operation)
+        return list(parts.values())
 
     def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
         """For people."""

@@ -1,0 +1,237 @@
+"""mutex, set, queue and unordered-queue, in the words of Jepsen and Knossos.
+
+A `fail` means that nothing happened, as everywhere in those histories, so it is left out: a lock
+that was refused, a dequeue that found nothing. Initially the lock is free, the rest empty.
+
+* mutex: acquire and release. As in Knossos the values mean nothing, and anybody may release.
+* set: add (and remove) with an element, read with all elements. A read that was answered with an
+  element twice is no state of a set, so no order explains it.
+* queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
+  the element. A dequeue that is `ok` with nil found the queue empty.
+
+Elements are whole numbers, strings, or vectors of those, such as [key value]. An operation that
+ended in `info`, or not at all, may take effect at any later time or never; a lost dequeue then
+takes whatever there is. What answers tell about lost additions is used beforehand, see `settled`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from checkers.history_models.engine import (
+    LinearizabilityCheck,
+    pairs_of,
+    refuse_settings,
+    strange,
+    unreturned,
+)
+from checkers.linearizability import UNKNOWN, Model, Operation
+from checkers.linearizability.models.mutex import Acquire, Mutex, Release
+from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
+from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from harness.ops import ModelSettings, Op, OpType, Pair
+
+__all__ = ["FifoQueueModel", "MutexModel", "SetModel", "UnorderedQueueModel"]
+
+AnyOperation = Operation[Any, Any]
+_ABSENT: Final = object()
+
+
+class _ContainerModel(abc.ABC):
+    """What they share: pairs of ops become operations."""
+
+    api_version = 1
+    kind = "model"
+    name: ClassVar[str]
+    vocabulary: ClassVar[str]
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
+        """See `HistoryModel`."""
+        refuse_settings(self.name, settings)
+        found = [self._operation(pair) for pair in pairs_of(ops)]
+        kept = self._reduced([operation for operation in found if operation is not None])
+        return LinearizabilityCheck(self.name, self._model(kept), kept)
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        """The same question, asked with fewer operations of unknown outcome."""
+        return operations
+
+    @abc.abstractmethod
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        """What the operations are checked against."""
+
+    @abc.abstractmethod
+    def _input(self, op: Op) -> Any:
+        """What `op` asks for; raises `HistoryError` where it is not in the vocabulary."""
+
+    @abc.abstractmethod
+    def _output(self, op: Op) -> Any:
+        """What the completion `op`, which is `ok`, answers."""
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call, done = pair.invoke, pair.completion
+        assert isinstance(call.process, int), "pairs are of clients only"
+        # What is known only at completion belongs to the invocation as well.
+        late = call.value is None and done is not None and done.type is OpType.OK
+        if done is not None and done.f != call.f:
+            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+        given = self._input(done if late and done is not None else call)
+        if done is None or unreturned(pair):
+            return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
+        if done.type is OpType.FAIL:
+            return None
+        answer = self._output(done)
+        return Operation(call.process, given, call.index, answer, done.index, call.index)
+
+    def _element(self, op: Op, value: Any = _ABSENT) -> Any:
+        """The value of `op`, or `value` of it, as an element."""
+        element = _frozen(op.value if value is _ABSENT else value)
+        if element is _ABSENT:
+            raise strange(op, self.name, self.vocabulary)
+        return element
+
+
+def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
+    """The same question, with fewer additions of unknown outcome.
+
+    An element that was added once, and is seen nowhere, was not added for all we can tell: whatever
+    order adds it, the order without it is legal, too. One that is seen was added before the first
+    answer that shows it returned.
+    """
+    added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
+    shown: dict[Any, float] = {}
+    for operation in operations:
+        if isinstance(operation.input, ReadAll | Dequeue) and operation.return_time is not None:
+            answer: Any = operation.output
+            for element in [answer] if isinstance(operation.input, Dequeue) else answer:
+                shown[element] = min(
+                    shown.get(element, operation.return_time), operation.return_time
+                )
+    found: list[AnyOperation] = []
+    for operation in operations:
+        given = operation.input
+        if operation.is_unknown and isinstance(given, Add | Enqueue) and added[given.element] == 1:
+            seen = shown.get(given.element)
+            if seen is None:
+                continue
+            if seen >= operation.call:
+                found.append(replace(operation, output=None, return_time=seen))
+                continue
+        found.append(operation)
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    """An element that can be hashed, or `_ABSENT` where `value` is none.
+
+    True and false are none: to Python they equal 1 and 0, which they are not.
+    """
+    if isinstance(value, list):
+        items = tuple(_frozen(item) for item in value)
+        return _ABSENT if any(item is _ABSENT for item in items) else items
+    return value if isinstance(value, (int, str)) and type(value) is not bool else _ABSENT
+
+
+class MutexModel(_ContainerModel):
+    """A lock, free at first."""
+
+    name = "mutex"
+    doc = "a lock with acquire and release, free at first; fail: did not happen"
+    vocabulary = "acquire and release"
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Mutex()
+
+    def _input(self, op: Op) -> Acquire | Release:
+        if op.f == "acquire":
+            return Acquire()
+        if op.f == "release":
+            return Release()
+        raise strange(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> bool:
+        del op
+        return True
+
+
+class SetModel(_ContainerModel):
+    """A set, empty at first."""
+
+    name = "set"
+    doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
+    vocabulary = "add and remove with an element, and read"
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        return Set().for_operations(operations)
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        # A lost read says nothing.
+        told = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
+        return settled(told)
+
+    def _input(self, op: Op) -> Add | Remove | ReadAll:
+        if op.f == "read":
+            return ReadAll()
+        if op.f == "add":
+            return Add(self._element(op))
+        if op.f == "remove":
+            return Remove(self._element(op))
+        raise strange(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
+        if op.f != "read":
+            return None  # whether the element was new is not told
+        if not isinstance(op.value, list):
+            raise strange(op, self.name, "reads that are answered with a collection of elements")
+        elements = [self._element(op, item) for item in op.value]
+        once = frozenset(elements)
+        return once if len(once) == len(elements) else tuple(elements)
+
+
+class FifoQueueModel(_ContainerModel):
+    """A queue that gives its elements out in order, empty at first."""
+
+    name = "queue"
+    doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
+    vocabulary = "enqueue with an element, and dequeue"
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Queue()
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        return settled(operations)
+
+    def _input(self, op: Op) -> Enqueue | Dequeue:
+        if op.f == "dequeue":
+            return Dequeue()
+        if op.f == "enqueue":
+            return Enqueue(self._element(op))
+        raise strange(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> Any:
+        return None if op.f == "enqueue" or op.value is None else self._element(op)
+
+
+class UnorderedQueueModel(FifoQueueModel):
+    """A queue that gives its elements out in any order, empty at first."""
+
+    name = "unordered-queue"
+    doc = "a queue that gives elements out in any order, with enqueue and dequeue"
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return UnorderedQueue().to_model()
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        # What a lost dequeue took may as well have stayed, unless somebody found the queue empty.
+        if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
+            operations = [
+                o for o in operations if not (o.is_unknown and isinstance(o.input, Dequeue))
+            ]
+        return settled(operations)
