@@ -176,7 +176,7 @@ function onKeys(page) {
       return;
     }
     // What a focused control does by itself stays its own.
-    if (key === "Enter" && target.tagName !== "CANVAS") return;
+    if (key === "Enter" && target.tagName !== "CANVAS" && target !== document.body) return;
     const scrolls = key.startsWith("Page") || key === "Home" || key === "End" || key === "ArrowUp" || key === "ArrowDown";
     if (scrolls && target.tagName !== "CANVAS") return;
     const act = keys[key];
@@ -237,6 +237,14 @@ function legend(page) {
     ...page.ops.kinds.map((kind, n) => el("span", {}, sample("", `var(--k${n % 10})`), kind)));
 }
 
+function cuts({ data }) {
+  const { values_cut: values, value_chars_max: most, attempts_cut: attempts } = data.ops;
+  const parts = [];
+  if (values) parts.push(`${plural(values, "value")} cut after ${most.toLocaleString("en")} characters.`);
+  if (attempts) parts.push(`${plural(attempts, "RPC attempt")} left out.`);
+  byId("cuts").textContent = parts.length ? `${parts.join(" ")} All of it is in history.parquet.` : "";
+}
+
 function status(page) {
   byId("status").textContent = `${seconds(Math.max(0, view.from))} to ${seconds(Math.min(view.to, page.data.end))} (${duration(view.to - view.from)})`
     + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
@@ -253,7 +261,11 @@ function start(data) {
   readColours();
   view.limit(0, data.end);
   const stage = byId("stage");
-  const measure = () => { view.width = Math.max(320, stage.clientWidth); redraw(); };
+  const measure = () => {
+    view.width = Math.max(320, stage.clientWidth);
+    document.documentElement.style.setProperty("--bar", `${byId("bar").offsetHeight}px`); // it may wrap
+    redraw();
+  };
   const canvas = (id) => byId(id);
   view.width = Math.max(320, stage.clientWidth);
   showWords(page);
@@ -268,6 +280,7 @@ function start(data) {
   onControls(page);
   onKeys(page);
   legend(page);
+  cuts(page);
   view.listeners.push(redraw);
   panels.push({ paint: () => status(page) });
   new ResizeObserver(measure).observe(stage);

@@ -11,6 +11,7 @@ import statistics
 import pytest
 
 from harness.case import Case
+from harness.cli import main
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
 from results.page import PageReporter, build, read_results, render
@@ -476,6 +477,30 @@ def test_a_script_that_got_in_would_be_stopped_by_the_policy(browser_page, made_
     assert [p for p in browser_page.problems if "dialog" in p] == []
 
 
+# --- real runs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_page_of_a_real_run(browser_page, tmp_path, capsys):
+    options = ["--time-limit", "15", "--nemesis", "partition-leader,kill-leader", "--seed", "3"]
+    main(["run", "--env", "sim", "--store", str(tmp_path), *options])
+    capsys.readouterr()
+    (folder,) = tmp_path.glob("*/latest")
+    assert (folder / "report.html").is_file()
+    browser_page.open(folder / "report.html")
+    browser_page.wait_for_selector("html[data-ready]")
+    run = load_run(folder)
+    assert browser_page.inner_text("#badge").lower() == run.record.verdict.value
+    assert browser_page.inner_text("#count") == f"{len(run.history.pairs)} operations"
+    assert browser_page.is_visible("#tables-part")
+    assert "aligned with the history" in browser_page.evaluate(
+        "() => harnessPage.page.data.log_clock"
+    )
+    for key in ("j", "j", "]", "c", "r", "0", "+"):
+        browser_page.keyboard.press(key)
+    assert "Logs around" in browser_page.inner_text("#detail")
+
+
 # --- where the browser cannot ---------------------------------------------------------------------
 
 
@@ -516,6 +541,7 @@ def test_many_operations_are_drawn_coarse_and_few_exactly(browser_page, tmp_path
     folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
     browser_page.open(PageReporter().write(folder))
     browser_page.wait_for_function("() => harnessPage.page.visibleOps > 0")
+    assert not browser_page.is_visible("#tables-part")  # it speaks of none
     assert "drawn coarse" in browser_page.inner_text("#status")
     total = len(history.pairs)
     assert browser_page.evaluate("() => harnessPage.page.visibleOps") == total
