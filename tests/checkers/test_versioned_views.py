@@ -238,6 +238,41 @@ def test_an_id_that_came_to_a_name_twice_is_no_tenant() -> None:
         assert check_operations(view.model, view.operations).result is Result.OK, view.name
 
 
+def refuting_windows(operations: Ops) -> list[str]:
+    return [
+        view.name
+        for view in VersionedCatalog().projections(operations)
+        if kind_of(view) == "window"
+        and check_operations(view.model, view.operations).result is Result.ILLEGAL
+    ]
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_what_is_open_when_a_window_begins_may_have_happened_before() -> None:
+    operations = [
+        done(0, "create", 0, 20, "a", ident=7, version=1, payload=5),
+        done(1, "alter", 2, 4, "a", ident=7, version=2, payload=6),
+        done(2, "get", 6, 8, "a", ident=7, version=2, seen=6),
+        done(3, "alter", 10, 12, "a", ident=7, version=3, payload=8),
+        done(4, "get", 14, 16, "a", ident=7, version=3, seen=8),
+        done(5, "get", 22, 24, "a", ident=7, version=3, seen=8),
+    ]
+    assert check_operations(VersionedCatalog(), operations).result is Result.OK
+    assert refuting_windows(operations) == []
+
+
+@pytest.mark.usefixtures("short_windows")
+def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
+    operations = [
+        done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
+        done(1, "get", 2, 3, "a", ident=7, version=1, seen=5),
+        done(2, "get", 4, 5, "a", ident=7, version=1, seen=5),
+        done(3, "drop", 6, 7, "a", ident=7),
+        done(4, "get", 8, 9, "a", ident=7, version=1, seen=5),
+    ]
+    assert refuting_windows(operations) == ["name 'a' from 4 on"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("total", "clients"), [(300, 4), (1000, 8), (5000, 8)])
 def test_cores_of_long_histories_are_small_and_proven(total: int, clients: int) -> None:

@@ -11,6 +11,7 @@ took effect before the first or after the second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -38,7 +39,7 @@ class NameWindow(NameView):
         """Reads are believed until an operation says what it leaves behind."""
         if state != ANYTHING:
             return super().step(state, input_, output)
-        if output is UNKNOWN or self.read_only(input_, output):
+        if self.read_only(input_, output):
             return True, state
         if input_.f == "take":
             return True, None
@@ -59,11 +60,11 @@ def windows_of(
     if len(said) <= 2 * STRIDE:
         return
     for first in range(0, len(said) - STRIDE, STRIDE):
-        last = min(first + 2 * STRIDE, len(said)) - 1
-        begin, end = said[first].call, said[last].call
-        found = (_seen_from(begin, end, operation) for operation in said[: last + 1])
+        begin, beyond = said[first].call, first + 2 * STRIDE
+        end = said[beyond].call if beyond < len(said) else math.inf
+        found = (_seen_from(begin, end, operation) for operation in said[:beyond])
         yield Projection(
-            f"name {name} from {begin} to {end}",
+            f"name {name} from {begin} " + ("on" if end == math.inf else f"to {end}"),
             NameWindow(),
             tuple(operation for operation in found if operation is not None),
         )
