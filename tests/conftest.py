@@ -7,6 +7,7 @@ import pytest
 from tests.requirements import NEEDS, refusal
 
 
+@pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item):
     """Skip, or where CI demands the tool fail, a test whose tool is missing."""
     for mark in NEEDS:

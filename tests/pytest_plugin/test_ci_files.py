@@ -1,0 +1,266 @@
+"""The files in `docs/ci` are run, not only read: the cron script whole, the workflow by steps."""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).parents[2] / "docs" / "ci"
+CRON = CI / "nightly-soak.sh"
+WORKFLOW = CI / "nightly-soak.yml"
+PROGRAMS = Path(sys.executable).parent
+QUIET_CASE = "--env sim --target toy-register --workload register --nemesis none --time-limit 2"
+# One node has no halves to cut: the nemesis hits nothing, and the verdict is unknown.
+VACUOUS_CASE = QUIET_CASE.replace("none", "partition-halves")
+
+pytestmark = pytest.mark.slow
+
+
+# --- cron ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Run the script as cron does, with hardly any environment, under these settings."""
+
+    def go(*arguments, case=QUIET_CASE, more="", start=subprocess.run):
+        (tmp_path / "soak.conf").write_text(
+            f"HARNESS={PROGRAMS}/harness\nSEEDS=${{SEEDS_WANTED:-3}}\nJOBS=1\n"
+            f"CASE=({case})\nVERSION_COMMAND=(echo 'v1 (dirty)')\n{more}\n"
+        )
+        environ = {"HOME": str(tmp_path), "SOAK_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        return start([CRON, *arguments], env=environ, cwd="/", stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+
+    return go
+
+
+def labels(home):
+    return (home / "labels").read_text().split()
+
+
+def test_the_script_is_bash():
+    subprocess.run(["bash", "-n", CRON], check=True)
+    assert os.access(CRON, os.X_OK)
+
+
+def test_a_good_night_says_nothing_and_leaves_its_reports(night, tmp_path):
+    done = night()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (label,) = labels(tmp_path)
+    assert re.fullmatch(r"\d{8}-\d{6}-v1--dirty-", label)
+    assert (tmp_path / "next-seed").read_text() == "4\n"
+    assert not (tmp_path / "current").exists()
+    assert (tmp_path / "reports" / "latest" / "report.html").stat().st_size > 1000
+    summary = json.loads((tmp_path / "reports" / f"{label}.json").read_text())
+    assert (summary["verdicts"]["valid"], summary["label"]) == (3, label)
+    junit = ET.parse(tmp_path / "reports" / f"{label}.xml").getroot()
+    assert len(list(junit.iter("testcase"))) >= 3
+
+
+def test_a_bad_night_is_told_and_compared_with_the_one_before(night, tmp_path):
+    assert night().returncode == 0
+    done = night(case=VACUOUS_CASE)
+    assert done.returncode == 2
+    assert done.stderr == ""
+    _, second = labels(tmp_path)
+    head = done.stdout.splitlines()
+    assert head[0] == f"soak {second}, seeds 4..6: exit code 2 (report: 2)"
+    assert "did nothing" in done.stdout or "hit nobody" in done.stdout
+    third = night()
+    assert (third.returncode, third.stdout) == (0, "")
+    text = (tmp_path / "reports" / f"{labels(tmp_path)[-1]}.txt").read_text()
+    assert f"against '{second}'" in text
+    assert (tmp_path / "next-seed").read_text() == "10\n"
+
+
+def test_somebody_is_notified(night, tmp_path):
+    told = tmp_path / "told"
+    done = night(case=VACUOUS_CASE, more=f'notify() {{ echo "$1"; cat; }}\nNOTIFY=(notify)\n'
+                 f'exec 3> {told}\nnotify() {{ {{ echo "$1"; cat; }} >&3; }}')  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    subject, text = told.read_text().split("\n", 1)
+    assert re.fullmatch(r"soak \S+: exit code 2", subject)
+    assert "page: " in text
+
+
+def test_it_never_runs_twice_at_once(night, tmp_path):
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        busy = night()
+        resumed = night("--resume")
+    assert (busy.returncode, "still at work" in busy.stderr) == (75, True)
+    assert (resumed.returncode, resumed.stdout, resumed.stderr) == (0, "", "")
+    assert not (tmp_path / "current").exists()
+
+
+def test_a_killed_night_is_resumed(night, tmp_path):
+    begun = night(more="SEEDS=40", start=subprocess.Popen)
+    journal = None
+    deadline_s = time.monotonic() + 60
+    while journal is None or journal.read_bytes().count(b"\n") < 4:
+        assert time.monotonic() < deadline_s
+        assert begun.poll() is None, begun.communicate()
+        journal = next(iter(tmp_path.glob("store/*/.soak/*.log")), None)
+        time.sleep(0.02)
+    os.killpg(begun.pid, signal.SIGKILL)
+    begun.communicate()
+    label = (tmp_path / "current").read_text().split()[0]
+    done = night("--resume", more="SEEDS=5")  # what was begun is done, whatever the settings say
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert labels(tmp_path) == [label]
+    summary = json.loads((tmp_path / "reports" / f"{label}.json").read_text())
+    assert summary["verdicts"]["valid"] == summary["seeds"] == 40
+    assert 1 <= summary["done_before"] < 40
+    assert (tmp_path / "next-seed").read_text() == "41\n"
+    assert night("--resume").returncode == 0  # nothing is left to resume
+    assert labels(tmp_path) == [label]
+
+
+def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
+    done = night(case=QUIET_CASE.replace("none", "earthquake"))
+    assert done.returncode == 254
+    assert "'earthquake' is not among" in done.stdout
+    assert (tmp_path / "current").exists()
+    assert night("--resume").returncode == 0
+    assert (tmp_path / "next-seed").read_text() == "4\n"
+
+
+def test_old_nights_are_forgotten(night, tmp_path):
+    for _ in range(4):
+        assert night(more="KEEP_NIGHTS=2\nSEEDS=1").returncode == 0
+    kept = labels(tmp_path)
+    assert len(kept) == 2
+    assert {path.stem for path in (tmp_path / "logs").iterdir()} == set(kept)
+    runs = [path for path in tmp_path.glob("store/register-none/*-seed-*") if path.is_dir()]
+    assert sorted(path.name.split("--dirty-")[1].rsplit("-", 1)[1] for path in runs) == ["3", "4"]
+    pages = {path.parent.name for path in (tmp_path / "reports").glob("*/report.html")}
+    assert pages == {*kept, "latest"}
+
+
+# --- GitHub Actions --------------------------------------------------------------------------
+
+
+READ_YAML = """
+import json, sys
+from py4j.java_collections import JavaList, JavaMap
+from pyspark.java_gateway import launch_gateway
+
+def plain(value):
+    if isinstance(value, JavaMap):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, JavaList) else value
+
+gateway = launch_gateway()
+text = sys.stdin.read()
+print(json.dumps(plain(gateway.jvm.org.yaml.snakeyaml.Yaml().load(text))))
+gateway.shutdown()
+"""
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    """The workflow as a real YAML parser reads it: the one that comes with Spark."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_YAML],
+        input=WORKFLOW.read_text(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.spark
+def test_the_workflow_is_what_github_takes(workflow):
+    assert set(workflow) == {"name", "True", "permissions", "concurrency", "env", "jobs"}
+    triggers = workflow["True"]  # YAML 1.1 reads `on` as a boolean; GitHub does not
+    assert set(triggers) == {"schedule", "workflow_dispatch"}
+    (job,) = workflow["jobs"].values()
+    assert {"runs-on", "timeout-minutes", "steps"} == set(job)
+    for step in job["steps"]:
+        assert set(step) <= {"uses", "with", "name", "run", "if"}
+        assert ("uses" in step) != ("run" in step)
+        assert re.fullmatch(r"actions/[a-z-]+(/[a-z]+)?@v\d+", step.get("uses", "actions/a@v1"))
+        script = step.get("run", "")
+        assert "${{" not in script, "expressions in scripts can be injected into"
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    uses = [step.get("uses", "").partition("@")[0] for step in job["steps"]]
+    assert uses.count("actions/upload-artifact") == 2
+    assert {"actions/cache/restore", "actions/cache/save"} <= set(uses)
+
+
+@pytest.fixture
+def github(workflow, tmp_path):
+    """Run all scripts of the workflow but the installation, as GitHub runs them; the exit codes."""
+    (job,) = workflow["jobs"].values()
+
+    def go(number, case=QUIET_CASE):
+        runner = {
+            "PATH": f"{PROGRAMS}:/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "GITHUB_RUN_NUMBER": str(number),
+            "GITHUB_SHA": f"{number:040x}"[::-1],
+            "GITHUB_ENV": str(tmp_path / "env"),
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+            "SEEDS": "3",
+            "CASE": case,
+        }
+        (tmp_path / "env").write_text("")
+        codes, said = {}, ""
+        for step in job["steps"]:
+            name = step.get("name")
+            if "run" not in step or name == "install":
+                continue
+            if set(codes.values()) - {0} and "always()" not in step.get("if", ""):
+                continue
+            lines = (tmp_path / "env").read_text().splitlines()
+            given = dict(line.split("=", 1) for line in lines)
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=tmp_path, env=runner | given, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            codes[name] = done.returncode
+            said += done.stdout + done.stderr
+        return codes, said
+
+    return go
+
+
+@pytest.mark.spark
+def test_the_workflow_soaks_reports_and_compares(github, tmp_path):
+    codes, said = github(1)
+    assert codes == {"label": 0, "soak": 0, "report": 0}, said
+    first = (tmp_path / "soak" / "last-label").read_text().strip()
+    assert first == "n1-100000000000"
+    assert len(list(ET.parse(tmp_path / "junit.xml").getroot().iter("testcase"))) >= 3
+    assert (tmp_path / "report" / "report.html").exists()
+    assert list((tmp_path / "failing").iterdir()) == []
+
+    codes, said = github(2, VACUOUS_CASE)
+    assert codes == {"label": 0, "soak": 2, "report": 0}, said
+    assert "::error title=seed" in said
+    assert len(list((tmp_path / "failing").iterdir())) == 3
+    second = (tmp_path / "soak" / "last-label").read_text().strip()
+    assert (tmp_path / "soak" / "label-before").read_text().strip() == first
+
+    codes, said = github(2)  # the same night again, with a case that works: compared with the first
+    assert codes == {"label": 0, "soak": 0, "report": 0}, said
+    assert f"'{second}' against '{first}'" in (tmp_path / "report.txt").read_text()
+    assert (tmp_path / "soak" / "label-before").read_text().strip() == first
+
+    codes, said = github(3)
+    assert set(codes.values()) == {0}, said
+    text = (tmp_path / "report.txt").read_text()
+    assert f"against '{second}'" in text
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.count("<h3>Soak register-none: seeds") == 3
+    kept = {path.parent.name for path in (tmp_path / "soak" / "store").glob("*/*/run.json")}
+    assert not [name for name in kept if name.startswith(first)]
+    assert [name for name in kept if name.startswith(second)]
