@@ -1,0 +1,25 @@
+"""One store of forty simulated runs, judged and reported once, for all tests here."""
+
+import pytest
+
+from results.report_verb import report_store
+from tests.results.report.oracle import Oracle
+from tests.results.report.stores import make_store
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.fixture(scope="session")
+def reported(store):
+    """Summary, answers and page."""
+    return report_store(
+        store, output=store / ".report", executor="inline", baseline="old", label="new"
+    )
+
+
+@pytest.fixture(scope="session")
+def oracle(store):
+    return Oracle(store)

@@ -1,0 +1,326 @@
+"""Every number on the page equals an independent computation over the same histories."""
+
+import html.parser
+import itertools
+import math
+import re
+import statistics
+
+import pytest
+
+from results.distributions import student_quantile
+from results.engines import BASES, query_names
+from results.report.format import NOTHING, TIMES
+from results.report.layouts import LAYOUTS
+from tests.results.report.oracle import middle, rank
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
+
+INPUTS = {"uplift", "uplift_by_f", "uplift_time", "baseline_runs", "detection", "clean_runs"}
+"""Answers that only statistics read; what is made of them is compared."""
+ANSWERS = sorted(
+    ({*query_names()} - {*BASES} - INPUTS) | {"detection_rates", "clean_rates", "uplift_ratios"}
+)
+
+
+def same(value, expected):
+    """Equal, but for the rounding of fractions."""
+    if isinstance(value, float) and isinstance(expected, float | int):
+        return value == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    return value == expected
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_equal_the_independent_computation(reported, oracle, name):
+    _, answers, _ = reported
+    mine, theirs = answers.rows(name), getattr(oracle, name)()
+
+    assert len(mine) == len(theirs)
+    if not mine:
+        return
+    columns = [column for column in theirs[0] if column != "log_se"]
+    texts = [
+        name
+        for name in columns
+        if all(isinstance(row[name], str | bool | None) for row in [*mine, *theirs])
+    ]
+    sort = lambda rows: sorted(rows, key=lambda row: [repr(row[name]) for name in texts])  # noqa: E731
+    for ours, other in zip(sort(mine), sort(theirs), strict=True):
+        for column in columns:
+            assert same(ours[column], other[column]), (column, ours, other)
+
+
+def test_every_answer_is_compared_or_an_input():
+    assert {*query_names()} <= {*ANSWERS, *BASES, *INPUTS}
+
+
+def test_intervals_of_uplift_equal_the_covariance_of_totals(reported, oracle):
+    _, answers, _ = reported
+    found = {(row["nemesis"], row["outcome"]): row for row in answers.rows("uplift_ratios")}
+    compared = 0
+    for other in oracle.uplift_ratios():
+        row = found[other["nemesis"], other["outcome"]]
+        if other["log_se"] is None:
+            assert row["low"] is None
+            assert row["why"]
+            continue
+        half = student_quantile(0.975, other["runs"] - 1) * other["log_se"]
+        assert math.log(row["low"]) == pytest.approx(math.log(other["ratio"]) - half, abs=1e-6)
+        assert math.log(row["high"]) == pytest.approx(math.log(other["ratio"]) + half, abs=1e-6)
+        compared += 1
+    assert compared >= 10
+
+
+def test_the_summary_equals_the_independent_computation(reported, oracle):
+    summary, _, _ = reported
+    for name, value in oracle.totals().items():
+        assert getattr(summary, name) == value, name
+    for verdict, n in summary.verdicts.items():
+        assert n == sum(run.verdict == verdict for run in oracle.runs)
+    assert summary.exit_code == 1
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+class Page(html.parser.HTMLParser):
+    """Tables by id, as lists of rows of (text, data-v); titles of drawings; tiles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.titles, self.tiles, self.drawn = {}, [], [], []
+        self._table = self._cell = self._title = None
+        self._tile = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "table" and "id" in given:
+            self._table = self.tables.setdefault(given["id"], [])
+        elif tag == "tr" and self._table is not None:
+            self._table.append([])
+        elif tag == "td" and self._table is not None:
+            self._cell = ["", given.get("data-v")]
+        elif tag in {"dt", "dd"}:
+            self._tile.append("")
+        elif tag == "title":
+            self._title = ""
+        elif tag == "rect":
+            self.drawn.append(given)
+
+    def handle_data(self, data):
+        if self._cell is not None:
+            self._cell[0] += data
+        elif self._title is not None:
+            self._title += data
+        elif self._tile and self._tile[-1] == "":
+            self._tile[-1] = data
+
+    def handle_endtag(self, tag):
+        if tag == "td" and self._cell is not None:
+            self._table[-1].append(tuple(self._cell))
+            self._cell = None
+        elif tag == "table":
+            self._table = None
+        elif tag == "title":
+            self.titles.append(self._title)
+            self._title = None
+
+
+UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "h": 3.6e12, "%": 0.01, TIMES: 1}
+
+
+def read_back(text):
+    """What a reader takes from a cell: sign of a bound, the number, half of its last digit."""
+    if text == NOTHING:
+        return None
+    match = re.fullmatch(r"([<>] )?([\d,]+)(?:\.(\d+))?(?: (\S+))?", text)
+    assert match, text
+    unit = UNITS[match[4] or TIMES]
+    number = float(f"{match[2]}.{match[3] or 0}".replace(",", ""))
+    return match[1], number * unit, 0.5001 * 10 ** -len(match[3] or "") * unit
+
+
+@pytest.fixture(scope="module")
+def page(reported):
+    return Page(reported[2].read_text())
+
+
+def rows_of(oracle, answers, name):
+    source = LAYOUTS[name].source or name
+    if source == "regressions":
+        return answers.rows(source)
+    return getattr(oracle, source)()
+
+
+def test_the_page_shows_every_table(page):
+    """All but those that have nothing to say in this store."""
+    assert set(page.tables) == set(LAYOUTS) - {"changed_verdicts"}
+
+
+@pytest.mark.parametrize("name", sorted(set(LAYOUTS) - {"changed_verdicts"}))
+def test_cells_say_what_the_independent_computation_says(page, reported, oracle, name):
+    """Each numeric cell: its raw value is the oracle's, and its text reads back as that value."""
+    layout = LAYOUTS[name]
+    shown = [row for row in page.tables[name] if row]
+    expected = rows_of(oracle, reported[1], name)
+    numeric = [
+        (at, field)
+        for at, (field, _, way) in enumerate(layout.columns)
+        if way in {"count", "ns", "share", "ratio", "p"}
+    ]
+    pool = [tuple(row[field] for _, field in numeric) for row in expected]
+    if layout.source is None and name != "uplift_ratios":
+        assert len(shown) == min(len(expected), layout.limit)
+    for row in shown:
+        raw = [None if row[at][1] is None else float(row[at][1]) for at, _ in numeric]
+        match = next(
+            (p for p in pool if all(same(x, y) for x, y in zip(raw, p, strict=True))),
+            None,
+        )
+        assert match is not None, row
+        pool.remove(match)
+        for (at, _), value in zip(numeric, raw, strict=True):
+            found = read_back(row[at][0])
+            if value is None:
+                assert found is None
+                continue
+            sign, number, half_digit = found
+            if sign is None:
+                assert number == pytest.approx(value, abs=half_digit), row[at]
+                assert half_digit <= 0.06 * number or number == value, row[at]
+            else:
+                assert (value < number) == (sign == "< "), row[at]
+
+
+def within(text, value):
+    """Whether a text reads back as a value."""
+    sign, number, half_digit = read_back(text)
+    if sign is None:
+        return number == pytest.approx(value, abs=half_digit)
+    return (value < number) == (sign == "< ")
+
+
+@pytest.mark.parametrize("name", ["detection_rates", "clean_rates", "uplift_ratios"])
+def test_intervals_on_the_page_are_the_independent_ones(page, oracle, name):
+    columns = [field for field, _, _ in LAYOUTS[name].columns]
+    shown = [row for row in page.tables[name] if row]
+    identity = [0, 1] if name == "uplift_ratios" else [0]
+    rows = {tuple(row[at][0] for at in identity): row for row in shown}
+    for other in getattr(oracle, name)():
+        key = tuple(
+            "all together" if other[columns[at]] is None else other[columns[at]] for at in identity
+        )
+        if key not in rows:
+            continue  # by kind of operation: in the second table
+        text = rows.pop(key)[columns.index("range")][0]
+        if name != "uplift_ratios":
+            low, high = other["low"], other["high"]
+        elif other["log_se"] is None:
+            assert text == NOTHING
+            continue
+        else:
+            half = student_quantile(0.975, other["runs"] - 1) * other["log_se"]
+            low, high = other["ratio"] * math.exp(-half), other["ratio"] * math.exp(half)
+        left, right = text.split(" … ")
+        assert within(left, low), (text, low)
+        assert within(right, high), (text, high)
+    assert not rows
+
+
+def test_comparisons_of_labels_equal_brute_force(reported, oracle):
+    """Means, medians, p-values by counting all arrangements and all tables; Holm by its bound."""
+    _, answers, _ = reported
+    lines = {(row["setting"], row["metric"]): row for row in answers.rows("regressions")}
+    done = 0
+    for nemeses in ("none", "partition-leader", "kill-leader", "pause-leader"):
+        runs = [
+            run
+            for run in oracle.runs
+            if run.nemeses == nemeses and not run.bugs and run.case.workload == "ddl"
+        ]
+        sides = [[run for run in runs if run.label == label] for label in ("old", "new")]
+        setting = next(s for s, _ in lines if s.startswith(f"ddl under {nemeses} ("))
+        for metric, value in METRICS.items():
+            values = [[value(run) for run in side] for side in sides]
+            row = lines[setting, metric]
+            if metric.endswith(("p50", "p99")):
+                expected = [float(rank(side, 500)) for side in values]
+            else:
+                expected = [statistics.fmean(side) for side in values]
+            assert [row["baseline_value"], row["label_value"]] == pytest.approx(expected), metric
+            if metric not in {"invalid", "unknown"}:
+                assert row["p_value"] == pytest.approx(arrangements(*values)), metric
+            else:
+                assert row["p_value"] == pytest.approx(1.0)
+            assert [row["baseline_runs"], row["label_runs"]] == [3, 2]
+            done += 1
+    assert done == 4 * len(METRICS)
+    for row in lines.values():
+        assert row["p_value"] <= row["p_adjusted"] <= min(1.0, len(lines) * row["p_value"])
+        assert row["verdict"] == "no evidence"  # 3 against 2 runs can tell nothing
+
+
+METRICS = {
+    "invalid": lambda run: float(run.verdict == "invalid"),
+    "unknown": lambda run: float(run.verdict == "unknown"),
+    "unanswered operations": lambda run: (
+        sum(op["type"] == "fail" and not op["answered"] for op in run.ops) / len(run.ops)
+    ),
+    "operations lost to info": lambda run: (
+        sum(op["type"] == "info" for op in run.ops) / len(run.ops)
+    ),
+    "mutations unavailable": lambda run: run.down("mutation", 0, run.end) / run.end,
+    "reads unavailable": lambda run: run.down("read", 0, run.end) / run.end,
+    **{
+        f"{f} p{q // 10}": lambda run, f=f, q=q: rank(
+            [middle(op["latency"]) for op in run.ops if op["f"] == f and op["type"] == "ok"], q
+        )
+        for f in ("get", "list", "create")
+        for q in (500, 990)
+    },
+}
+
+
+def arrangements(first, second):
+    """The share of all ways to choose the first group whose U is as far from its mean."""
+    both = [*first, *second]
+
+    def wins(chosen):
+        rest = [at for at in range(len(both)) if at not in chosen]
+        return sum((both[i] > both[j]) + (both[i] == both[j]) / 2 for i in chosen for j in rest)
+
+    middle_of_all = len(first) * len(second) / 2
+    far = abs(wins(range(len(first))) - middle_of_all)
+    every = [
+        abs(wins(chosen) - middle_of_all) >= far - 1e-9
+        for chosen in itertools.combinations(range(len(both)), len(first))
+    ]
+    return sum(every) / len(every)
+
+
+def test_the_limit_of_a_table_is_said(page, reported, oracle):
+    text = reported[2].read_text()
+    beyond = len(oracle.latency_by_run()) - 20
+
+    assert f"{beyond} more rows are in <code>answers/latency_by_run.parquet</code>" in text
+
+
+def test_bars_are_as_long_as_their_numbers(page, oracle):
+    """The first drawing: runs by nemeses, bugs and workload."""
+    matrix = oracle.verdict_matrix()
+    longest = max(row["runs"] for row in matrix)
+    expected = set()
+    for row in matrix:
+        bugs = f" with {row['bugs']}" if row["bugs"] else ""
+        for verdict in ("valid", "unknown", "invalid"):
+            if row[verdict]:
+                label = f"{row['nemeses']}{bugs}, {row['workload']}"
+                expected.add((f"{label}: {row[verdict]} {verdict}", row[verdict]))
+    assert {text for text, _ in expected} <= set(page.titles)
+    widths = [
+        float(bar["width"]) for bar in page.drawn if bar["class"] in {"valid", "unknown", "invalid"}
+    ]
+    scale = 420 / longest
+    for text, n in expected:
+        assert any(width == pytest.approx(n * scale, abs=0.01) for width in widths), text
