@@ -19,6 +19,7 @@ __all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", 
 DIFFERENCES_MAX: Final = 200
 PATHS_MAX: Final = 20_000
 TEXT_CHARS_MAX: Final = 300
+_NESTED: Final = (Mapping, list, tuple)
 _RECORD: Final = (
     *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "ops"),
     *("versions", "digest"),
@@ -43,7 +44,7 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=_Stored).checkers), None
     except FileNotFoundError:
-        return (), "there is no results.json: the run was not checked to its end"
+        return (), "there is no results.json: a soak keeps none of a run that passed"
     except OSError as error:
         return (), f"results.json cannot be read: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
@@ -88,7 +89,7 @@ def _fields(folder: Path, row: RunRow) -> dict[str, str]:
 
 
 def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:
-    """Leaves of nested JSON by path, such as `faults[3].at_ns`; empty lists and maps are leaves."""
+    """Leaves of nested JSON by path, such as `faults[3].at_ns`; a list of plain values is one."""
     waiting: list[tuple[str, Any]] = [(prefix, value)]
     count = 0
     while waiting:
@@ -96,7 +97,7 @@ def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tup
         if isinstance(item, Mapping) and item:
             below = [(f"{path}.{key}" if path else str(key), item[key]) for key in item]
             waiting += reversed(below)
-        elif isinstance(item, (list, tuple)) and item:
+        elif isinstance(item, (list, tuple)) and any(isinstance(part, _NESTED) for part in item):
             waiting += [(f"{path}[{place}]", part) for place, part in enumerate(item)][::-1]
         else:
             count += 1

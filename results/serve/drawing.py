@@ -52,9 +52,9 @@ class Availability(msgspec.Struct, frozen=True):
     bars: tuple[Bar, ...]
     faults: tuple[Box, ...]
     chaos: Box | None
-    ticks: tuple[Tick, ...]
+    ticks: tuple[float, ...]
+    end: str
     top: str
-    seconds_a_bar: int
 
 
 def availability(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Availability:
@@ -89,8 +89,8 @@ def availability(numbers: RunNumbers, *, end_s: int, most: int | None = None) ->
         faults,
         None if chaos is None else _box("chaos", *chaos, scale),
         tuple(_ticks(end_s, scale)),
+        f"{end_s} s",
         f"{top} a second" if step == 1 else f"{top} in {step} s",
-        step,
     )
 
 
@@ -114,9 +114,9 @@ def _box(title: str, start_ns: int, end_ns: int, scale: float) -> Box:
     return Box(start * scale, max((end - start) * scale, 1), f"{title}: {start:.1f}-{end:.1f} s")
 
 
-def _ticks(end_s: int, scale: float) -> list[Tick]:
-    step = _step(end_s / 10)
-    return [Tick(place * scale, f"{place} s") for place in range(0, end_s + 1, step)]
+def _ticks(end_s: int, scale: float) -> list[float]:
+    """A tenth of the time each, or somewhat more, in a round number of seconds."""
+    return [place * scale for place in range(0, end_s + 1, _step(end_s / 10))]
 
 
 def _step(least: float) -> int:

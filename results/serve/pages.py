@@ -208,6 +208,7 @@ def compare(library: Library, query_text: str) -> Page:
         "pair": pair,
         "found": found,
         "verdicts": verdicts,
+        "there": [bool(results) for results, _ in checks],
         "troubles": [(row, text) for row, (_, text) in zip(pair, checks, strict=True) if text],
         "numbers": [made for made, _ in numbers],
         "no_numbers": [text for _, text in numbers],

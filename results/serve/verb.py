@@ -74,18 +74,18 @@ def _serve(store: Path, bind: str, port: int) -> int:
         server = StoreServer(bind, port, Application(library))
     except OSError as error:
         raise _refused(bind, port, error) from error
-    with server:
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
         if not server.loopback:
             note(f"harness: everybody who can reach {bind} can read {str(store)!r}")
         note(f"harness: {len(index.rows)} runs in {str(store)!r}; Ctrl-C ends")
         say(server.url)
-        before = signal.signal(signal.SIGTERM, _terminated)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            note("harness: stopped serving")
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        note("harness: stopped serving")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        server.server_close()
     return 0
 
 

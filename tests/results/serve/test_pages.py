@@ -1,0 +1,302 @@
+"""What the pages and the API say, over real HTTP."""
+
+import io
+import json
+import os
+import re
+import zipfile
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from results.run_numbers import run_numbers
+from tests.results.serve.conftest import serving
+from tests.results.serve.stores import HOSTILE, add_run, big_store
+
+GOOD = ["b3", "b2", "b1", "a4", "a3", "a2", "a1"]
+
+
+def names(served, query=""):
+    return [row["run"] for row in served.api(f"runs?{query}")["runs"]]
+
+
+def test_the_list_has_every_run_newest_first_and_says_what_is_wrong(served):
+    data = served.api("runs")
+    assert data["total"] == 12
+    expected = {"valid": 5, "invalid": 2, "unknown": 1, "broken": 3, "unfinished": 1}
+    assert data["counts"] == expected
+    rows = {row["run"]: row for row in data["runs"]}
+    assert [row["run"] for row in data["runs"] if row["run"] in GOOD] == GOOD
+    assert rows["torn"]["outcome"] == "broken"
+    assert "torn" in rows["torn"]["problem"]
+    assert "run.json" in rows["no-record"]["problem"]
+    assert rows["unfinished"]["outcome"] == "unfinished"
+    assert rows["linked"]["outcome"] == "broken"
+    assert "SECRET" not in json.dumps(data)
+    assert rows["a2"]["started"] == "2026-11-21T08:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("verdict=invalid", ["b2", "a3"]),
+        ("label=v1", ["a2", "a1"]),
+        ("label=(none)&name=beta", ["b2", "b1"]),
+        ("nemesis=pause-leader", ["b2", "b1"]),
+        ("nemeses=pause-leader", ["b2"]),
+        ("nemeses=kill-leader,pause-leader", ["b1"]),
+        ("bug=NO-LEASE", ["a3"]),
+        ("bug=(none)&label=v2", ["a4"]),
+        ("seed=3", ["a4", "a3"]),
+        ("seed=2..5", ["b1", "a4", "a3", "a2"]),
+        ("seed=..2", ["a2", "a1"]),
+        ("workload=register", ["b1"]),
+        ("day=2026-11-21", ["a3", "a2"]),
+        ("day=..2026-11-21&name=alpha", ["a3", "a2", "a1"]),
+        ("q=LEASE+alpha", ["a3"]),
+        ("q=lease+beta", []),
+        ("name=alpha&sort=seed", ["a1", "a2", "a4", "a3"]),
+        ("name=alpha&sort=-seed", ["a4", "a3", "a2", "a1"]),
+        ("name=alpha&sort=verdict", ["a3", "a4", "a2", "a1"]),
+        ("name=alpha&wall_s=1.5&ops=40..50", ["a4", "a3", "a2", "a1"]),
+        ("name=alpha&wall_s=1.6..", []),
+        ("simulated_s=..11", []),
+        ("run=a1", ["a1"]),
+        ("profile=strict&target=kudu&environment=sim&name=alpha", ["a4", "a3", "a2", "a1"]),
+    ],
+)
+def test_filters_and_order(served, query, expected):
+    assert names(served, query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("sort=foo", "sort is 'foo'"),
+        ("page=0", "page is '0'"),
+        ("seed=x", "seed is 'x'"),
+        ("seed=..", "seed is '..'"),
+        ("ops=1..2..3", "ops is '1..2..3'"),
+        ("day=yesterday", "day is 'yesterday'"),
+        ("verdict=good", "verdict is 'good'"),
+        ("nemesys=x", "no parameter 'nemesys'"),
+        (f"q={'x' * 600}", "more than 500"),
+        ("q=%ff", "cannot be read"),
+        ("&".join(f"q={n}" for n in range(60)), "cannot be read"),
+    ],
+)
+def test_bad_queries_are_answered_with_the_value_and_the_rule(served, query, text):
+    for path in (f"/?{query}", f"/api/runs?{query}"):
+        status, _, body = served.ask(path)
+        assert status == 400
+        assert text in body.decode().replace("&#39;", "'")
+
+
+def test_every_row_links_to_a_page_that_is_there(served):
+    hrefs = set(re.findall(r'class="open" href="([^"]+)"', served.page("/")))
+    assert len(hrefs) == 12
+    for href in hrefs:
+        assert served.ask(href)[0] == 200, href
+
+
+def test_hostile_texts_are_escaped_on_every_page(served):
+    key = "beta/b3"
+    pages = [
+        "/",
+        f"/?{urlencode({'label': HOSTILE})}",
+        f"/run/{key}/",
+        f"/compare?run={key}&run=alpha/a1",
+        f"/compare?run=alpha/a1&run={key}",
+        "/matrix?down=bug&across=label",
+        "/trends?by=label",
+        "/trends?by=nemeses",
+    ]
+    for path in pages:
+        text = served.page(path)
+        assert "<script>alert" not in text, path
+        assert "onerror=alert(2)>" not in text, path
+        assert "&lt;script&gt;alert(1)" in text, path
+        assert "49" not in re.findall(r"onerror=alert\(2\)&gt;(\w+)", text)
+    status, headers, body = served.ask(f"/?{urlencode({'sort': HOSTILE})}")
+    assert status == 400
+    assert b"<script>alert" not in body
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_the_page_of_a_run_says_what_its_files_say(served):
+    text = served.page("/run/alpha/a3/")
+    for expected in ("NO-LEASE", "harness run --env sim --case", "lin", "20 operations", "p99"):
+        assert expected in text
+    data = served.api("run/alpha/a3")
+    numbers = run_numbers(served.store / "alpha" / "a3")
+    assert data["numbers"]["total"]["ok"] == numbers.total.ok == 10
+    assert [check["checker"] for check in data["checkers"]] == ["stats", "lin"]
+
+
+@pytest.mark.parametrize("run", ["torn", "no-record", "unfinished", "linked", "rotten"])
+def test_poisoned_runs_have_pages_that_say_why(served, run):
+    text = served.page(f"/run/poison/{run}/")
+    assert "SECRET" not in text
+    data = served.api(f"run/poison/{run}")
+    assert data["run"]["problem"] or data["notes"]
+    both = served.page(f"/compare?run=poison/{run}&run=alpha/a1")
+    assert "SECRET" not in both
+
+
+def test_artefacts_are_made_once_and_again_when_the_run_changed(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "alpha", "a1")
+    with serving(store) as served:
+        status, headers, body = served.ask("/run/alpha/a1/trace.json")
+        assert status == 200
+        assert len(json.loads(body)["traceEvents"]) > 20
+        made = (folder / "trace.json").stat().st_mtime_ns
+        assert served.ask("/run/alpha/a1/trace.json")[2] == body
+        assert (folder / "trace.json").stat().st_mtime_ns == made
+        (folder / "trace.json").write_text("old")
+        later = made + 10**9
+        os.utime(folder / "run.json", ns=(later, later))
+        assert served.ask("/run/alpha/a1/trace.json")[2] == body
+        status, headers, body = served.ask("/run/alpha/a1/report.html")
+        assert status == 200
+        assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts")
+        assert b"<html" in body.lower()
+
+
+def test_an_artefact_that_cannot_be_made_is_said_and_no_crash(served):
+    for run in ("torn", "linked"):
+        status, _, body = served.ask(f"/run/poison/{run}/trace.json")
+        assert status == 422
+        assert b"cannot be made" in body
+        assert b"SECRET" not in body
+
+
+def test_a_link_in_a_run_keeps_artefacts_from_being_made(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "alpha", "a1")
+    (folder / "m1.log").symlink_to("/etc/passwd")
+    with serving(store) as served:
+        status, _, body = served.ask("/run/alpha/a1/report.html")
+        assert status == 422
+        assert b"links are not followed" in body
+        assert not (folder / "report.html").exists()
+
+
+def test_the_archive_holds_every_plain_file(served):
+    status, headers, body = served.ask("/zip/poison/linked.zip")
+    assert status == 200
+    assert headers["Transfer-Encoding"] == "chunked"
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        assert archive.testzip() is None
+        expected = {"linked/case.json", "linked/history.parquet", "linked/results.json"}
+        assert set(archive.namelist()) == expected
+        folder = served.store / "poison" / "linked"
+        for name in archive.namelist():
+            assert archive.read(name) == (folder / name.removeprefix("linked/")).read_bytes()
+
+
+def test_a_comparison_tells_fields_verdicts_and_latencies_apart(served):
+    data = served.api("compare?run=alpha/a1&run=alpha/a3")
+    found = {item["field"]: (item["first"], item["second"]) for item in data["differences"]}
+    assert found["seed"] == ("1", "3")
+    assert found["bugs"] == ("[]", '["NO-LEASE"]')
+    assert found["run.label"] == ("v1", "v2")
+    assert "workload" not in found
+    assert data["verdicts"] == [
+        {"checker": "lin", "verdicts": ["valid", "invalid"]},
+        {"checker": "stats", "verdicts": ["valid", "valid"]},
+    ]
+    slow, quick = (data["numbers"][place]["total"]["latency_ns"][0] for place in (1, 0))
+    assert slow - quick == 38_000_000
+    same = served.api("compare?run=alpha/a1&run=alpha/a1")
+    assert same["differences_count"] == 0
+    assert served.ask("/compare?run=alpha/a1")[0] == 400
+    assert served.ask("/compare?run=alpha/a1&run=alpha/none")[0] == 404
+
+
+def test_every_cell_of_the_matrix_counts_what_its_link_lists(served):
+    for down, across in (
+        ("nemesis", "workload"),
+        ("bug", "label"),
+        ("nemeses", "day"),
+        ("name", "name"),
+    ):
+        data = served.api(f"matrix?down={down}&across={across}")
+        cells = 0
+        for up, row in data["cells"].items():
+            for side, counts in row.items():
+                query = {down: up, across: side}
+                listed = served.api(f"runs?{urlencode(query)}")
+                assert listed["counts"] == counts, (up, side)
+                cells += 1
+        assert cells > 1
+        assert sum(data["totals"]["all"].values()) == 12
+        text = served.page(f"/matrix?down={down}&across={across}")
+        hrefs = re.findall(r'<td class="cell[^"]*"><a href="([^"]+)"', text)
+        assert len(hrefs) >= cells
+        for href in set(hrefs):
+            assert served.ask(href.replace("&amp;", "&"))[0] == 200
+
+
+def test_trends_count_rate_and_interval(served):
+    points = {point["value"]: point for point in served.api("trends?by=label")["points"]}
+    assert (points["v2"]["finished"], points["v2"]["invalid"], points["v2"]["rate"]) == (2, 1, 0.5)
+    assert points["v1"]["rate"] == 0.0
+    assert points["v1"]["low"] == 0.0
+    assert points["v1"]["high"] == pytest.approx(0.6576, abs=1e-4)
+    numbers = run_numbers(served.store / "alpha" / "a1")
+    assert points["v1"]["ok_per_s"] == pytest.approx(numbers.ok_per_s)
+    assert points["v1"]["p99_ns"] == numbers.p99_ns
+    broken = points["(none)"]["counts"]
+    assert broken["broken"] == 3
+    days = [point["value"] for point in served.api("trends?by=day&q=alpha")["points"]]
+    assert days == ["2026-11-20", "2026-11-21", "2026-11-22"]
+
+
+def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(tmp_path):
+    store = tmp_path / "store"
+    add_run(store, "alpha", "a1")
+    with serving(store) as served:
+        assert served.ask("/report/")[0] == 404
+        assert "/report/" not in served.page("/matrix")
+        (store / ".report").mkdir()
+        (store / ".report" / "report.html").write_text("<h1>all</h1>")
+        assert "/report/" in served.page("/matrix")
+        assert "/report/" in served.page("/trends")
+        status, headers, body = served.ask("/report/")
+        assert (status, body) == (200, b"<h1>all</h1>")
+        assert headers["Content-Security-Policy"].startswith("sandbox")
+        assert served.ask("/report")[0] == 308
+
+
+def test_an_empty_store_and_names_beyond_ascii(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    with serving(store) as served:
+        assert "holds no runs yet" in served.page("/")
+        assert served.page("/matrix")
+        assert served.page("/trends")
+    odd = store / "séries x" / "a b#c"
+    good = add_run(tmp_path / "other", "n", "r")
+    odd.parent.mkdir()
+    good.rename(odd)
+    with serving(store) as served:
+        assert quote("séries x") + "/a%20b%23c/" in served.page("/")
+        assert served.ask(f"/run/{quote('séries x')}/{quote('a b#c')}/")[0] == 200
+        assert served.ask(f"/run/{quote('séries x')}/{quote('a b#c')}/case.json")[0] == 200
+
+
+@pytest.mark.slow
+def test_thousands_of_runs_are_paged(tmp_path):
+    with serving(big_store(tmp_path / "store", 2_000)) as served:
+        first = served.api("runs?sort=-ops")
+        assert (first["total"], first["pages"]) == (2_000, 16)
+        assert [row["ops"] for row in first["runs"]] == list(range(1_999, 1_999 - 128, -1))
+        last = served.api("runs?sort=-ops&page=16")
+        assert [row["ops"] for row in last["runs"]] == list(range(79, -1, -1))
+        assert served.api("runs?page=17")["runs"] == []
+        assert "There is no page 17" in served.page("/?page=17")
+        assert served.api("runs?verdict=invalid&label=v3")["matching"] == sum(
+            n % 5 == 3 and n % 7 == 3 for n in range(2_000)
+        )
+        assert len(served.page("/")) < 200_000

@@ -1,0 +1,203 @@
+"""The parts below the pages, against plain Python: numbers, groups, intervals, the index."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+
+from harness.errors import HistoryError, UsageError
+from harness.ops import HARNESS, NEMESIS, History, Op, OpType
+from results.run_index import ScanCache, read_bounded, scan
+from results.run_numbers import QUANTILES, run_numbers
+from results.serve.compare import flat
+from results.serve.groups import wilson
+from results.serve.library import Library
+from tests.results.perfetto.histories import histories
+from tests.results.serve.stores import add_run, history, small_store
+
+
+def sealed(folder, made):
+    return add_run(folder / "store", "x", "r", made=made)
+
+
+def nearest_rank(values, share):
+    """The smallest value that at least `share` of all do not exceed, by trying them all."""
+    ordered = sorted(values)
+    for value in ordered:
+        if sum(other <= value for other in ordered) * 1000 >= round(share * 1000) * len(ordered):
+            return value
+    return None
+
+
+@given(made=histories(backwards=False))
+@settings(max_examples=40, deadline=None)
+def test_numbers_are_those_of_the_history(made, tmp_path_factory):
+    numbers = run_numbers(sealed(tmp_path_factory.mktemp("n"), made))
+    assert numbers.lines == len(made)
+    assert numbers.end_ns == max((op.time for op in made), default=0)
+    for kind in (numbers.total, *numbers.kinds):
+        pairs = [pair for pair in made.pairs if kind.f in {"all", pair.invoke.f}]
+        count = {name: sum(pair.type.value == name for pair in pairs) for name in ("ok", "fail")}
+        infos = [pair for pair in pairs if pair.type is OpType.INFO]
+        assert (kind.ok, kind.fail) == (count["ok"], count["fail"])
+        assert kind.info == sum(pair.completion is not None for pair in infos)
+        assert kind.open == sum(pair.completion is None for pair in infos)
+        latencies = [p.completion.time - p.invoke.time for p in pairs if p.type is OpType.OK]
+        expected = [nearest_rank(latencies, share) for share in QUANTILES] if latencies else []
+        assert list(kind.latency_ns) == expected
+    assert {kind.f for kind in numbers.kinds} == {pair.invoke.f for pair in made.pairs}
+
+
+def test_numbers_of_the_chaos_phase_seconds_and_faults(tmp_path):
+    made = history(count=20)
+    numbers = run_numbers(sealed(tmp_path, made))
+    begin, end = 2_000_000_000, 9_000_000_000
+    assert numbers.chaos_ns == (begin, end)
+    inside = [
+        pair for pair in made.pairs
+        if pair.type is OpType.OK and begin <= pair.completion.time < end
+    ]  # fmt: skip
+    assert numbers.ok_per_s == len(inside) / 7
+    latencies = [pair.completion.time - pair.invoke.time for pair in inside]
+    assert numbers.p99_ns == nearest_rank(latencies, 0.99)
+    band = numbers.faults[0]
+    assert (band.nemesis, band.targets) == ("kill", "m1")
+    assert (band.start_ns, band.end_ns) == (3_000_000_000, 6_000_000_000)
+    done = [(p.completion.time // 10**9, p.type) for p in made.pairs if p.completion]
+    for second, counts in enumerate(numbers.seconds):
+        for kind, number in zip((OpType.OK, OpType.FAIL, OpType.INFO), counts, strict=True):
+            assert number == done.count((second, kind))
+    assert sum(map(sum, numbers.seconds)) == 19
+
+
+def test_a_fault_that_nobody_healed_lasts_to_the_end(tmp_path):
+    made = History(
+        [
+            Op(0, 5, HARNESS, OpType.INFO, "phase", {"phase": "chaos"}),
+            Op(1, 7, NEMESIS, OpType.INFO, "kill", inject("f", ["m1"])),
+            Op(2, 8, NEMESIS, OpType.INFO, "kill", inject("g", [])),
+            Op(3, 99, 0, OpType.INVOKE, "get"),
+        ]
+    )  # fmt: skip
+    numbers = run_numbers(sealed(tmp_path, made))
+    assert [(band.start_ns, band.end_ns) for band in numbers.faults] == [(7, 99)]
+    assert numbers.chaos_ns == (5, 99)
+
+
+def inject(fault, targets):
+    return {"action": "inject", "fault": fault, "targets": targets}
+
+
+def test_no_operation_at_all_has_no_rate(tmp_path):
+    numbers = run_numbers(sealed(tmp_path, History([])))
+    assert (numbers.ok_per_s, numbers.p99_ns, numbers.total.count) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [("ok",), ("invoke", "invoke"), ("invoke", "ok", "ok"), ("invoke", "what")],
+)
+def test_columns_that_are_no_history_are_refused(tmp_path, types):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = sealed(tmp_path, History([Op(0, 0, 0, OpType.INVOKE, "get")]))
+    path = folder / "history.parquet"
+    row = pq.read_table(path)
+    table = pa.concat_tables([row] * len(types))
+    for name, values in (("type", list(types)), ("index", list(range(len(types))))):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values))
+    pq.write_table(table, path)
+    with pytest.raises(HistoryError):
+        run_numbers(folder)
+
+
+@pytest.mark.parametrize(("found", "of"), [(0, 1), (0, 300), (1, 2), (7, 9), (300, 300), (50, 100)])
+def test_wilson_solves_its_equation(found, of):
+    """The ends are where the share is 1.96 standard errors (under the end) away."""
+    low, high = wilson(found, of)
+    assert 0 <= low <= found / of <= high <= 1
+    for end in (low, high):
+        if 0 < end < 1:
+            z = abs(found / of - end) / math.sqrt(end * (1 - end) / of)
+            assert z == pytest.approx(1.959964, abs=1e-5)
+    assert wilson(0, 0) is None
+
+
+def test_a_scan_reads_again_what_changed_and_forgets_what_is_gone(tmp_path):
+    store = small_store(tmp_path / "store")
+    cache = ScanCache()
+    rows = {row.key: row for row in scan(store, cache).rows}
+    assert len(rows) == 12
+    again = {row.key: row for row in scan(store, cache).rows}
+    assert all(again[key] is row for key, row in rows.items())
+    path = store / "alpha" / "a1" / "run.json"
+    path.write_bytes(path.read_bytes().replace(b'"valid"', b'"invalid"'))
+    (store / "alpha" / "a2" / "case.json").unlink()
+    after = {row.key: row for row in scan(store, cache).rows}
+    assert after["alpha/a1"].outcome == "invalid"
+    assert after["alpha/a2"].outcome == "broken"
+    assert "case.json is missing" in after["alpha/a2"].problem
+    (store / "alpha").rename(store / ".alpha")
+    assert not [row for row in scan(store, cache).rows if row.name == "alpha"]
+    assert len(cache.rows) == 8
+
+
+def test_bounds_of_the_index_are_told(tmp_path):
+    store = small_store(tmp_path / "store")
+    index = scan(store, ScanCache(), runs_max=5)
+    assert len(index.rows) == 5
+    assert "5 runs" in index.notes[0]
+    path = tmp_path / "big"
+    path.write_bytes(b"x" * 11)
+    assert len(read_bounded(path, 11)) == 11
+    with pytest.raises(ValueError, match="at most 10"):
+        read_bounded(path, 10)
+    with pytest.raises(UsageError, match="cannot read the store"):
+        scan(tmp_path / "none", ScanCache())
+
+
+def test_leaves_of_json_by_path_and_their_bound():
+    value = {"a": {"b": [], "c": [1, "x"]}, "d": [{"e": None}, 3], "f": {}}
+    assert dict(flat(value)) == {
+        "a.b": "[]", "a.c": '[1,"x"]', "d[0].e": "null", "d[1]": "3", "f": "{}",
+    }  # fmt: skip
+    cut = list(flat({str(n): n for n in range(9)}, most=4))
+    assert [path for path, _ in cut] == ["0", "1", "2", "3", "(cut)"]
+
+
+def test_numbers_are_read_again_when_the_history_changed(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "x", "r", made=history(count=8))
+    library = Library(store)
+    row = library.row("x/r")
+    assert library.numbers(row).total.count == 8
+    assert library.numbers(row) is library.numbers(row)
+    other = add_run(store, "x", "s", made=history(count=12))
+    (other / "history.parquet").replace(folder / "history.parquet")
+    assert library.numbers(row).total.count == 12
+    briefs = library.briefs([row], time_limit_s=0)
+    assert briefs["x/r"].ok_per_s == library.numbers(row).ok_per_s
+
+
+def test_briefs_stop_at_their_deadline_and_go_on(tmp_path):
+    store = tmp_path / "store"
+    for number in range(3):
+        add_run(store, "x", f"r{number}")
+    library = Library(store)
+    rows = library.index().rows
+    assert library.briefs(rows, time_limit_s=0) == {}
+    first = library.briefs(rows[:1], time_limit_s=60)
+    assert len(first) == 1
+    assert library.briefs(rows, time_limit_s=0) == first
+    assert len(library.briefs(rows, time_limit_s=60)) == 3
+
+
+def test_histories_of_the_oracle_have_all_kinds():
+    """Else the comparison above would prove nothing."""
+    kinds = set()
+    for pair in itertools.chain(history().pairs):
+        kinds.add((pair.type, pair.completion is None))
+    assert len(kinds) == 4

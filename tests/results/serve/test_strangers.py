@@ -1,0 +1,299 @@
+"""What must not be served: anything outside the store, to anybody from outside."""
+
+import errno
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from results.serve import server as server_module
+from results.serve.paths import NotThere, open_below
+from tests.results.serve.conftest import serving
+from tests.results.serve.stores import add_run
+
+TRAVERSALS = [
+    "/../../etc/passwd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/run/alpha/a1/../../../../etc/passwd",
+    "/run/alpha/a1/%2e%2e/%2e%2e/%2e%2e/outside/secret.txt",
+    "/run/alpha/a1/..%2f..%2f..%2foutside%2fsecret.txt",
+    "/run/alpha/a1/%2fetc%2fpasswd",
+    "/run/alpha/a1//etc/passwd",
+    "/run/alpha/a1/case.json%00.html",
+    "/run/alpha/a1/%ff",
+    "/run/alpha/%2e/a1/case.json",
+    "/run/../outside/secret.txt",
+    "/run/alpha/../alpha/a1/case.json",
+    "/run/poison/linked/secret.txt",
+    "/run/poison/linked/run.json",
+    "/run/poison/folder-link/secret.txt",
+    "/run/series-link/x/secret.txt",
+    "/run/alpha/latest/case.json",
+    "/zip/poison/folder-link.zip",
+    "/zip/series-link/x.zip",
+    "/report/../outside/secret.txt",
+    "/report/%2e%2e/alpha/a1/case.json",
+    "/static/../serve.css",
+    "/static/%2e%2e%2fverb.py",
+    "/etc/passwd",
+    "//etc/passwd",
+    "/.soak/x",
+    "/run/alpha/a1/.hidden",
+]
+
+
+def raw(served, data, *, until_close=True):
+    """The answer to bytes that no client library would send."""
+    with socket.create_connection(("127.0.0.1", served.server.server_port), timeout=20) as sock:
+        sock.sendall(data)
+        if until_close:
+            sock.shutdown(socket.SHUT_WR)
+        pieces = []
+        while piece := sock.recv(65_536):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def get(served, target, *headers):
+    host = (
+        ()
+        if any(header.lower().startswith("host:") for header in headers)
+        else ("Host: localhost",)
+    )
+    lines = (f"GET {target} HTTP/1.1", *host, "Connection: close", *headers)
+    return raw(served, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+
+def status(answer):
+    return int(answer.split(b" ", 2)[1])
+
+
+@pytest.mark.parametrize("target", TRAVERSALS)
+def test_nothing_outside_the_store_is_served(served, target):
+    answer = get(served, target)
+    assert status(answer) in {400, 404}
+    for secret in (b"SECRET", b"root:", b'"seed"', b"def main"):
+        assert secret not in answer
+
+
+@pytest.mark.parametrize(
+    "target", ["http://evil.example/", "*", "alpha", "http://127.0.0.1/run/alpha/a1/case.json"]
+)
+def test_targets_that_are_no_paths_are_refused(served, target):
+    assert status(get(served, target)) in {400, 404}
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", 200), ("127.0.0.1:8080", 200), ("localhost", 200), ("LOCALHOST:1", 200),
+        ("[::1]:80", 200), ("127.8.8.8", 200),
+        ("evil.example", 403), ("evil.example:8080", 403), ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403), ("10.0.0.1", 403), ("", 403), ("[::2]", 403),
+        ("0.0.0.0", 403),
+    ],
+)  # fmt: skip
+def test_a_name_that_was_made_to_point_here_is_refused(served, host, expected):
+    answer = get(served, "/api/runs", f"Host: {host}")
+    assert status(answer) == expected
+    assert (b'"runs"' in answer) == (expected == 200)
+
+
+def test_a_request_without_a_host_is_refused(served):
+    assert status(raw(served, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")) == 403
+    assert status(raw(served, b"GET / HTTP/1.0\r\n\r\n")) == 403
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "expected"),
+    [
+        ("cross-site", "no-cors", 403),
+        ("same-site", "cors", 403),
+        ("cross-site", "navigate", 200),
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+    ],
+)
+def test_other_pages_cannot_make_the_browser_fetch(served, site, mode, expected):
+    answer = get(served, "/", f"Sec-Fetch-Site: {site}", f"Sec-Fetch-Mode: {mode}")
+    assert status(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"]
+)
+def test_only_reading_is_possible(served, method):
+    answer = raw(served, f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert status(answer) == 405
+    assert b"Allow: GET, HEAD" in answer
+
+
+def test_a_method_that_there_is_not_and_noise_are_answered_without_markup(served):
+    for data in (
+        b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\r\n\r\n",
+        b"<script>\r\n\r\n",
+    ):
+        answer = raw(served, data)
+        assert b"<script" not in answer.partition(b"\r\n\r\n")[2] or b"text/plain" in answer
+        assert b"html" not in answer.lower()
+
+
+def test_head_has_the_same_head_and_no_body(served):
+    for path in ("/", "/run/alpha/a1/case.json", "/api/runs", "/static/serve.css"):
+        got, asked = served.ask(path), served.ask(path, method="HEAD")
+        assert asked[2] == b""
+        assert (got[0], got[1]["Content-Length"]) == (asked[0], asked[1]["Content-Length"])
+
+
+def test_every_answer_has_its_policy(served):
+    for path in ("/", "/none", "/run/alpha/a1/case.json", "/api/runs", "/static/serve.js", "/?x=1"):
+        _, headers, _ = served.ask(path)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Server"].strip() == "harness"
+        assert "unsafe-inline" not in headers["Content-Security-Policy"]
+
+
+def test_files_of_a_run_are_text_whatever_they_pretend_to_be(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "alpha", "a1")
+    (folder / "evil.html").write_text("<script>alert(1)</script>")
+    (folder / "evil.svg").write_text("<svg onload='alert(1)'/>")
+    (folder / "logs").mkdir()
+    (folder / "logs" / "report.html").write_text("<script>alert(1)</script>")
+    with serving(store) as served:
+        for path in ("evil.html", "evil.svg", "logs/report.html"):
+            code, headers, _ = served.ask(f"/run/alpha/a1/{path}")
+            assert (code, headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+            assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+
+
+def test_a_pipe_in_a_run_blocks_nobody(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "alpha", "a1")
+    (folder / "run.json").unlink()
+    os.mkfifo(folder / "run.json")
+    os.mkfifo(folder / "x.log")
+    with serving(store) as served:
+        assert served.ask("/run/alpha/a1/x.log")[0] == 404
+        assert "no plain file" in served.page("/")
+
+
+def test_a_long_address_and_huge_headers_are_refused(served):
+    assert status(get(served, "/" + "a" * 9_000)) == 414
+    assert status(get(served, "/" + "a" * 70_000)) == 414
+    assert status(get(served, "/", "X: " + "a" * 70_000)) == 431
+
+
+def test_more_connections_than_there_is_room_for_are_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 2)
+    store = tmp_path / "store"
+    add_run(store, "alpha", "a1")
+    with serving(store) as served:
+        address = ("127.0.0.1", served.server.server_port)
+        held = [socket.create_connection(address, timeout=20) for _ in range(2)]
+        try:
+            for sock in held:  # answered, so each surely holds its place; kept alive
+                sock.sendall(b"GET /static/serve.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert sock.recv(100).startswith(b"HTTP/1.1 200")
+            assert status(raw(served, b"", until_close=False)) == 503
+        finally:
+            for sock in held:
+                sock.close()
+
+
+def test_opening_below_follows_no_link_on_the_way(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("x")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "store" / "file").symlink_to(tmp_path / "real" / "file")
+    for parts in (("link", "file"), ("file",), ("..", "real", "file"), (), ("link",), ("a/b",)):
+        with pytest.raises(NotThere):
+            open_below(tmp_path / "store", parts)
+    number = open_below(tmp_path, ("real", "file"))
+    assert os.read(number, 9) == b"x"
+    os.close(number)
+
+
+def descriptors():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_no_descriptor_is_left_open(served):
+    paths = ("/", "/run/alpha/a1/case.json", "/zip/alpha/a1.zip", "/run/alpha/a1/none", "/report/")
+    for path in paths:
+        served.ask(path)
+    before = descriptors()
+    for _ in range(5):
+        for path in paths:
+            served.ask(path)
+            served.ask(path, method="HEAD")
+    assert descriptors() <= before + 4  # threads that are about to end
+
+
+def test_many_at_once_get_the_same_answer(served):
+    bodies = []
+    asking = [threading.Thread(target=lambda: bodies.append(served.ask("/")[2])) for _ in range(12)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert len(bodies) == 12
+    assert len(set(bodies)) == 1
+
+
+def test_bad_arguments_are_one_line(tmp_path, capsys, monkeypatch):
+    store = tmp_path / "store"
+    store.mkdir()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["serve", str(store), "--port", str(port)]) == 254
+        assert f"--port {port} is in use on 127.0.0.1" in capsys.readouterr().err
+    for arguments, text in (
+        ([str(tmp_path / "none")], "cannot read the store"),
+        ([str(store), "--port", "70000"], "--port is 70000"),
+        ([str(store), "--port", "x"], "invalid int value"),
+        ([str(store), "--bind", "nonsense"], "--bind is 'nonsense'"),
+        ([str(store), "--bind", "203.0.113.7", "--port", "0"], "cannot listen on 203.0.113.7"),
+    ):
+        assert main(["serve", *arguments]) == 254
+        told = capsys.readouterr()
+        assert text in told.err
+        assert "Traceback" not in told.err
+        assert told.out == ""
+    refused = OSError(errno.EIO, "broken")
+
+    def fail(*_):
+        raise refused
+
+    monkeypatch.setattr(server_module, "StoreServer", fail)
+    assert main(["serve", str(store)]) == 255
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_cleanly(tmp_path, number):
+    store = tmp_path / "store"
+    add_run(store, "alpha", "a1")
+    code = "import sys; from harness.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "serve", str(store), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        url = process.stdout.readline()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", url)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "")
+    assert err.splitlines()[-1] == "harness: stopped serving"
+    assert "Traceback" not in err
