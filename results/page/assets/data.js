@@ -52,7 +52,7 @@ function unpackOps(data) {
     done: Float64Array.from(raw.done),
     lane: Uint32Array.from(raw.lane),
     process: Float64Array.from(raw.process),
-    kind: Uint16Array.from(raw.f, (number) => kindOf.get(number)),
+    kind: Uint32Array.from(raw.f, (number) => kindOf.get(number)),
     type: Uint8Array.from(raw.type),
     node: Uint32Array.from(raw.node),
     call: Uint32Array.from(raw.call),
@@ -83,10 +83,15 @@ function positionsByLane(lane, lanes) {
 
 // The position of the operation that was invoked or completed at this index of the history, or -1.
 function positionOf(ops, index) {
-  for (let i = 0; i < ops.count; i++) {
-    if (ops.index[i] === index || (ops.done[i] && ops.index[i] + ops.done[i] === index)) return i;
+  if (!ops.positions) {
+    ops.positions = new Map();
+    for (let i = 0; i < ops.count; i++) {
+      ops.positions.set(ops.index[i], i);
+      if (ops.done[i]) ops.positions.set(ops.index[i] + ops.done[i], i);
+    }
   }
-  return -1;
+  const position = ops.positions.get(index);
+  return position === undefined ? -1 : position;
 }
 
 // How many of the sorted `values` are below `limit`.

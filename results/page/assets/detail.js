@@ -22,6 +22,9 @@ function fill(id, ...children) {
   return place;
 }
 
+// Where a file of the run lies, seen from the page; whatever its name is, it is a name of a file.
+const fileAddress = (path) => `./${path.split("/").map(encodeURIComponent).join("/")}`;
+
 const row = (name, ...value) => el("div", { class: "row" }, el("dt", {}, name), el("dd", {}, ...value));
 
 function opButton(page, position, text) {
@@ -108,7 +111,7 @@ function logsAt(page, time) {
 }
 
 function logExcerpt(log, time) {
-  const link = el("a", { href: encodeURI(log.path), target: "_blank", rel: "noopener" }, log.path);
+  const link = el("a", { href: fileAddress(log.path), target: "_blank", rel: "noopener" }, log.path);
   const timed = log.times.some((at) => at !== null);
   let middle = 0;
   if (timed) while (middle < log.lines.length && (log.times[middle] === null || log.times[middle] < time)) middle++;
@@ -158,7 +161,7 @@ function showMatches(page) {
     items.push(el("li", {}, opButton(page, i, `op ${ops.index[i]} ${opLabel(page, i)}`), ` ${OUTCOMES[ops.type[i]]}, ${seconds(ops.start[i])}`));
   }
   const more = found.length > LIST_MAX ? el("p", { class: "soft" }, `The first ${LIST_MAX} of ${found.length.toLocaleString("en")}; narrow the filter for others.`) : null;
-  fill("matches", el("summary", {}, filter.active ? `${plural(found.length, "match")}`.replace("matchs", "matches") : `All ${plural(found.length, "operation")}`), more, el("ol", {}, ...items));
+  fill("matches", el("summary", {}, filter.active ? `${found.length.toLocaleString("en")} match${found.length === 1 ? "" : "es"}` : `All ${plural(found.length, "operation")}`), more, el("ol", {}, ...items));
 }
 
 function say(text) { byId("said").textContent = text; }

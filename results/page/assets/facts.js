@@ -1,6 +1,7 @@
 // Facts: lanes of phases, faults, notes, and one lane a node (who led in which term, down, paused).
 
 const ROW = 20;
+const ROWS_MAX = 150;
 
 function axisPanel(canvas, page) {
   return new Panel(canvas, {
@@ -46,7 +47,9 @@ function factRows(page) {
       states: data.states.filter((state) => state.node === node),
     });
   }
-  return rows;
+  if (rows.length <= ROWS_MAX) return rows;
+  const more = { name: `${rows.length - ROWS_MAX} more, not drawn`, height: ROW, draw: () => {} };
+  return [...rows.slice(0, ROWS_MAX), more];
 }
 
 function factsPanel(canvas, page) {

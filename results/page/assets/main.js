@@ -204,7 +204,7 @@ function onControls(page) {
   const { data, ops } = page;
   const options = { kind: ops.kinds, outcome: OUTCOMES, node: data.nodes };
   for (const name of CHOICES) {
-    byId(name).append(...options[name].map((value) => el("option", { value }, value)));
+    byId(name).append(...options[name].slice(0, KINDS_MAX).map((value) => el("option", { value }, value)));
     byId(name).addEventListener("change", (event) => page.setFilter({ [name]: event.target.value }));
   }
   byId("tables").append(...data.names.slice(1, 2001).map((value) => el("option", { value })));
@@ -234,13 +234,14 @@ async function copyReplay(text) {
 function legend(page) {
   const sample = (name, colour) => { const swatch = el("i", { class: `swatch form-${name}` }); if (colour) swatch.style.background = colour; return swatch; };
   fill("legend", ...OUTCOMES.map((name) => el("span", {}, sample(name), { ok: "ok", fail: "fail: did nothing", info: "info: outcome unknown, open end" }[name])),
-    ...page.ops.kinds.map((kind, n) => el("span", {}, sample("", `var(--k${n % 10})`), kind)));
+    ...page.ops.kinds.slice(0, 30).map((kind, n) => el("span", {}, sample("", `var(--k${n % 10})`), kind)));
 }
 
 function cuts({ data }) {
   const { values_cut: values, value_chars_max: most, attempts_cut: attempts } = data.ops;
   const parts = [];
   if (values) parts.push(`${plural(values, "value")} cut after ${most.toLocaleString("en")} characters.`);
+  if (data.lanes > LANES_PIXELS) parts.push(`${plural(data.lanes - LANES_PIXELS, "lane")} not drawn; filters find what is in them.`);
   if (attempts) parts.push(`${plural(attempts, "RPC attempt")} left out.`);
   byId("cuts").textContent = parts.length ? `${parts.join(" ")} All of it is in history.parquet.` : "";
 }

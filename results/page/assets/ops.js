@@ -4,12 +4,14 @@
 const EXACT_MAX = 3000;
 const COLUMN = 2; // pixels
 const LABELLED_MAX = 12;
+const LANES_PIXELS = 6000; // browsers' canvases end not far above
+const RANK = 1e8;
 
 function opsPanel(canvas, page) {
   const { ops, data } = page;
   const lanes = Math.max(1, data.lanes);
-  const step = lanes <= 14 ? 24 : lanes <= 28 ? 17 : lanes <= 70 ? 11 : 7;
-  const geometry = { step, top: 12, bar: Math.max(4, step - (step > 14 ? 8 : 3)) };
+  const step = lanes <= 14 ? 24 : lanes <= 28 ? 17 : lanes <= 70 ? 11 : Math.max(1, Math.min(7, Math.floor(LANES_PIXELS / lanes)));
+  const geometry = { step, top: 12, bar: Math.max(1, step - (step > 14 ? 8 : step > 5 ? 3 : 0)) };
   const draw = (pen, width, height) => {
     faultBands(pen, page, height);
     gridLines(pen, height);
@@ -30,7 +32,7 @@ function opsPanel(canvas, page) {
     momentLine(pen, page, height);
   };
   return new Panel(canvas, {
-    height: () => geometry.top * 2 + lanes * step,
+    height: () => geometry.top * 2 + Math.min(LANES_PIXELS, lanes * step),
     draw,
     hit: (x, y) => {
       const position = opAt(page, geometry, x, y);
@@ -123,7 +125,7 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
 // A column of pixels has the colour of what happened in it: of several, info comes before ok, ok
 // before fail, since what is unknown must not be painted over. Neighbours of one colour become one
 // rectangle, so that the work for the pen is bounded by the width, not by the operations.
-const columnKeys = new Uint16Array(8192);
+const columnKeys = new Uint32Array(8192);
 
 function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
   const { ops } = page, scale = view.scale() / COLUMN;
@@ -135,20 +137,20 @@ function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
     const first = Math.max(0, Math.floor((ops.start[i] - view.from) * scale));
     const last = Math.min(count - 1, Math.floor((Math.min(ops.end[i], view.to) - view.from) * scale));
     const rank = ops.type[i] === INFO ? 3 : ops.type[i] === OK ? 2 : 1;
-    const key = rank * 1000 + ops.kind[i];
-    for (let c = first; c <= last; c++) if (rank > Math.floor(columnKeys[c] / 1000)) columnKeys[c] = key;
+    const key = rank * RANK + ops.kind[i];
+    for (let c = first; c <= last; c++) if (rank > Math.floor(columnKeys[c] / RANK)) columnKeys[c] = key;
   }
   const colours = (key) => {
-    const rank = Math.floor(key / 1000);
+    const rank = Math.floor(key / RANK);
     if (rank === 3) return ink.info;
-    return page.colourBy === "outcome" ? ink.outcomes[rank === 2 ? OK : FAIL] : kindColour(key % 1000);
+    return page.colourBy === "outcome" ? ink.outcomes[rank === 2 ? OK : FAIL] : kindColour(key % RANK);
   };
   for (let c = 0; c < count;) {
     const key = columnKeys[c];
     let until = c + 1;
     while (until < count && columnKeys[until] === key) until++;
     if (key) {
-      pen.globalAlpha = key < 2000 ? 0.5 : 1;
+      pen.globalAlpha = key < 2 * RANK ? 0.5 : 1;
       pen.fillStyle = colours(key);
       pen.fillRect(LEFT + c * COLUMN, y, (until - c) * COLUMN, height);
     }

@@ -120,11 +120,13 @@ function gridLines(pen, height) {
 // The faults as bands behind everything, so that cause and effect stand in one picture.
 function faultBands(pen, page, height) {
   pen.globalAlpha = 0.1;
+  let last = -1; // of many faults in one pixel one is drawn
   for (const fault of page.data.faults) {
     const end = fault.end === null ? page.data.end : fault.end;
     if (!fault.targets.length || end < view.from || fault.start > view.to) continue;
     const x0 = Math.max(LEFT, view.x(fault.start)), x1 = Math.min(view.width - RIGHT, view.x(end));
-    if (x1 <= x0) continue;
+    if (x1 <= x0 || (x1 - x0 < 1 && Math.floor(x0) === last)) continue;
+    last = Math.floor(x0);
     pen.fillStyle = nemesisColour(page, fault.nemesis);
     pen.fillRect(x0, 0, Math.max(1, x1 - x0), height);
   }

@@ -1,5 +1,7 @@
 // Words: the head of the page. The verdict and why, what the run did, how to do it again.
 
+const KINDS_MAX = 200; // rows of the table, choices of the filter
+
 function showWords(page) {
   const { data } = page;
   byId("title").textContent = data.title;
@@ -14,10 +16,11 @@ function showWords(page) {
   fill("certificate", ...data.certificate.map(([name, lines]) => row(name, ...listed(lines))));
   if (!data.certificate.length) fill("certificate", el("p", {}, "No checker certified what this run did."));
   fill("facts", ...data.facts.map(([name, text]) => row(name, text)));
-  fill("kinds", ...data.kinds.map((kind, n) => kindRow(page, kind, n)));
+  fill("kinds", ...data.kinds.slice(0, KINDS_MAX).map((kind, n) => kindRow(page, kind, n)));
+  if (data.kinds.length > KINDS_MAX) byId("kinds").append(el("tr", {}, el("td", {}, `and ${plural(data.kinds.length - KINDS_MAX, "more kind")}`)));
   byId("replay").textContent = data.replay || "no replay command was recorded";
   byId("copy").hidden = !data.replay;
-  fill("links", ...data.links.map((name) => el("a", { href: name }, name)), ...data.logs.map((log) => el("a", { href: encodeURI(log.path) }, log.path)));
+  fill("links", ...data.links.map((name) => el("a", { href: fileAddress(name) }, name)), ...data.logs.map((log) => el("a", { href: fileAddress(log.path) }, log.path)));
 }
 
 function listed(lines) {

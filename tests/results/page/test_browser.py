@@ -117,7 +117,7 @@ def test_logs_around_the_moment(browser_page, tmp_path):
     assert "tick 70" in text
     assert "tick 50" not in text
     assert "m1.log, 180 lines" in text
-    assert browser_page.get_attribute(".logs a", "href") == "m1.log"
+    assert browser_page.get_attribute(".logs a", "href") == "./m1.log"
 
 
 # --- filters, against a computation of their own -----------------------------------------------
@@ -428,6 +428,7 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
     ]  # fmt: skip
     case = Case(seed=1, workload=EVIL, nemeses=(EVIL,), bugs=(EVIL,), target_options={EVIL: EVIL})
     logs = {"<img src=x onerror=alert(5)>.log": f"0.001 {EVIL}\n{EVIL}\n"}
+    logs["javascript:alert(6).log"] = EVIL
     folder = write_run(tmp_path, history, results, case=case, logs=logs, replay=EVIL)
     data = build(load_run(folder), read_results(folder))
     text = render({**data, "title": EVIL, "notes": [EVIL]}, deflate_from=deflate_from)
