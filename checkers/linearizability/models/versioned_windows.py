@@ -24,6 +24,9 @@ __all__ = ["STRIDE", "NameWindow", "windows_of"]
 STRIDE: Final = 32
 """Windows begin every so many operations, and are twice as long."""
 
+WINDOWS_MAX: Final = 200
+"""So many of one name; of what is longer they are wider."""
+
 ANYTHING: Final[Slot] = (None, -1, None)
 """What was there before; no table has such a version."""
 
@@ -57,12 +60,16 @@ def windows_of(
 ) -> Iterator[Projection[Any, Any, Any]]:
     """The windows of what is said about `name` (as it is shown), if that is too much for one."""
     said = sorted(said, key=lambda operation: (operation.call, operation.id))
-    if len(said) <= 2 * STRIDE:
+    stride = max(STRIDE, -(-len(said) // WINDOWS_MAX))
+    if len(said) <= 2 * stride:
         return
-    for first in range(0, len(said) - STRIDE, STRIDE):
-        begin, beyond = said[first].call, first + 2 * STRIDE
+    still_open: list[Operation[Said, bool]] = []
+    for first in range(0, len(said) - stride, stride):
+        begin, beyond = said[first].call, first + 2 * stride
         end = said[beyond].call if beyond < len(said) else math.inf
-        found = (_seen_from(begin, end, operation) for operation in said[:beyond])
+        still_open += said[max(0, first - stride) : first]
+        still_open = [o for o in still_open if o.return_time is None or o.return_time >= begin]
+        found = [_seen_from(begin, end, o) for o in (*still_open, *said[first:beyond])]
         yield Projection(
             f"name {name} from {begin} " + ("on" if end == math.inf else f"to {end}"),
             NameWindow(),
