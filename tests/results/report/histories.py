@@ -1,0 +1,66 @@
+"""Small histories by hand: times in ms, indices by position."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from harness.case import Case
+from harness.ops import HARNESS, NEMESIS, History, Op, OpType
+
+MS = 1_000_000
+
+
+class Script:
+    """Collects ops in the order in which they are told."""
+
+    def __init__(self):
+        self.ops = []
+        self._process = 0
+
+    def _add(self, time_ms, process, kind, f, value=None, **more):
+        self.ops.append(Op(len(self.ops), time_ms * MS, process, kind, f, value, **more))
+
+    def fact(self, time_ms, f, **value):
+        self._add(time_ms, HARNESS, OpType.INFO, f, value)
+
+    def phase(self, time_ms, name):
+        self.fact(time_ms, "phase", phase=name)
+
+    def inject(self, time_ms, nemesis, fault, targets=("m1",)):
+        value = {"action": "inject", "fault": fault, "targets": list(targets), "note": ""}
+        self._add(time_ms, NEMESIS, OpType.INFO, nemesis, value)
+
+    def heal(self, time_ms, nemesis, fault, count=1):
+        value = {"action": "heal", "fault": fault, "bite": {"count": count, "unit": "x"}}
+        self._add(time_ms, NEMESIS, OpType.INFO, nemesis, value)
+
+    def invoke(self, time_ms, f="create"):
+        """Begin an operation of a new process; returns its process."""
+        self._process += 1
+        self._add(time_ms, self._process, OpType.INVOKE, f, {})
+        return self._process
+
+    def end(self, time_ms, process, kind="ok", f="create", value=None, error=None, node=None):
+        self._add(time_ms, process, OpType(kind), f, value, error=error, node=node)
+
+    def do(self, start_ms, end_ms, kind="ok", f="create", **more):
+        """A whole operation, told at once: nothing lies between its lines."""
+        process = self.invoke(start_ms, f)
+        self.end(end_ms, process, kind, f, **more)
+
+    def history(self):
+        return History(self.ops)
+
+
+def run_of(**changes):
+    """A run as `extract` wants it."""
+    case = Case(**{"seed": 1, "nemeses": ("kill",), **changes})
+    return SimpleNamespace(name="n", run="r", case=case, record=None, label=None)
+
+
+def ordered(events):
+    """A history from (time in ms, priority, function) in any order: told in the order of time."""
+    script = Script()
+    for _, _, tell in sorted(events, key=lambda event: event[:2]):
+        tell(script)
+    return script.history()

@@ -1,0 +1,447 @@
+"""Facts of a run, from histories written by hand, and against definitions taken literally."""
+
+import itertools
+import time
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.stats import READS as STATS_READS
+from harness.ops import History
+from results.facts import READS, extract
+from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
+from results.schema import COLUMNS, FACT_TABLES, ddl, schema
+from tests.results.report.histories import MS, Script, run_of
+
+
+def rows(history, table, **changes):
+    return extract(run_of(**changes), history)[table].to_pylist()
+
+
+# --- intervals -----------------------------------------------------------------------------------
+
+POINTS = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair)))
+
+
+def covered(intervals):
+    return {moment for start, end in intervals for moment in range(start, end)}
+
+
+@given(st.lists(POINTS, max_size=8))
+def test_union_covers_the_same_moments_with_disjoint_intervals(intervals):
+    joined = union(intervals)
+
+    assert covered(joined) == covered(intervals)
+    assert sum(end - start for start, end in joined) == len(covered(intervals))
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(joined))
+
+
+@given(st.lists(POINTS, max_size=6), st.lists(POINTS, max_size=6))
+def test_overlap_counts_common_moments(first, second):
+    assert overlap_ns(union(first), union(second)) == len(covered(first) & covered(second))
+
+
+STEP = OUTAGE_NS_MIN // 5  # a tenth of a second
+
+
+@st.composite
+def tries(draw):
+    """Operations on a grid of tenths of a second, up to eight seconds."""
+    found = []
+    for _ in range(draw(st.integers(0, 8))):
+        start = draw(st.integers(0, 60))
+        length = draw(st.integers(0, 20))
+        completed = draw(st.booleans())
+        end = min(start + length, 80) if completed else 80
+        answered = completed and draw(st.booleans())
+        found.append(Try(start * STEP, end * STEP, completed, answered))
+    return found
+
+
+def literally(operations, end):
+    """The definition, moment by moment on the grid (cells between grid points)."""
+    answers = {item.end // STEP for item in operations if item.completed and item.answered}
+    edges = sorted({0, end} | answers)
+    found = []
+    for a, b in itertools.pairwise(edges):
+        under_way = [
+            any(
+                (a <= item.start // STEP < b or item.start // STEP < a < item.end // STEP)
+                and max(item.start // STEP, a) <= cell <= min(item.end // STEP, b)
+                for item in operations
+            )
+            for cell in range(a, b + 1)  # grid points, so that instants count
+        ]
+        covers = [
+            any(item.start // STEP <= cell and item.end // STEP >= cell + 1 for item in operations)
+            for cell in range(a, b)
+        ]
+        points = [cell for cell in range(a, b + 1) if under_way[cell - a]]
+        start = None
+        for number, cell in enumerate(points):
+            if start is None:
+                start = cell
+            following = points[number + 1] if number + 1 < len(points) else None
+            gap = following is not None and (
+                covers[cell - a] or (following - cell) * STEP <= BRIDGE_NS
+            )
+            if not gap:
+                if (cell - start) * STEP >= OUTAGE_NS_MIN:
+                    found.append((start * STEP, cell * STEP))
+                start = None
+    return found
+
+
+@settings(max_examples=300)
+@given(tries())
+def test_outages_are_what_their_definition_says(operations):
+    found = outages(operations, 80 * STEP)
+
+    assert [(item.start, item.end) for item in found] == literally(operations, 80)
+    answers = {item.end for item in operations if item.completed and item.answered}
+    for item in found:
+        inside = [
+            op
+            for op in operations
+            if item.start <= op.start < item.end
+            or op.start < item.start < op.end
+            or (item.ended == "idle" and op.start == item.end)  # one of no length, the last
+        ]
+        assert item.tried == len(inside)
+        assert (item.ended == "answered") == (item.end in answers)
+        if item.ended == "end":
+            assert item.end == 80 * STEP
+
+
+def test_an_outage_of_each_ending():
+    second = 1_000_000_000
+
+    def failing(start, end):
+        return Try(start * second, end * second, True, False)
+
+    answered = Try(9 * second, 10 * second, True, True)
+    open_end = Try(20 * second, 30 * second, False, False)
+    found = outages([failing(1, 2), failing(3, 4), failing(6, 7), answered, open_end], 30 * second)
+
+    assert found == [
+        Outage(1 * second, 4 * second, 2, "idle"),  # a break of one second is bridged
+        Outage(6 * second, 7 * second, 1, "idle"),
+        Outage(9 * second, 10 * second, 1, "answered"),
+        Outage(20 * second, 30 * second, 1, "end"),
+    ]
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def test_reads_are_those_of_the_statistics_checker():
+    assert READS == STATS_READS
+
+
+def test_an_empty_history_has_all_tables_and_one_run():
+    found = extract(run_of(), History([]))
+
+    assert tuple(found) == FACT_TABLES
+    assert found["runs"].to_pylist()[0]["length_ns"] == 0
+    for name, table in found.items():
+        assert table.schema == schema(name)
+        if name not in {"runs", "traits", "exposure_time"}:
+            assert table.num_rows == 0
+    assert [row["ns"] for row in found["exposure_time"].to_pylist()] == [0, 0]
+
+
+def test_a_fault_is_active_from_its_injection_up_to_just_before_its_heal():
+    script = Script()
+    script.phase(0, "chaos")
+    script.do(99, 99)
+    script.do(100, 100)  # the line before the injection, at the same moment: the moment counts
+    script.inject(100, "kill", "k1")
+    script.do(100, 150)
+    script.do(199, 250)
+    script.heal(200, "kill", "k1", count=7)
+    script.do(200, 210)
+    history = script.history()
+
+    counts = rows(history, "ops")
+    assert sum(row["n"] for row in counts if row["active"] == "kill") == 3
+    assert sum(row["n"] for row in counts if row["active"] == "") == 2
+    fault = rows(history, "faults")[0]
+    assert (fault["start_ns"], fault["end_ns"], fault["bite"]) == (100 * MS, 200 * MS, 7)
+    assert fault["hit"]
+    assert fault["healed"]
+
+
+def test_overlapping_faults_of_one_nemesis_are_one_exposure_and_two_faults():
+    script = Script()
+    script.phase(0, "chaos")
+    script.inject(100, "kill", "a")
+    script.inject(200, "kill", "b")
+    script.heal(300, "kill", "a")
+    script.do(350, 360)
+    script.heal(400, "kill", "b")
+    script.do(500, 510)
+    script.phase(1000, "heal-core")
+    history = script.history()
+
+    times = {row["active"]: row["ns"] for row in rows(history, "exposure_time")}
+    assert times == {True: 300 * MS, False: 700 * MS}
+    assert [row["active"] for row in rows(history, "exposure")] == [False, True]
+    assert [(f["start_ns"] // MS, f["end_ns"] // MS) for f in rows(history, "faults")] == [
+        (100, 300),
+        (200, 400),
+    ]
+
+
+def test_a_missed_fault_lasts_no_time_and_one_never_healed_lasts_to_the_end():
+    script = Script()
+    script.phase(0, "chaos")
+    script.inject(100, "kill", "missed", targets=())
+    script.do(150, 160)
+    script.inject(200, "pause", "forever", targets=("m2", "m1"))
+    script.do(300, 310)
+    script.fact(900, "snapshot")
+    missed, forever = rows(script.history(), "faults")
+
+    assert (missed["start_ns"], missed["end_ns"], missed["hit"], missed["healed"]) == (
+        *(100 * MS, 100 * MS, False, False),
+    )
+    assert (forever["start_ns"], forever["end_ns"], forever["healed"]) == (
+        200 * MS,
+        900 * MS,
+        False,
+    )
+    assert forever["targets"] == "m1+m2"
+    assert forever["bite"] is None
+    assert [row["active"] for row in rows(script.history(), "ops")] == ["", "pause"]
+    assert rows(script.history(), "recoveries") == []
+
+
+def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
+    script = Script()
+    script.heal(10, "kill", "k")
+    script.inject(100, "kill", "k")
+    script.inject(200, "kill", "k")
+    script.heal(300, "kill", "k")
+    script.heal(400, "kill", "k")
+    script.heal(500, "kill", "k")
+
+    assert [(f["start_ns"] // MS, f["end_ns"] // MS) for f in rows(script.history(), "faults")] == [
+        (100, 300),
+        (200, 400),
+    ]
+
+
+def test_the_final_heal_knows_what_came_before_it_at_the_same_moment():
+    """In virtual time the last answer and the heal share a moment; lines tell them apart."""
+    script = Script()
+    script.inject(100, "kill", "k")
+    script.do(150, 500, f="get")
+    script.heal(500, "kill", "k")
+    slow = script.invoke(600, f="get")
+    script.end(900, slow, f="get")
+    script.do(700, 800, kind="info", f="create")
+    found = {row["f"]: row for row in rows(script.history(), "recoveries")}
+
+    assert (found["get"]["first_try_ns"], found["get"]["first_ok_ns"]) == (100 * MS, 400 * MS)
+    assert (found["create"]["first_try_ns"], found["create"]["first_ok_ns"]) == (200 * MS, None)
+
+
+def test_what_was_under_way_at_a_heal_was_tried_at_once():
+    script = Script()
+    script.inject(0, "kill", "k")
+    waiting = script.invoke(100)
+    never = script.invoke(150, f="get")
+    script.heal(300, "kill", "k")
+    script.end(450, waiting)
+    found = {row["f"]: row for row in rows(script.history(), "recoveries")}
+
+    assert (found["create"]["first_try_ns"], found["create"]["first_ok_ns"]) == (0, 150 * MS)
+    assert (found["get"]["first_try_ns"], found["get"]["first_ok_ns"]) == (0, None)
+    assert never
+
+
+def test_outages_after_a_heal_count_only_those_it_fell_into():
+    script = Script()
+    script.inject(0, "kill", "k1")
+    script.do(100, 2000, kind="info")
+    script.heal(2000, "kill", "k1")
+    script.do(2100, 3000)
+    script.inject(3100, "kill", "k2")
+    script.heal(3200, "kill", "k2")
+    script.do(3300, 3310)
+    script.inject(4000, "kill", "k3")
+    script.do(4100, 6000, kind="info")
+    script.heal(5000, "kill", "k3")
+    script.fact(9000, "snapshot")
+    first, second, third = rows(script.history(), "faults")
+
+    assert first["mutation_outage_ns"] == 1000 * MS
+    assert second["mutation_outage_ns"] == 0
+    assert third["mutation_outage_ns"] is None  # it ended because nobody tried on
+    assert [f["read_outage_ns"] for f in (first, second, third)] == [0, 0, 0]
+    assert first["mutation_down_ns"] == 1900 * MS
+
+
+def test_operations_without_completion_are_info_and_have_no_latency():
+    script = Script()
+    script.phase(0, "chaos")
+    script.invoke(100)
+    script.do(200, 203, node="m1")
+    script.do(300, 300, kind="fail", error="NOT_THE_LEADER/X: text: more", value=None)
+    script.do(400, 401, kind="fail", error="EXISTS: no", value={"result": "exists"})
+    found = rows(script.history(), "ops")
+
+    assert [
+        (r["type"], r["answered"], r["error_code"], r["node"], r["lat_bucket"] is None)
+        for r in found
+    ] == [
+        ("fail", False, "NOT_THE_LEADER/X", None, False),
+        ("fail", True, "EXISTS", None, False),
+        ("info", False, None, None, True),
+        ("ok", True, None, "m1", False),
+    ]
+    run = rows(script.history(), "runs")[0]
+    assert [run[name] for name in ("ops", "ok", "fail", "refused", "info")] == [4, 1, 2, 1, 1]
+    assert rows(script.history(), "infos") == [
+        {"run": "n/r", "f": "create", "nemesis": "none", "n": 1}
+    ]
+
+
+def test_seconds_are_half_open_and_count_the_faults_that_touch_them():
+    script = Script()
+    script.inject(500, "kill", "a")
+    script.inject(1500, "pause", "b")
+    script.do(999, 1200)
+    script.do(1000, 1900, kind="fail")
+    script.heal(2000, "kill", "a")
+    script.do(2000, 2001, f="get")
+    script.heal(2500, "pause", "b")
+    found = rows(script.history(), "windows")
+
+    assert [(r["second"], r["f"], r["ok"], r["fail"], r["faults_active"]) for r in found] == [
+        (0, "create", 1, 0, 1),
+        (1, "create", 0, 1, 2),
+        (2, "get", 1, 0, 1),
+    ]
+
+
+def test_the_first_leader_is_no_election():
+    script = Script()
+    script.fact(10, "leader", node="m1", term=1)
+    script.inject(20, "kill", "k")
+    script.fact(30, "leader", node="m2", term=2)
+    script.fact(40, "snapshot")
+    found = rows(script.history(), "elections")
+
+    assert [(r["node"], r["term"], r["first"], r["active"]) for r in found] == [
+        ("m1", 1, True, ""),
+        ("m2", 2, False, "kill"),
+    ]
+    assert rows(script.history(), "runs")[0]["elections"] == 1
+
+
+def test_only_the_chaos_phase_is_exposure():
+    script = Script()
+    script.phase(0, "warm-up")
+    script.do(10, 11)
+    script.phase(100, "chaos")
+    script.inject(200, "kill", "k")
+    script.do(250, 260, kind="info")
+    script.do(99, 120)
+    script.phase(300, "heal-core")
+    script.do(310, 320)
+    script.heal(400, "kill", "k")
+    found = rows(script.history(), "exposure")
+
+    assert found == [
+        {
+            "run": "n/r",
+            "nemesis": "kill",
+            "f": "create",
+            "active": True,
+            "n": 1,
+            "ok": 0,
+            "unanswered": 0,
+            "info": 1,
+        }
+    ]
+    assert [(r["active"], r["ns"]) for r in rows(script.history(), "exposure_time")] == [
+        (False, 100 * MS),
+        (True, 100 * MS),
+    ]
+
+
+def test_settings_are_equal_for_runs_that_differ_in_the_seed_alone():
+    history = Script().history()
+    one, other, third = (
+        rows(history, "runs", seed=seed, rate=rate)[0]["setting"]
+        for seed, rate in ((1, 40.0), (2, 40.0), (1, 50.0))
+    )
+
+    assert one == other != third
+
+
+def test_strange_histories_make_facts_all_the_same():
+    """What comes from elsewhere may hold anything: nothing is guessed, nothing crashes."""
+    script = Script()
+    script.fact(10, "leader", node=None, term="seven")
+    script.fact(11, "leader")
+    script.fact(12, "phase")
+    script.inject(20, "a+b", "k", targets=("<script>",))
+    script.heal(30, "a+b", "k", count="many")
+    script.inject(40, "none", "k2")
+    script.do(-5, 3, f="")
+    found = extract(run_of(bugs=("x", "x")), script.history())
+
+    assert [row["term"] for row in found["elections"].to_pylist()] == [None, None]
+    assert found["faults"].to_pylist()[0]["bite"] is None
+    assert [row["value"] for row in found["traits"].to_pylist()] == ["kill", "x"]
+
+
+def test_equal_inputs_give_equal_tables():
+    script = Script()
+    script.phase(0, "chaos")
+    for number in range(50):
+        script.do(number * 10, number * 10 + 5, f=("get", "create", "alter")[number % 3], node="m1")
+    history = script.history()
+    first, second = extract(run_of(), history), extract(run_of(), History(list(history)))
+
+    assert all(first[name].equals(second[name]) for name in FACT_TABLES)
+
+
+def test_a_run_of_1400_operations_takes_little_time():
+    script = Script()
+    script.phase(0, "chaos")
+    for number in range(1400):
+        if number % 100 == 0:
+            script.inject(number * 25, "kill", f"k{number}")
+        script.do(number * 25, number * 25 + 3 + number % 40, f=("get", "create")[number % 2])
+        if number % 100 == 40:
+            script.heal(number * 25 + 20, "kill", f"k{number - 40}")
+    history = script.history()
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        extract(run_of(), History(list(history)))
+        times.append(time.process_time() - begin)
+
+    assert min(times) < 0.15, times  # 20 ms on a quiet machine
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_table_begins_with_the_run_and_has_a_ddl(name):
+    found = schema(name)
+
+    assert found.names[0] == "run"
+    assert len(ddl(found).split(", ")) == len(found)
+    assert f"`run` STRING, `{found.names[1]}`" in ddl(found)
+
+
+def test_a_type_that_spark_was_not_told_is_refused():
+    with pytest.raises(KeyError):
+        ddl(pa.schema([("x", pa.float32())]))
