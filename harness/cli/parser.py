@@ -15,7 +15,7 @@ __all__ = ["VERBS", "Parser", "build_parser", "known_verbs", "verb_module"]
 
 VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
-    "soak": "run many seeds in the simulation, in parallel",
+    "soak": "run many seeds of one case, go on where it was killed",
     "check": "check stored runs again, and histories that others recorded",
     "report": "check and aggregate a whole store, or draw the page of one run",
     "serve": "browse a store: runs, comparisons, trends",

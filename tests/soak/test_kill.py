@@ -80,13 +80,20 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
     assert list((tmp_path / "n").glob(".*.part")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
+        (signal.SIGINT, os.kill),
+        (signal.SIGINT, os.killpg),  # as a terminal's Ctrl-C does
+        (signal.SIGTERM, os.kill),
+    ],
+)
+def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number, send):
     process = start(tmp_path, *ENDLESS)
     wait_until(lambda: journaled(tmp_path) >= 2)
     workers = workers_of(process.pid)
     begin_s = time.monotonic()
-    process.send_signal(number)
+    send(process.pid, number)
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - begin_s < 8.0
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
@@ -98,6 +105,15 @@ def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number
     assert f"{done} of 1000 seeds".encode() in out
     _, found, _ = soak(tmp_path, *ENDLESS, "--stop-after", "1", "--seeds", f"1..{done}")
     assert found["done_before"] >= done - 2  # two workers: the seeds need not be the first
+
+
+def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
+    process = start(tmp_path, *ENDLESS, "--time-limit", "1e6")
+    wait_until(lambda: len(workers_of(process.pid)) == 2)
+    workers = workers_of(process.pid)
+    time.sleep(1.0)  # into the seed, which would take for ever
+    kill(process)
+    wait_until(lambda: not any(map(alive, workers)), limit_s=10.0)
 
 
 def test_an_interrupted_soak_that_found_a_bug_exits_with_invalid(tmp_path):

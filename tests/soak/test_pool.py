@@ -14,7 +14,7 @@ import pytest
 
 from harness.case import Case
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, soak
+from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
 from harness.store import load_run
 
 BUG = Case(
@@ -134,6 +134,17 @@ def test_a_store_that_takes_nothing_stops_the_soak_and_changes_no_verdict(tmp_pa
     assert kept.digest == lost.digest
     assert (kept.stop, lost.run) == (None, None)
     assert "seed 4 (invalid) could not be kept" in lost.stop
+
+
+def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
+    def cut_short(*arguments, **options):
+        return msgspec.structs.replace(conduct(*arguments, **options), interrupted=True)
+
+    conduct = seed.conduct
+    monkeypatch.setattr(seed, "conduct", cut_short)
+    result = run_seed(job(BUG, tmp_path))
+    assert (result.stop, result.verdict) == ("seed 4 was interrupted", CRASH)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_worker_costs_nobody_anything():
