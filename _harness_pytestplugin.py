@@ -120,7 +120,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for _, run in runs:
         counts[run["harness_verdict"]] = counts.get(run["harness_verdict"], 0) + 1
     text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    terminalreporter.write_line(f"{len(runs)} runs: {text}; seed {config.stash[_seed]}")
+    runs_in_words = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    terminalreporter.write_line(f"{runs_in_words}: {text}; seed {config.stash[_seed]}")
     failed = {report.nodeid for report in reports if getattr(report, "failed", False)}
     failing = [(nodeid, run) for nodeid, run in runs if nodeid in failed]
     for nodeid, run in failing[:FAILING_LINES_MAX]:

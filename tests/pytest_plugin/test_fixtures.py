@@ -81,7 +81,7 @@ def test_the_header_and_the_options(suite):
     result = suite(PASSING, "--harness-seed=7", "--harness-env=sim")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["harness: seed 7, env sim, profile as the tests say", "1 runs: 1 valid; seed 7"]
+        ["harness: seed 7, env sim, profile as the tests say", "1 run: 1 valid; seed 7"]
     )
 
 
@@ -438,7 +438,7 @@ def test_it(cluster):
     assert "assert 'this' == 'that'" in text_of(result)
     (folder,) = runs_in(pytester.path / "store")
     assert (folder / "history.parquet").exists()
-    assert "1 runs: 1 not judged" in text_of(result)
+    assert "1 run: 1 not judged" in text_of(result)
 
 
 def test_a_strike_that_hits_nothing_fails_the_test(by_hand):

@@ -176,6 +176,19 @@ def test_the_suite_of_the_example_passes(user, tmp_path):
     assert re.search(r"8 runs: 1 invalid, 1 not judged, 6 valid; seed 1", done.stdout)
 
 
+def test_what_the_documentation_shows_is_so(user, tmp_path):
+    text = (ROOT / "docs" / "pytest.md").read_text()
+    suite, failing, by_hand, skipping = re.findall(
+        r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "test_shown.py").write_text(f"{suite}\n{failing}\n{by_hand}\n{skipping}")
+    done = user("python", "-m", "pytest", "-p", "no:cacheprovider", "--harness-seed=1", "-q")
+    assert re.search(r"^1 failed, 4 passed", done.stdout, re.MULTILINE), done.stdout
+    assert "harness: INVALID: a promise was broken" in done.stdout
+    assert "FAILED test_shown.py::test_lazy_reads_under_late_frames" in done.stdout
+    assert "linearizable-register  invalid  not linearizable" in done.stdout
+
+
 def test_the_suite_of_the_example_fails_when_the_register_is_broken(user, tmp_path):
     tests = tmp_path / "tests"
     shutil.copytree(ROOT / "docs" / "example" / "tests", tests)
