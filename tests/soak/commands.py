@@ -12,6 +12,7 @@ import msgspec
 
 from harness.soak import MEASURES
 
+STARTED = []
 TIMELY = {"started", "wall_s"}
 """What two records of the same run need not share."""
 
@@ -40,12 +41,14 @@ def soak(store, *arguments):
 
 def start(store, *arguments):
     """Start one in the background, in a process group of its own."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         words(store, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def results(found):
