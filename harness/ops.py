@@ -27,11 +27,14 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.errors import HistoryError
+from harness.errors import HistoryError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "HARNESS",
@@ -225,6 +228,43 @@ class History(Sequence[Op]):
             total.update(encode_op(op))
             total.update(b"\n")
         return total.hexdigest()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The client operations as a table for notebooks, a row each; docs/browse.md lists columns.
+
+        Raises `UsageError` where pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise UsageError(
+                "to_pandas needs pandas: pip install 'catalog-harness[report]'"
+            ) from error
+        pairs = self.pairs
+        done = [pair.completion for pair in pairs]
+        finish = [None if op is None else op.time for op in done]
+        length = [
+            None if op is None else op.time - pair.invoke.time
+            for pair, op in zip(pairs, done, strict=True)
+        ]
+        columns: dict[str, tuple[str, list[Any]]] = {
+            "process": ("int64", [pair.invoke.process for pair in pairs]),
+            "f": ("string", [pair.invoke.f for pair in pairs]),
+            "type": ("string", [pair.type.value for pair in pairs]),
+            "value": ("object", [pair.invoke.value for pair in pairs]),
+            "answer": ("object", [None if op is None else op.value for op in done]),
+            "error": ("string", [None if op is None else op.error for op in done]),
+            "node": ("string", [None if op is None else op.node for op in done]),
+            "invoke_ns": ("int64", [pair.invoke.time for pair in pairs]),
+            "complete_ns": ("Int64", finish),
+            "latency_ns": ("Int64", length),
+            "attempts": ("int64", [0 if op is None else len(op.attempts) for op in done]),
+            "invoke_index": ("int64", [pair.invoke.index for pair in pairs]),
+            "complete_index": ("Int64", [None if op is None else op.index for op in done]),
+        }
+        return pd.DataFrame(
+            {name: pd.Series(values, dtype=kind) for name, (kind, values) in columns.items()}
+        )
 
 
 class Verdict(enum.Enum):

@@ -30,7 +30,7 @@ ALLOWED = {
     "checkers": (*FLOOR, "harness.case", "checkers"),
 }
 THIRD_PARTY = {
-    "harness.ops": {"msgspec"},
+    "harness.ops": {"msgspec", "pandas"},
     "checkers": {"msgspec", "numpy"},
     "targets": {"msgspec"},
     "nemesis": {"msgspec"},
