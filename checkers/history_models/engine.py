@@ -1,4 +1,9 @@
-"""What the linearizability models share: judge operations, tell why not, and draw it."""
+"""What the linearizability models share: judge operations, prove the verdict, tell why, draw it.
+
+Every verdict gets a certificate, which `linearizability.verify` has gone over (see there); it goes
+into the result as `proof`. One that proves nothing means that the search is wrong, and what a wrong
+search says is no verdict: `unknown`, with that reason.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,11 @@ from checkers.linearizability import (
     Operation,
     Result,
     Survivor,
+    certify,
     check_operations,
 )
+from checkers.linearizability.certificate import Certificate
+from checkers.linearizability.verify import CertificateError
 from harness.errors import HistoryError, UsageError
 from harness.ops import (
     CheckResult,
@@ -38,6 +46,8 @@ VERDICTS: Final = {
     Result.ILLEGAL: Verdict.INVALID,
     Result.UNKNOWN: Verdict.UNKNOWN,
 }
+BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict"
+UNCONFIRMED: Final = "a search found no legal order, but nothing else could confirm that in time"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
@@ -115,22 +125,31 @@ class LinearizabilityCheck:
             "configurations": outcome.configurations,
             "decided_by": outcome.decided_by,
         }
-        verdict = VERDICTS[outcome.result]
+        try:
+            proof = certify(self.model, self.found, outcome, limits=self.limits)
+        except CertificateError as error:
+            reason = f"{BROKEN} {outcome.result.value}: {error}"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
+        if proof is not None:
+            details["proof"] = proof.to_json()
+            if not proof.confirmed_by:
+                return CheckResult(self.name, Verdict.UNKNOWN, UNCONFIRMED, details=details), None
         failure = outcome.failure
         if failure is None:
             reason = outcome.reason
-            if verdict is Verdict.VALID:
+            if outcome.result is Result.OK:
                 reason = (
                     f"{len(self.found)} operations ({unknown} of unknown outcome) are linearizable"
                 )
-            return CheckResult(self.name, verdict, reason, details=details), None
+            return CheckResult(self.name, VERDICTS[outcome.result], reason, details=details), None
+        assert proof is not None, "what is invalid was certified"
         by_id = {operation.id: operation for operation in self.found}
         offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
         result = CheckResult(
             self.name,
-            verdict,
+            Verdict.INVALID,
             f"not linearizable: {self._did(by_id[failure.operation])} fits nowhere",
-            tuple(self._sentences(outcome, failure, by_id)),
+            tuple(self._sentences(outcome, failure, proof, by_id)),
             offenders,
             details,
         )
@@ -142,7 +161,11 @@ class LinearizabilityCheck:
         return f"{what} by process {operation.client_id} (op {operation.id})"
 
     def _sentences(
-        self, outcome: CheckOutcome, failure: Failure, by_id: Mapping[int, AnyOperation]
+        self,
+        outcome: CheckOutcome,
+        failure: Failure,
+        proof: Certificate,
+        by_id: Mapping[int, AnyOperation],
     ) -> list[str]:
         failing = self._did(by_id[failure.operation])
         text = [f"No order of the operations that respects real time explains {failing}."]
@@ -170,6 +193,9 @@ class LinearizabilityCheck:
             )
         if failure.projection:
             text.append(f"This is already so if one looks at {failure.projection} alone.")
+        size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
+        minimal = ", none of which can be left out," if proof.minimal else ""
+        text.append(f"Certificate: {size}{minimal} confirmed by {proof.confirmed_by}.")
         return text
 
     def _counterexample(

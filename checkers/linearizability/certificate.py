@@ -9,13 +9,16 @@
 
 Where enumerating a core takes too many steps, another search than the one that found it confirms:
 the depth-first one, in pure Python; and where that does not come to an end either, it confirms the
-whole history instead. The certificate says who confirmed what. A certificate that turns out to
-prove nothing raises `CertificateError`; one that nobody could confirm within the limits has an
-empty `confirmed_by`, and its verdict should not be passed on.
+whole history instead. The certificate says who confirmed what. All of that ends after a number of
+steps and, since a step of a large model may take long, after `CONFIRM_S_MAX` seconds.
+
+A certificate that turns out to prove nothing raises `CertificateError`; one that nobody could
+confirm within the limits has an empty `confirmed_by`, and its verdict should not be passed on.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +35,8 @@ __all__ = ["Certificate", "certify", "certify_core"]
 
 VERIFIER_STEPS_MAX: Final = 300_000
 VERIFIER_CORE_MAX: Final = 200  # operations; each configuration costs as much to expand
+CONFIRM_S_MAX: Final = 60.0
+CLOCK_STEPS: Final = 20_000  # steps between two looks at the clock
 SHOWN_MAX: Final = 100_000  # ids of an order that go into a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
@@ -135,17 +140,18 @@ def certify_core(
 ) -> Certificate:
     """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not."""
     limits = limits or Limits()
+    end_s = time.monotonic() + CONFIRM_S_MAX
     confirmed = ENUMERATION
     small = len(core) <= VERIFIER_CORE_MAX
     if not small or not verify_core(
         part.model, part.operations, core, steps_max=VERIFIER_STEPS_MAX
     ):
-        confirmed = _confirm(part, core, limits, limits.steps // 10)
+        confirmed = _confirm(part, core, limits, limits.steps // 10, end_s)
     if not confirmed:
         # All operations together leave a search the least to try.
         core = [operation.id for operation in part.operations if not operation.is_unknown]
         minimal = False
-        confirmed = _confirm(part, core, limits, limits.steps)
+        confirmed = _confirm(part, core, limits, limits.steps, end_s)
     return Certificate(
         verdict=Result.ILLEGAL,
         core=tuple(core),
@@ -156,7 +162,7 @@ def certify_core(
 
 
 def _confirm(
-    part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int
+    part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, end_s: float
 ) -> str:
     """Who else finds the core illegal; `""` if nobody does in time.
 
@@ -170,7 +176,10 @@ def _confirm(
         ("the breadth-first search in Python", Frontier(problem, configurations_max=most)),
     )
     for name, search in searches:
-        search.run(steps)
+        left = steps
+        while left > 0 and search.status is Status.RUNNING and time.monotonic() < end_s:
+            search.run(min(left, CLOCK_STEPS))
+            left -= CLOCK_STEPS
         if search.status is Status.FOUND:
             raise CertificateError(f"core {tuple(core)} has a legal order, says {name}")
         if search.status is Status.EXHAUSTED:

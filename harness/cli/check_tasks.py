@@ -256,6 +256,7 @@ def _report(
         "anomalies": anomalies,
         "not": refuted,
         "format": prepared.format,
+        "certificate": _certificate(told),
     }
     if prepared.run is not None:
         run = prepared.run
@@ -274,6 +275,15 @@ def _report(
 def _configurations(result: CheckResult) -> int:
     count = result.details.get("configurations", 0)
     return count if isinstance(count, int) else 0
+
+
+def _certificate(told: list[CheckResult]) -> dict[str, Any] | None:
+    """The proof of the verdict, of the first checker that has one."""
+    for result in told:
+        proof = result.details.get("proof")
+        if isinstance(proof, dict):
+            return proof
+    return None
 
 
 # --- drawing ---------------------------------------------------------------------------------

@@ -172,8 +172,8 @@ def test_a_core_that_another_search_refutes_is_a_crash(monkeypatch: pytest.Monke
 def test_the_whole_history_is_confirmed_where_the_core_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def confirm(part: Any, core: Any, limits: Limits, steps: int) -> str:
-        return really(part, core, limits, steps) if len(core) > 10 else ""
+    def confirm(part: Any, core: Any, limits: Limits, steps: int, end_s: float) -> str:
+        return really(part, core, limits, steps, end_s) if len(core) > 10 else ""
 
     really = certificate._confirm
     monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
@@ -194,6 +194,14 @@ def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch
     result = RegisterLinearizable().check(h.history, None, time_limit_s=10)
     assert result.verdict is Verdict.UNKNOWN
     assert "nothing else could confirm" in result.reason
+
+
+def test_what_takes_too_long_to_confirm_is_left_unconfirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(certificate, "CONFIRM_S_MAX", 0.0)
+    assert proven(Register(0), stale_read_after(50)).confirmed_by == ""
 
 
 def test_a_core_not_proven_minimal_says_so() -> None:

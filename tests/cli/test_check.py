@@ -1,6 +1,7 @@
 """`harness check` on foreign histories: verdicts, output, pictures, and bad input."""
 
 import csv
+import dataclasses
 import json
 import re
 import subprocess
@@ -8,6 +9,8 @@ import sys
 
 import pytest
 
+from checkers.history_models import engine
+from checkers.linearizability import CheckOutcome, Result, certificate, check_operations
 from harness.case import Case
 from harness.cli import main
 from harness.cli.counterexample_page import OPS_SHOWN_MAX, render_page
@@ -96,7 +99,68 @@ def test_json_has_one_object_a_line_and_the_worst_verdict_decides(tmp_path, caps
     ]
     assert list(first)[: len(keys)] == keys
     assert (first["operations"], first["anomalies"], first["not"]) == (3, [], [])
+    assert first["certificate"] == {
+        "core": [2, 4],  # the second read does not fit the first, whatever the write did
+        "minimal": True,
+        "part": "the whole history",
+        "confirmed_by": "the verifier, by enumeration",
+    }
+    assert second["certificate"] == {
+        "orders": [[0, 2]],
+        "never": [],
+        "confirmed_by": "the verifier, by replay",
+    }
     assert not list(tmp_path.glob("*.html"))
+
+
+LIE = CheckOutcome(result=Result.OK, reason="", witness=((0, 2, 4),))
+TRUTH = check_operations  # which the tests below replace
+
+
+@pytest.mark.parametrize("flag", ["--json", None])
+def test_a_verdict_whose_certificate_does_not_hold_is_a_crash(flag, tmp_path, capsys, monkeypatch):
+    (tmp_path / "b.edn").write_text(STALE)
+    monkeypatch.setattr(engine, "check_operations", lambda *_, **__: LIE)
+    code, out, _ = run([tmp_path / "b.edn", *([flag] if flag else [])], capsys)
+    assert code == EXIT_UNKNOWN
+    why = "the check crashed: its own certificate does not hold for the verdict Ok: operation 4"
+    assert why in out
+    if flag:
+        (found,) = objects(out)
+        assert (found["verdict"], found["certificate"]) == ("unknown", None)
+
+
+def test_a_core_that_is_none_is_a_crash(tmp_path, capsys, monkeypatch):
+    def shortened(*arguments, **named):
+        outcome = TRUTH(*arguments, **named)
+        failure = dataclasses.replace(outcome.failure, core=(4,))
+        return dataclasses.replace(outcome, failure=failure)
+
+    (tmp_path / "b.edn").write_text(STALE)
+    monkeypatch.setattr(engine, "check_operations", shortened)
+    code, out, _ = run([tmp_path / "b.edn"], capsys)
+    assert code == EXIT_UNKNOWN
+    assert "does not hold for the verdict Illegal: core (4,) has a legal order" in out
+
+
+def test_what_nobody_confirms_in_time_is_unknown(tmp_path, capsys, monkeypatch):
+    (tmp_path / "b.edn").write_text(STALE)
+    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(certificate, "_confirm", lambda *_: "")
+    code, out, _ = run([tmp_path / "b.edn", "--json"], capsys)
+    (found,) = objects(out)
+    assert (code, found["verdict"]) == (EXIT_UNKNOWN, "unknown")
+    assert "nothing else could confirm" in found["reason"]
+    assert found["certificate"]["confirmed_by"] == ""
+
+
+def test_text_says_what_the_certificate_is(tmp_path, capsys):
+    (tmp_path / "b.edn").write_text(STALE)
+    _, out, _ = run([tmp_path / "b.edn"], capsys)
+    assert (
+        "  Certificate: 2 operations, none of which can be left out, confirmed by the verifier, by "
+        "enumeration.\n"
+    ) in out
 
 
 def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, capsys):
