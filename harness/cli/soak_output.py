@@ -104,8 +104,11 @@ class SoakOutput:
         return (result for result in self._campaign.results() if result.failed)
 
     def make_artefacts(self) -> None:
-        """Have the reporters look at the first failing runs that they did not look at yet."""
-        names: list[str] = self._parsed.reporter_names
+        """Have the reporters look at the first failing runs that they did not look at yet.
+
+        Not of an interrupted soak: who interrupts it wants an end, and will go on.
+        """
+        names: list[str] = [] if self._interrupted else self._parsed.reporter_names
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self._parsed.artefacts if names else 0):
             folder = Path(self._folder(result))

@@ -28,7 +28,12 @@ from harness.plugins import Workload, load_plugin
 
 __all__ = ["SoakId", "code_digest", "soak_id"]
 
-NOT_OF_WORKERS: Final = ("harness/cli", "harness/determinism", "harness/formats")
+NOT_OF_WORKERS: Final = (
+    "harness/cli",
+    "harness/determinism",
+    "harness/formats",
+    "harness/pytesting",
+)
 """What stands above a run or beside it. A test looks that no worker loads any of it."""
 LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
 OWN: Final = "catalog-harness"

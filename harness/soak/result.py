@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 CRASH: Final = "crash"
-VERDICTS: Final = (*(verdict.value for verdict in Verdict), CRASH)
+VERDICTS: Final = (Verdict.VALID.value, Verdict.INVALID.value, Verdict.UNKNOWN.value, CRASH)
 KEEP_ALL: Final = "all"
 KEEP_FAILING: Final = "failing"
 REASON_CHARACTERS_MAX: Final = 2000

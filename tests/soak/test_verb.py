@@ -106,7 +106,7 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     files = ("--junit", "out/j.xml", "--summary-json", "out/s.json", "--github-summary")
     assert main([*BASE, *files, "--seeds", "1..4", "--label", "v1"]) == EXIT_INVALID
     text, err = capsys.readouterr()
-    assert "4 of 4 seeds: 1 valid, 1 unknown, 1 invalid, 1 crash" in text
+    assert "4 of 4 seeds: 1 valid, 1 invalid, 1 unknown, 1 crash" in text
     replay = "harness run --env sim --target toy-register --workload register --seed 2"
     assert f"seed 2: invalid: why invalid\n  {replay}\n" in text
     found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
@@ -185,3 +185,61 @@ def test_sigterm_is_taken_only_where_it_can_be():
         return await soak_verb._in_workers(iter(()), 1, lambda _: True)
 
     assert asyncio.run(asyncio.wait_for(take_nothing(), 5)) is False
+
+
+class Drawing:
+    """A reporter that leaves a mark."""
+
+    def write(self, folder):
+        (folder / "drawing").write_text("x")
+        return folder / "drawing"
+
+
+@pytest.fixture
+def runs(scripted, monkeypatch):
+    """Failing and passing runs in a store, and a reporter for them: seeds 2 to 6 fail."""
+    from harness.cli import artefacts, soak_output
+    from harness.soak import campaign
+
+    monkeypatch.setattr(artefacts, "load_plugin", lambda *_: Drawing())
+    monkeypatch.setattr("harness.cli.soak_options.chosen_reporters", lambda _: ["drawing"])
+    monkeypatch.setattr(campaign.Campaign, "_is_kept", lambda *_: True)
+
+    def results(found):
+        for seed in range(1, 7):
+            folder = found.spec.folder / f"r{seed}"
+            folder.mkdir(exist_ok=True, parents=True)
+            (folder / "case.json").write_text("{}")
+            verdict = "valid" if seed == 1 else "invalid"
+            yield SeedResult(seed=seed, verdict=verdict, reason="r", run=f"r{seed}")
+
+    monkeypatch.setattr(campaign.Campaign, "results", results)
+    monkeypatch.setattr(soak_output, "note", lambda _: None)
+    return scripted
+
+
+@pytest.mark.parametrize(
+    ("given", "drawn"),
+    [
+        (("--artefacts", "2"), ["r2", "r3"]),
+        (("--artefacts", "0"), []),
+        ((), ["r2", "r3", "r4", "r5", "r6"]),
+    ],
+)
+def test_the_first_failing_runs_are_drawn_once(given, drawn, runs, tmp_path, capsys):
+    runs("valid")
+    store = tmp_path / "store" / "register-none"
+    (store / "r4").mkdir(parents=True)
+    for _ in range(2):
+        main([*BASE, *given, "--seeds", "1..1"])
+        assert sorted(path.parent.name for path in store.glob("*/drawing")) == drawn
+    for path in store.glob("*/drawing"):
+        path.write_text("by the reporter")
+    main([*BASE, *given, "--seeds", "1..1"])
+    assert {path.read_text() for path in store.glob("*/drawing")} <= {"by the reporter"}
+
+
+def test_an_interrupted_soak_draws_nothing(runs, tmp_path, capsys):
+    runs(KeyboardInterrupt())
+    main([*BASE, "--seeds", "1..1"])
+    assert list(tmp_path.rglob("drawing")) == []
