@@ -294,7 +294,7 @@ function start(data) {
   if (view.from === 0 && view.to === 1) view.fit();
   window.addEventListener("hashchange", () => showAddress(page));
   // For tests and for the curious: what is shown, and the functions that counted it.
-  window.harnessPage = { page, view, filter, quantiles, rates, redraw };
+  window.harnessPage = { page, view, filter, panels, quantiles, rates, redraw };
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -15,7 +15,7 @@ from harness.cli import main
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
 from results.page import PageReporter, build, read_results, render
-from tests.results.page.runs import MS, S, small_run, stale_read, write_run
+from tests.results.page.runs import MS, S, Script, small_run, stale_read, write_run
 
 pytestmark = pytest.mark.browser
 
@@ -160,6 +160,17 @@ def test_filters_hold_at_once_and_an_op_is_found_by_its_number(open_page):
     history = small_run()
     open_page.fill("#text", f"#{history.pairs[2].completion.index}")
     assert [history.pairs[2].invoke.index] == open_page.evaluate(FOUND)
+
+
+def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
+    script = Script().op(1, 2, 0, "get", {"name": "t1"}, "ok")
+    history = script.op(3, 4, 0, "get", {"name": "t10"}, "ok").history()
+    folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
+    browser_page.open(PageReporter().write(folder))
+    browser_page.fill("#table", "t1")
+    assert browser_page.evaluate(FOUND) == [0]
+    browser_page.fill("#table", "t")  # no table has this name: part of it will do
+    assert browser_page.evaluate(FOUND) == [0, 2]
 
 
 # --- steering --------------------------------------------------------------------------------
