@@ -80,6 +80,7 @@ class RunsOfTest:
         self._properties = properties
         self._markers = markers
         self._seeds = itertools.count()
+        self.interrupted = False
         self.folders: list[RunFolder] = []
         self.live: LiveCluster | None = None
         self.last: tuple[History, Case, str, RunFolder] | None = None
@@ -140,6 +141,7 @@ class RunsOfTest:
         warnings: tuple[str, ...] = (),
     ) -> None:
         """Remember a run that is over, and finish its folder as far as nobody has judged it."""
+        self.interrupted = self.interrupted or interrupted
         self.last = (history, case, environment, folder)
         simulated = environment == "sim" and len(history) > 0
         self._record = RunRecord(
@@ -186,8 +188,8 @@ class RunsOfTest:
         return shlex.join(["harness", "run", "--env", environment, "--case", path])
 
     def tidy(self, *, failed: bool) -> None:
-        """Remove the runs of a test that passed; what cannot be removed stays."""
-        if failed or self.settings.keep_all:
+        """Remove the runs of a test that passed, not cut short; what cannot be removed stays."""
+        if failed or self.interrupted or self.settings.keep_all:
             return
         for folder in self.folders:
             shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,13 +1,18 @@
 """The fixtures as a user's tests have them: pytest in a subprocess, strict about everything."""
 
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from harness.plugins import load_plugin
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
@@ -147,6 +152,12 @@ def test_expected_verdicts(suite):
     assert "harness: the verdict is valid, expected invalid" in text
     listed = re.findall(r"^  (?:in)?valid +(test_user.py::\S+)  seed", text, re.MULTILINE)
     assert listed == ["test_user.py::test_blames_the_innocent"]
+
+
+def test_allowing_unknown_allows_nothing_worse(suite):
+    result = suite(STALE.replace("seed=4", "seed=4, allow_unknown=True"))
+    result.assert_outcomes(failed=1)
+    assert "harness: INVALID: a promise was broken" in text_of(result)
 
 
 VACUOUS = f"""
@@ -314,6 +325,27 @@ def test_workers_share_the_seed_and_no_folder(suite, pytester):
     assert f"4 runs: 4 valid; seed {seeds.pop()}" in text_of(result)
 
 
+def test_ctrl_c_ends_the_run_and_keeps_what_there_is(pytester):
+    pytester.makeini(INI.replace("SEED", "--harness-seed=1"))
+    pytester.makepyfile(
+        test_user=PASSING.replace("time_limit=5", "time_limit=1e6"),
+    )
+    command = [sys.executable, "-m", "pytest", "-q"]
+    running = pytester.popen(command, stdin=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + 60
+    while not any(log.stat().st_size > 10_000 for log in pytester.path.glob("store/*/2*/ops.log")):
+        assert time.monotonic() < deadline_s
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == pytest.ExitCode.INTERRUPTED, out
+    (folder,) = runs_in(pytester.path / "store")
+    record = json.loads((folder / "run.json").read_text())
+    assert (record["interrupted"], record["ops"] > 100) == (True, True)
+    assert len(json.loads((folder / "results.json").read_text())["checkers"]) == 4
+
+
 # --- long tests ------------------------------------------------------------------------------
 
 SOAK = """
@@ -368,9 +400,18 @@ def by_hand(suite):
 
 @pytest.mark.parametrize(
     "environment",
-    ["sim", pytest.param("process", marks=[pytest.mark.process, pytest.mark.slow])],
+    [
+        "sim",
+        pytest.param("process", marks=[pytest.mark.process, pytest.mark.xdist_group("process")]),
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")]),
+    ],
 )
 def test_a_cluster_a_nemesis_and_a_checker(by_hand, pytester, environment):
+    reason = load_plugin("environments", environment).unavailable()
+    if reason is not None:
+        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+            pytest.fail(f"{environment} is required here: {reason}")
+        pytest.skip(reason)
     result = by_hand(
         """
 def test_it(cluster, nemesis, history):
