@@ -117,12 +117,19 @@ def catalog(names: int) -> Kind:
 
 
 def simulate(
-    kind: Kind, rng: random.Random, *, clients: int, total: int, lost: float, lies: int
+    kind: Kind,
+    rng: random.Random,
+    *,
+    clients: int,
+    total: int,
+    lost: float,
+    lies: int,
+    lies_from: float = 0.8,
 ) -> Ops:
     """`total` operations by `clients`, of whose answers a share is `lost` and `lies` are false.
 
     An operation takes effect at a random moment while it is open, or, if its answer is lost, then
-    or later or never. Lies are told in the last fifth.
+    or later or never. Lies are told after that share of the history.
     """
     model: Model[Any, Any, Any] = kind.model
     state: Any = () if not isinstance(model.init(), int | tuple) else model.init()
@@ -156,7 +163,7 @@ def simulate(
             del working[client]
     made = [replace(operation, id=number) for number, operation in enumerate(made)]
     for _ in range(lies):
-        at = rng.randrange(len(made) * 4 // 5, len(made))
+        at = rng.randrange(int(len(made) * lies_from), len(made))
         if not made[at].is_unknown:
             false = kind.lie(rng, made[at].input, made[at].output)
             made[at] = replace(made[at], output=false)
