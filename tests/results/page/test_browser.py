@@ -135,6 +135,7 @@ def test_logs_around_the_moment(browser_page, tmp_path):
         ("table", "aaaa1111", lambda call, done: "aaaa1111" in str(done and done.value)),
         ("table", "bbbb", lambda call, done: "bbbb2222" in str(done and done.value)),
         ("text", "NO ANSWER", lambda call, done: "no answer" in str(done and done.error)),
+        ("text", "rpc: no", lambda call, done: "RPC: no" in str(done and done.error)),
         ("text", '"nonce":"n3"', lambda call, done: (call.value or {}).get("nonce") == "n3"),
         ("text", "no such text", lambda call, done: False),
     ],
@@ -386,6 +387,14 @@ def test_rates_outside_of_the_range_are_not_counted(browser_page, tmp_path):
     )
     inside = [p for p in history.pairs if p.completion and begin <= p.completion.time < end]
     assert sum(map(sum, found)) == len(inside)
+    # What never ended counts at the very end of the run: not before it, and once.
+    last = max(op.time for op in history)
+    ended = [p for p in history.pairs if p.completion and p.completion.time < last]
+    for to, expected in ((last, len(ended)), (last + 1, len(history.pairs))):
+        found = browser_page.evaluate(
+            f"() => harnessPage.rates(harnessPage.page, 0, {to}, {last + 1}).map((c) => [...c])"
+        )
+        assert sum(map(sum, found)) == expected
 
 
 # --- a run cannot act in its page ----------------------------------------------------------------
