@@ -1,8 +1,8 @@
 """The worker of a soak: one JSON line in, one out. Whatever else is printed goes to stderr.
 
 `python -m harness.soak PARENT`, where PARENT is the process that started it. On Linux the kernel
-kills the worker when its parent dies, however it dies: an orphan would go on writing into a store
-that the next soak owns by then.
+kills the worker when its parent (to be exact: the thread that started it) ends, however it ends:
+an orphan would go on writing into a store that the next soak owns by then.
 """
 
 from __future__ import annotations

@@ -202,17 +202,23 @@ class Campaign:
 
         A seed that is recorded already is left as it is: another executor may run one twice.
         """
+        proven = result.verdict == Verdict.INVALID.value  # even if nothing keeps it
         if result.stop is not None:
             self.stopped = result.stop
-            if result.verdict == Verdict.INVALID.value:  # proven, even if nothing keeps it
+            if proven:
                 self.tally.take(result)
             return False
         if not self.spec.first <= result.seed <= self.spec.last:
             raise InfrastructureError(f"a result of seed {result.seed} came in, which nobody asked")
         if result.seed not in self._journal:
-            if result.verdict == CRASH:
-                self._keep_case(result.seed)
-            self._journal.append(result)
+            try:
+                if result.verdict == CRASH:
+                    self._keep_case(result.seed)
+                self._journal.append(result)
+            except InfrastructureError:
+                if proven:
+                    self.tally.take(result)
+                raise
             self.tally.take(result)
         return not self.enough
 

@@ -117,7 +117,7 @@ def test_help_imports_nothing_heavy():
         "heavy = {'pyarrow', 'numpy', 'docker', 'pandas', 'requests'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    for words in (["--help"], ["run", "--help"], ["list"]):
+    for words in (["--help"], ["run", "--help"], ["soak", "--help"], ["list"]):
         subprocess.run(
             [sys.executable, "-c", script, *words], check=True, stdout=subprocess.DEVNULL
         )

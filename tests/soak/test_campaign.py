@@ -234,6 +234,21 @@ def test_what_could_not_be_kept_is_not_valid_but_stays_invalid(tmp_path):
             assert found.tally.seeds == (verdict == "invalid")
 
 
+@pytest.mark.parametrize(("verdict", "code"), [("valid", 2), ("unknown", 2), ("invalid", 1)])
+def test_what_the_journal_does_not_take_is_not_valid_but_stays_invalid(
+    tmp_path, monkeypatch, verdict, code
+):
+    def full(*_):
+        raise InfrastructureError("the disk is full")
+
+    with Opened(tmp_path) as found:
+        monkeypatch.setattr(found._journal, "append", full)
+        with pytest.raises(InfrastructureError, match="the disk is full"):
+            found.take(SeedResult(seed=1, verdict=verdict, reason="r"))
+        assert found.tally.exit_code == code
+        assert found.tally.seeds == (verdict == "invalid")
+
+
 def test_leftovers_of_killed_workers_are_swept_and_nothing_else(tmp_path):
     with Opened(tmp_path, label="v1") as found:
         work(found, {1})
