@@ -5,9 +5,10 @@ const CHOICES = ["kind", "outcome", "node"];
 
 function makePage(data) {
   const ops = unpackOps(data);
-  const focus = [...new Set(data.focus.map((index) => positionOf(ops, index)).filter((i) => i >= 0))];
+  const named = [...new Set(data.focus.map((index) => positionOf(ops, index)).filter((i) => i >= 0))];
+  const focus = Array.from(named).sort((a, b) => a - b); // in the order of time
   return {
-    data, ops, focus, focusSet: new Set(focus), focusFacts: data.focus_facts,
+    data, ops, focus, blamed: named.length ? named[0] : -1, focusSet: new Set(focus), focusFacts: data.focus_facts,
     selected: -1, moment: null, colourBy: "kind", showRpc: false, quantile: 0.99, filterCount: 0,
     theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
 
@@ -289,7 +290,7 @@ function start(data) {
   page.setFilter({});
   if (!showAddress(page)) {
     showAnomaly(page);
-    if (page.focus.length) page.select(page.focus[0]);
+    if (page.blamed >= 0) page.select(page.blamed); // the one that the checker names first
   }
   if (view.from === 0 && view.to === 1) view.fit();
   window.addEventListener("hashchange", () => showAddress(page));

@@ -162,6 +162,7 @@ function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
 // The offending operations, the selected one with its attempts, and what is hovered.
 function onTop(pen, page, { step, top, bar: height }) {
   const { ops } = page;
+  const labelled = new Map(); // where the last label of a lane ends
   for (const i of page.focus) {
     const x0 = view.x(ops.start[i]), x1 = Math.max(x0 + 3, view.x(Math.min(ops.end[i], view.end)));
     if (x1 < LEFT || x0 > view.width) continue;
@@ -171,7 +172,8 @@ function onTop(pen, page, { step, top, bar: height }) {
     pen.lineWidth = 2;
     pen.strokeRect(x0 - 2, y - 2, x1 - x0 + 4, height + 4);
     openEnd(pen, page, i, x1, y + height / 2, ink.red);
-    if (page.focus.length <= LABELLED_MAX && x1 - x0 < 60 && height >= 12) blameLabel(pen, page, i, x1 + 5, y, height);
+    if (page.focus.length > LABELLED_MAX || x1 - x0 >= 60 || height < 12 || (labelled.get(ops.lane[i]) || 0) > x0) continue;
+    labelled.set(ops.lane[i], blameLabel(pen, page, i, x1 + 5, y, height));
   }
   if (page.selected >= 0) {
     const i = page.selected, y = top + ops.lane[i] * step;
@@ -184,17 +186,19 @@ function onTop(pen, page, { step, top, bar: height }) {
   }
 }
 
-// What an offending operation is, beside it, where the bar has no room for it.
+// What an offending operation is, beside it, where the bar has no room for it; returns its end.
 function blameLabel(pen, page, i, x, y, height) {
   const text = `op ${page.ops.index[i]} ${opLabel(page, i)}`.slice(0, 60);
   pen.font = "600 11px system-ui, sans-serif";
   pen.fillStyle = ink.paper;
   pen.globalAlpha = 0.85;
-  pen.fillRect(x, y, pen.measureText(text).width + 6, height);
+  const width = pen.measureText(text).width + 6;
+  pen.fillRect(x, y, width, height);
   pen.globalAlpha = 1;
   pen.fillStyle = ink.red;
   pen.fillText(text, x + 3, y + height / 2 + 0.5);
   pen.font = "11px system-ui, sans-serif";
+  return x + width;
 }
 
 // An operation of unknown outcome may take effect at any later time: a line to the end says so.

@@ -107,6 +107,7 @@ def test_logs_around_the_moment(browser_page, tmp_path):
     logs = {
         "m1.log": "".join(f"{n / 100:.6f} tick {n}\n" for n in range(180)),
         "m2.log": "no times here\n",
+        "odd #1?.log": "a name that an address must not take apart\n",
     }
     folder = write_run(tmp_path, history, [stale_read(history)], logs=logs)
     browser_page.open(PageReporter().write(folder))
@@ -117,7 +118,9 @@ def test_logs_around_the_moment(browser_page, tmp_path):
     assert "tick 70" in text
     assert "tick 50" not in text
     assert "m1.log, 180 lines" in text
-    assert browser_page.get_attribute(".logs a", "href") == "./m1.log"
+    links = browser_page.locator(".logs a")
+    hrefs = [links.nth(n).get_attribute("href") for n in range(links.count())]
+    assert hrefs == ["./m1.log", "./m2.log", "./odd%20%231%3F.log"]
 
 
 # --- filters, against a computation of their own -----------------------------------------------
