@@ -114,6 +114,8 @@ class Library:
 
         Runs that cannot be read have a brief of nothing. Asking again goes on where this stopped.
         """
+        import pyarrow.parquet  # noqa: F401 - the first time takes a second that is not theirs
+
         deadline_s = time.monotonic() + time_limit_s
         made: dict[str, Brief] = {}
         for row in rows:

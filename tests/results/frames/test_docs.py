@@ -1,0 +1,53 @@
+"""The example of docs/browse.md runs on a store made by the commands above it, and says the same.
+
+Numbers are left out of the comparison: they are the target's, and change with it.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+
+PAGE = Path(__file__).parents[3] / "docs" / "browse.md"
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def shape(text):
+    """Words in order, numbers as #: what the tables are about."""
+    return re.sub(r"\d+(\.\d+)?", "#", text).split()
+
+
+@pytest.mark.slow
+def test_the_example_runs_and_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    soaks = [line.removeprefix("$ ") for line in lines if line.startswith("$ harness soak")]
+    assert len(soaks) == 2
+    codes = [main(shlex.split(line)[1:]) for line in soaks]
+    assert codes == [0, 1]
+    capsys.readouterr()
+    (script,), (expected,) = blocks("python"), blocks("text")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(script, str(PAGE), "exec"), {})
+    text = printed.getvalue()
+    assert shape(text) == shape(expected)
+    assert text.splitlines()[:4] == expected.splitlines()[:4]  # verdicts are exact
+
+
+def test_every_parameter_and_column_is_on_the_page():
+    from harness.ops import History
+    from results.serve.query import EXACT, LISTS, RANGES
+
+    text = PAGE.read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", text))
+    for name in (*EXACT, *LISTS, *RANGES, *History([]).to_pandas().columns):
+        assert name in words, name

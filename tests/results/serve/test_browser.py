@@ -1,0 +1,139 @@
+"""The pages in a real browser: clicked through, by mouse and by keys, with a silent console."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+def shot(page, name):
+    """Keep a picture where HARNESS_SCREENSHOTS says, for people to look at."""
+    folder = os.environ.get("HARNESS_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def rows_of(page):
+    return [row.inner_text() for row in page.locator("table.runs tbody tr a.open").all()]
+
+
+def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, browser_page):
+    page = browser_page
+    page.open(served.url + "/")
+    assert page.locator("#matching").inner_text() == "12"
+    assert page.locator("#compare-button").is_disabled()
+    page.locator("select[name=label]").select_option("v2")
+    page.get_by_role("button", name="Filter").click()
+    assert rows_of(page) == ["a4", "a3"]
+    assert page.locator("select[name=label]").input_value() == "v2"
+    page.get_by_role("link", name="started (UTC)").click()
+    assert rows_of(page) == ["a3", "a4"]
+
+    page.get_by_role("link", name="a3", exact=True).click()
+    assert "a3" in page.locator("h1").inner_text()
+    assert page.locator("details.check[open]").count() == 1
+    shot(page, "run")
+    page.get_by_role("link", name="alpha", exact=True).click()
+    assert len(rows_of(page)) == 4
+
+    for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # the third tick takes the first away
+        page.locator(f"input[value='{run}']").check()
+    assert not page.locator("input[value='alpha/a1']").is_checked()
+    page.locator("#compare-button").click()
+    assert page.locator("section.card").count() == 2
+    cells = page.locator("table.diff tbody tr", has_text="bugs").locator("td").all_inner_texts()
+    assert cells == ['["NO-LEASE"]', "[]"]  # in the order of the list
+    assert page.locator("figure.plot rect.ok").count() > 10
+    shot(page, "compare")
+
+    page.get_by_role("link", name="Matrix").click()
+    page.locator("select[name=across]").select_option("label")
+    page.get_by_role("button", name="Show").click()
+    cell = page.locator("table.matrix td.cell a", has_text="1 invalid").first
+    cell.click()
+    assert page.url.startswith(served.url + "/?")
+    assert "a3" in rows_of(page)
+    page.get_by_role("link", name="as trends").click()
+    assert page.locator("figure.trend").count() == 3
+    shot(page, "trends")
+
+
+def test_keys_alone_are_enough(served, browser_page):
+    page = browser_page
+    page.open(served.url + "/?name=alpha&sort=seed")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("k")
+    assert page.locator("tr.here a.open").inner_text() == "a2"
+    page.keyboard.press("c")
+    page.wait_for_url("**/compare?**")
+    assert page.locator("section.card a").all_inner_texts() == ["alpha/a1", "alpha/a4"]
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url(served.url + "/")
+    page.keyboard.press("/")
+    page.keyboard.type("lease j")  # letters in a field are letters
+    assert page.locator("#search").input_value() == "lease j"
+    page.locator("#search").fill("lease")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=lease**")
+    assert rows_of(page) == ["a3"]
+    page.locator("body").click(position={"x": 5, "y": 300})
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run/alpha/a3/")
+
+
+def test_hostile_runs_execute_nothing(served, browser_page):
+    page = browser_page  # a dialog or a failing image would fail the test by itself
+    for path in (
+        "/?name=beta",
+        "/run/beta/b3/",
+        "/compare?run=beta/b3&run=alpha/a1",
+        "/matrix?down=bug&across=label",
+        "/trends?by=nemeses",
+        "/?name=poison",
+        "/run/poison/torn/",
+        "/run/poison/rotten/",
+    ):
+        page.open(served.url + path)
+        assert page.locator("script:not([src])").count() == 0
+        assert page.locator("img").count() == 0
+
+
+def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
+    page = browser_page
+    page.open(served.url + "/run/alpha/a3/")
+    page.get_by_role("link", name="The page of this run").click()
+    page.wait_for_load_state("load")
+    assert page.url.endswith("/run/alpha/a3/report.html")
+    assert "a3" in page.content()
+    assert page.evaluate("self.origin") == "null"
+    shot(page, "report")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_window(served, browser_page, width):
+    page = browser_page
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in ("/", "/matrix", "/trends", "/run/beta/b3/", "/compare?run=beta/b3&run=alpha/a1"):
+        page.open(served.url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_without_script_a_comparison_is_still_possible(served, browser):
+    context = browser.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(served.url + "/?name=alpha")
+        page.locator("input[value='alpha/a1']").check()
+        page.locator("input[value='alpha/a2']").check()
+        page.locator("#compare-button").click()
+        assert page.locator("section.card").count() == 2
+    finally:
+        context.close()
