@@ -131,6 +131,12 @@ LISTS = {
         "serializable",
     ),
     "G-single-item-realtime": (
+        sequence("a x 1", "a x 2", "r x [1]"),
+        {"G-single-item-realtime"},
+        {"strong-snapshot-isolation"},
+        "serializable",
+    ),
+    "G-single-item-realtime-observed": (
         sequence("a x 1", "a x 2", "r x [1]", "r x [1 2]"),
         {"G-single-item-realtime"},
         {"strong-snapshot-isolation"},
@@ -163,6 +169,11 @@ IN_SESSION = {
         {"strong-session-read-committed"},
     ),
     "G-single-item-process": (
+        sequence("a x 1", "a x 2", "r x [1]", processes="011"),
+        {"G-single-item-process"},
+        {"strong-session-snapshot-isolation"},
+    ),
+    "G-single-item-process-observed": (
         sequence("a x 1", "a x 2", "r x [1]", "r x [1 2]", processes="0112"),
         {"G-single-item-process"},
         {"strong-session-snapshot-isolation"},
@@ -174,7 +185,7 @@ IN_SESSION = {
     ),
     "G2-item-process": (
         # Two steps of anti-dependency in a row close only over the order in process 0.
-        sequence("a x 1, r z []", "r y []", "a y 1, r x []", processes="001"),
+        sequence("a x 1", "r y []", "a y 1, r x []", processes="001"),
         {"G2-item-process"},
         {"strong-session-serializable"},
     ),

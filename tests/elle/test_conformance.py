@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from checkers.elle import ElleResult, check_list_append, check_rw_register
-from checkers.elle.models import CYCLE_TYPES, EXISTENCE_MODELS, existence_type, impossible_models
+from checkers.elle.models import (
+    CYCLE_TYPES,
+    EXISTENCE_MODELS,
+    existence_type,
+    impossible_models,
+    with_implied,
+)
 from harness.ops import History
 from harness.store.edn import load_edn
 
@@ -25,10 +31,37 @@ CONFORMANCE = Path(
 )
 FOLDER = CONFORMANCE / "elle"
 
-# In a component with several cycles upstream takes the first of a kind that it comes upon, names it
-# by its data, and looks no further if that makes it another kind. Ours looks for one that is of the
-# kind whatever its steps are named by; in these files it finds one where upstream did not.
-DIFFERENT = {"list-append/000926.edn", "list-append/002600.edn", "list-append/007106.edn"}
+# Upstream looks for a kind of cycle once in a component: the first candidate is put into words, and
+# words prefer data to the order of processes or time. If that makes it another kind, a kind with
+# anti-dependencies is given up, and G0 or G1c is reported under the name of that other kind
+# (`cycle-in-scc-of-type` in `elle/txn.clj`). Ours goes on to a cycle that is of the kind. In eight
+# rows the types differ by more than the README of the data set allows: (only upstream, only ours).
+DIFFERENT = {
+    # A candidate for G0-process, told by its data, is a G-nonadjacent-item-process there.
+    ("list-append/000926.edn", "strong-session-serializable"): (
+        "G-nonadjacent-item-process strong-session-PL-1-cycle-exists",
+        "G0-process",
+    ),
+    ("list-append/000926.edn", "strong-session-snapshot-isolation"): (
+        "G-nonadjacent-item-process strong-session-PL-1-cycle-exists",
+        "G0-process",
+    ),
+    # Ops 8, 10 and 6 are a G-single-item-realtime, but not the first candidate.
+    ("list-append/002600.edn", "strict-serializable"): (
+        "G-nonadjacent-item-realtime",
+        "G-single-item-realtime",
+    ),
+    ("list-append/002600.edn", "strong-snapshot-isolation"): (
+        "G-nonadjacent-item-realtime",
+        "G-single-item-realtime",
+    ),
+    # Ops 12 and 7 depend on each other by rw and ww, but also by ww both ways: told as G0, so the
+    # search for G-single-item ends. Ops 3 and 12 have no other reading than rw and wr.
+    ("list-append/007106.edn", "strict-serializable"): ("G2-item-realtime", "G-single-item"),
+    ("list-append/007106.edn", "strong-session-serializable"): ("", "G-single-item"),
+    ("list-append/007106.edn", "strong-session-snapshot-isolation"): ("", "G-single-item"),
+    ("list-append/007106.edn", "strong-snapshot-isolation"): ("", "G-single-item"),
+}
 
 Row = dict[str, str]
 
@@ -78,10 +111,16 @@ def test_verdicts_and_boundaries_are_those_of_elle(file: str) -> None:
         assert expected == (result.verdict.value, set(result.not_), set(result.also_not)), row
 
 
-@pytest.mark.parametrize("file", sorted(set(ROWS) - DIFFERENT))
+@pytest.mark.parametrize("file", ROWS)
 def test_anomalies_are_those_of_elle(file: str) -> None:
     for row in ROWS[file]:
         wanted, found = set(row["anomalies"].split()), set(check(row).anomalies)
+        if (file, row["model"]) in DIFFERENT:
+            only = tuple(set(names.split()) for names in DIFFERENT[file, row["model"]])
+            assert only == (wanted - found, found - wanted), row
+            # Ours says all that upstream's says, and more.
+            assert wanted & CYCLE_TYPES <= with_implied(found), row
+            continue
         exist = {existence_type(model) for model in EXISTENCE_MODELS}
         assert wanted - CYCLE_TYPES - exist == found - CYCLE_TYPES - exist, row
         assert found & exist <= wanted & exist, row

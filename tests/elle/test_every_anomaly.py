@@ -1,0 +1,194 @@
+"""Every name in the list of anomalies: what yields it, exactly where its boundary lies, and which
+names no history of lists or registers can yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkers.elle import ElleResult, Transaction, check_list_append, check_rw_register
+from checkers.elle.models import (
+    ANOMALIES,
+    CYCLE_TYPES,
+    EXISTENCE_MODELS,
+    MODELS,
+    UNKNOWN_TYPES,
+    boundary,
+    canonical,
+    existence_type,
+    friendly,
+    impossible_models,
+    with_implied,
+)
+from harness.ops import Verdict
+from tests.elle.histories import concurrent, sequence
+from tests.elle.stores import LEVELS, as_registers, run
+from tests.elle.test_anomalies import IN_SESSION, LISTS, REGISTERS
+
+SERIAL = ("strong-session-serializable",)
+
+# Predicate reads: neither a read of one list nor of one register is one. See docs/elle.md.
+PREDICATES = {
+    f"{name}{suffix}"
+    for name in ("G-single", "G-nonadjacent", "G2")
+    for suffix in ("", "-process", "-realtime")
+} | {"predicate-read-miss"}
+# Names for "one of these": what is found is one of these, and the model falls by it.
+UNIONS = {"G1", "G1-process", "G1-realtime"}
+# Upstream names them in its tables and detects none; a cycle says the same more precisely.
+NAMES_ONLY = {"G-MSR", "G-SI", "G-SIb", "GSI", "GSIa", "GSIb", "G-cursor", "G-monotonic"} | {
+    *("G-update", "write-skew")
+}
+EXISTENCE = {existence_type(model) for model in EXISTENCE_MODELS}
+NEVER = PREDICATES | UNIONS | NAMES_ONLY
+
+Check = tuple[list[Transaction], str, dict[str, Any]]
+
+
+def _cases() -> Iterator[tuple[str, str, dict[str, Any], list[Transaction]]]:
+    """(name, checker, options, history) of the tables of minimal histories."""
+    for name, (history, *_) in LISTS.items():
+        yield name, "list", {}, history
+    for name, (history, *_) in IN_SESSION.items():
+        yield name, "list", {"consistency_models": SERIAL}, history
+    for name, (history, options, *_) in REGISTERS.items():
+        yield name, "register", options, history
+
+
+CASES = {f"{kind}/{name}": (kind, options, history) for name, kind, options, history in _cases()}
+NAMES = {f"{kind}/{name}": name for name, kind, _, _ in _cases()}
+
+
+def check(kind: str, history: list[Transaction], **options: Any) -> ElleResult:
+    return (check_list_append if kind == "list" else check_rw_register)(history, **options)
+
+
+def found_in(case: str) -> set[str]:
+    kind, options, history = CASES[case]
+    return set(check(kind, history, **options).anomalies)
+
+
+def test_every_name_is_accounted_for() -> None:
+    yielded = {name for case in CASES for name in found_in(case)}
+
+    assert not yielded & (NEVER | EXISTENCE)
+    told = yielded | NEVER | EXISTENCE | {"cycle-search-timeout"}
+    assert told == ANOMALIES | UNKNOWN_TYPES
+    assert yielded >= CYCLE_TYPES - PREDICATES
+
+
+def _without(history: list[Transaction], number: int) -> list[Transaction]:
+    return [*history[:number], *history[number + 1 :]]
+
+
+# Their name is not that of an anomaly, or they show one that a smaller history shows, too.
+VARIANTS = {
+    *("list/G0-unobserved", "list/G1c-mixed", "list/dirty-update-around-unknown"),
+    *("list/internal-alone", "register/G-single-item-by-commit-order"),
+    *("register/linearizable-keys", "list/internal", "list/garbage-read", "register/garbage-read"),
+    *("register/internal", "register/G0", "list/empty-transaction-graph"),
+    *("list/G-single-item-realtime-observed", "list/G-single-item-process-observed"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
+def test_the_history_is_minimal(case: str) -> None:
+    """Without any one of its transactions or micro-operations it does not show just this."""
+    kind, options, history = CASES[case]
+    found = found_in(case)
+
+    assert NAMES[case] in found
+    for number, txn in enumerate(history):
+        assert found != set(check(kind, _without(history, number), **options).anomalies)
+        for place in range(len(txn.value)):
+            less = replace(txn, value=[*txn.value[:place], *txn.value[place + 1 :]])
+            smaller = [*history[:number], less, *history[number + 1 :]]
+            assert found != set(check(kind, smaller, **options).anomalies), (number, place)
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_exactly_the_models_beyond_the_boundary_fall(case: str) -> None:
+    """Each model is asked for by itself: it is invalid exactly if the boundary says so."""
+    kind, options, history = CASES[case]
+    asked = {key: value for key, value in options.items() if key != "consistency_models"}
+    strict = check(kind, history, **asked)
+    session = check(kind, history, **asked, consistency_models=SERIAL)
+    fallen = impossible_models({*strict.anomalies, *session.anomalies})
+
+    for model in sorted(MODELS):
+        verdict = check(kind, history, **asked, consistency_models=(model,)).verdict
+        assert (verdict is Verdict.INVALID) is (canonical(model) in fallen), model
+    for result in (strict, session):
+        edge = boundary(result.anomalies)
+        assert (edge.not_, edge.also_not) == (result.not_, result.also_not)
+
+
+# model -> (a history with a cycle that refutes it, and no cycle refuting a weaker one)
+BY_EXISTENCE = {
+    "PL-1": "list/G0",
+    "PL-2": "list/G1c",
+    "PL-SI": "list/G-single-item",
+    "PL-2.99": "list/G2-item",
+    "strong-session-PL-1": "list/G0-process",
+    "strong-session-PL-2": "list/G1c-process",
+    "strong-session-snapshot-isolation": "list/G-single-item-process",
+    "strong-session-serializable": "list/G2-item-process",
+    "strong-PL-1": "list/G0-realtime",
+    "strong-PL-2": "list/G1c-realtime",
+    "strong-snapshot-isolation": "list/G-single-item-realtime",
+    "PL-SS": "list/G2-item-realtime",
+}
+
+
+@pytest.mark.parametrize("model", BY_EXISTENCE)
+def test_where_no_cycle_is_found_in_time_its_existence_is_told(model: str) -> None:
+    kind, options, history = CASES[BY_EXISTENCE[model]]
+    result = check(kind, history, **options, search_steps=0)
+
+    assert result.verdict is Verdict.INVALID
+    assert "cycle-search-timeout" in result.anomalies
+    assert friendly(model) in (*result.not_, *result.also_not)
+    told = EXISTENCE & set(result.anomalies)
+    # The type is left out where the one cycle that was shown after all refutes the model, too.
+    others = set(result.anomalies) - EXISTENCE
+    assert (existence_type(model) in told) is (model not in impossible_models(others))
+
+
+def test_the_model_that_only_predicates_refute_is_never_refuted_by_itself() -> None:
+    """PL-3-cycle-exists needs a cycle that repeatable read allows: one over a predicate."""
+    assert set(EXISTENCE_MODELS) - set(BY_EXISTENCE) == {"PL-3"}
+    for case in CASES:
+        assert existence_type("PL-3") not in found_in(case)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_needs_predicates_is_never_claimed(level: str) -> None:
+    for seed in range(8):
+        history = run(level, seed)
+        lists = check_list_append(history)
+        registers = check_rw_register(as_registers(history), wfr_keys=True, linearizable_keys=True)
+        for result in (lists, registers):
+            assert not set(result.anomalies) & (NEVER | {existence_type("PL-3")})
+
+
+def test_write_skew_is_told_as_the_cycle_it_is() -> None:
+    history = concurrent("r x [], r y [], a x 1", "r x [], r y [], a y 1", "r x [1], r y [1]")
+    result = check_list_append(history)
+
+    assert set(result.anomalies) == {"G2-item"}
+    assert result.not_ == ("repeatable-read",)
+    # lost-update implies write-skew in the tables, never the other way round.
+    assert "write-skew" in with_implied(["lost-update"])
+    assert "lost-update" not in with_implied(["write-skew"])
+
+
+def test_a_phantom_over_lists_is_one_over_items() -> None:
+    """What would be a predicate read elsewhere is a read of one item here: the list as a whole."""
+    history = sequence("a x 1", "r x []")
+    result = check_list_append(history)
+
+    assert set(result.anomalies) == {"G-single-item-realtime"}
