@@ -55,7 +55,7 @@ def test_only_the_end_of_its_own_process_ends_a_reign():
     script = Script().fact(0, "leader", {"node": "m1", "term": 1})
     for at, node in ((10, "m2"), (20, "m1")):
         script.fact(at, "node-exit", {"node": node, "code": -9, "expected": True})
-    assert [20 * MS] == [reign.end for reign in reigns_of(script.history())]
+    assert [reign.end for reign in reigns_of(script.history())] == [20 * MS]
 
 
 def test_answers_in_another_term_or_by_another_node_prolong_nothing():
