@@ -182,8 +182,17 @@ def test_a_seed_that_kills_its_workers_is_a_crash_and_the_next_has_its_result(
 
 
 def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
+    started = []
+
+    async def start():
+        started.append(1)
+        return await real()
+
+    real = pool._Worker.start
+    monkeypatch.setattr(pool._Worker, "start", start)
     monkeypatch.setattr(pool, "SEED_TIMEOUT_S", 0.5)
     (result,) = in_workers(toys(1, time_limit_s=1e6))
+    assert len(started) == 1  # a second time would take as long
     assert (result.verdict, result.reason) == (CRASH, "no answer within 0.5 s")
 
 
