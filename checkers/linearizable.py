@@ -11,7 +11,9 @@ verdict.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
@@ -31,7 +33,13 @@ from checkers.linearizability.models.register import Cas, Read, Register, Regist
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 
-__all__ = ["CatalogLinearizable", "RegisterLinearizable"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from checkers._register_columns import KeyColumns
+
+__all__ = ["CatalogLinearizable", "Judged", "RegisterLinearizable"]
 
 VERDICTS = {
     Result.OK: Verdict.VALID,
@@ -54,6 +62,9 @@ def _details(
         "decided_by": outcome.decided_by,
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
+        # Whether a larger budget may decide it.
+        "limited": outcome.result is Result.UNKNOWN
+        or (proof is not None and not proof.confirmed_by),
     }
     if proof is not None:
         details["proof"] = proof.to_json()
@@ -92,12 +103,24 @@ def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict,
     return VERDICTS[outcome.result], ""
 
 
+def _linearizable(operations: int, unknown: int) -> str:
+    return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
+
+
 def _offenders(failure: Failure) -> tuple[int, ...]:
     """The failing operation first, then the rest of the core if it is small enough to help."""
     core = [index for index in failure.core if index != failure.operation]
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]
     return (failure.operation, *core)
+
+
+class Judged(NamedTuple):
+    """What is known of many keys: which are proven valid, why, and what the search remembered."""
+
+    valid: npt.NDArray[np.bool_]
+    reasons: Sequence[str]
+    configurations: npt.NDArray[np.int64]
 
 
 class CatalogLinearizable:
@@ -110,6 +133,11 @@ class CatalogLinearizable:
     def __init__(self, *, limits: Limits | None = None) -> None:
         """`limits` bounds the search; its time comes from `check`."""
         self._limits = limits or Limits()
+
+    def bounded(self, *, steps: int, configurations: int) -> CatalogLinearizable:
+        """The same with other bounds of the search."""
+        limits = replace(self._limits, steps=steps, configurations=configurations)
+        return CatalogLinearizable(limits=limits)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
@@ -130,10 +158,7 @@ class CatalogLinearizable:
         details = _details(outcome, proof, len(converted.operations), unknown)
         if outcome.failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
-                reason = (
-                    f"{len(converted.operations)} operations ({unknown} of unknown outcome) "
-                    "are linearizable"
-                )
+                reason = _linearizable(len(converted.operations), unknown)
             return CheckResult(self.name, verdict, reason, details=details)
         failure = outcome.failure
         projected = None
@@ -260,6 +285,27 @@ class RegisterLinearizable:
         """`limits` bounds the search; its time comes from `check`."""
         self._limits = limits or Limits()
 
+    def bounded(self, *, steps: int, configurations: int) -> RegisterLinearizable:
+        """The same with other bounds of the search."""
+        limits = replace(self._limits, steps=steps, configurations=configurations)
+        return RegisterLinearizable(limits=limits)
+
+    def check_columns(self, columns: KeyColumns, case: object) -> Judged:
+        """Judge the histories of many keys; those that are not proven valid want `check`."""
+        # Both need numpy, which `harness list` must not wait for.
+        from checkers._register_columns import registers_of
+        from checkers.linearizability.bulk import find_orders
+
+        del case
+        found = registers_of(columns)
+        orders = find_orders(found.operations, configurations_max=self._limits.configurations)
+        counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
+        return Judged(
+            orders.valid & ~found.strange,
+            [_linearizable(operations, unknown) for operations, unknown in counts],
+            orders.configurations,
+        )
+
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
@@ -275,9 +321,7 @@ class RegisterLinearizable:
         failure = outcome.failure
         if failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
-                reason = (
-                    f"{len(operations)} operations ({unknown} of unknown outcome) are linearizable"
-                )
+                reason = _linearizable(len(operations), unknown)
             return CheckResult(self.name, verdict, reason, details=details)
         said = {
             operation.id: (

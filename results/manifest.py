@@ -26,7 +26,7 @@ from results.facts import FACTS_VERSION
 from results.store_scan import Problem, Problems, RunInfo
 from results.stored import is_limited
 
-__all__ = ["Manifest", "Unit", "checker_version", "plan"]
+__all__ = ["Check", "Manifest", "Unit", "Wanted", "checker_version", "plan"]
 
 UNIT_ROWS: Final = 1 << 18
 

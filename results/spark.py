@@ -40,6 +40,8 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _VERSION: Final = re.compile(r'version "(\d+)')
 _ATTEMPTS: Final = 3
+# Java moves file names and small tables here: optimising its code costs more than it saves.
+_FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _started_at: dict[str, str] = {}  # where the session of this process is
 
 
@@ -67,7 +69,7 @@ def get_spark(url: str) -> SparkSession:
     else:
         check_java()
         builder = SparkSession.builder.master(master)
-        for name, value in _settings().items():
+        for name, value in _settings(master).items():
             builder = builder.config(name, value)
     try:
         with _quiet_launch():
@@ -95,14 +97,24 @@ def _checked(url: str) -> str:
     )
 
 
-def _settings() -> dict[str, str]:
+def _settings(master: str) -> dict[str, str]:
     """Quiet, no web server. Workers limit their memory themselves, unit by unit."""
-    return {
+    settings = {
         "spark.app.name": "harness report",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
     }
+    local = _LOCAL.fullmatch(master)
+    if local is not None:
+        # Small tables on one machine: 200 partitions and compiled plans cost more than the work.
+        cores = os.cpu_count() or 1 if local["cores"] == "*" else int(local["cores"])
+        settings |= {
+            "spark.sql.shuffle.partitions": str(2 * cores),
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+        }
+    return settings
 
 
 def check_java() -> str:
@@ -138,7 +150,7 @@ def _quiet_launch() -> Iterator[None]:
     logs = Path(__file__).parent / "executors" / "log4j2.properties"
     os.environ.setdefault(
         "PYSPARK_SUBMIT_ARGS",
-        f'--driver-java-options "-Dlog4j2.configurationFile={logs}" pyspark-shell',
+        f'--driver-java-options "-Dlog4j2.configurationFile={logs} {_FRUGAL}" pyspark-shell',
     )
     try:
         yield
@@ -182,11 +194,17 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
             pass
         error = ""
         try:
-            importlib.import_module("results.units")
-            from harness.plugins import plugin_names
+            # All that work needs: importing is part of the start, and workers are used again.
+            for module in ("pyarrow.parquet", "results.by_key", "results.facts"):
+                importlib.import_module(module)
+            from harness.plugins import load_plugin, plugin_names
 
-            if not plugin_names("checkers"):
+            names = plugin_names("checkers")
+            if not names:
                 error = "our packages are there, but not their entry points"
+            for name in names:
+                with contextlib.suppress(Exception):  # whoever needs it will hear of it
+                    load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
         yield pa.RecordBatch.from_pydict({"error": [error]})

@@ -14,6 +14,7 @@ them by name.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.case import Case
+from harness.case import Case, load_case
 from harness.errors import CheckerLimitError, HarnessError
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker, load_plugin
 from harness.store import read_log, read_parquet
+from harness.store.footer import read_footer
 from harness.store.keyed import read_buckets
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
-from results.manifest import Unit
+from results.manifest import Check, Unit
 from results.schema import verdicts
 from results.store_scan import (
     SOURCE_BUCKETS,
@@ -44,11 +46,22 @@ from results.stored import Marker, result_exists, write_result
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Config", "Row", "check_units", "manifest_schema", "summary_schema"]
+__all__ = [
+    "Checkers",
+    "Config",
+    "Row",
+    "check_units",
+    "judge_history",
+    "manifest_schema",
+    "read_history",
+    "summary_schema",
+    "table_of",
+]
 
 TRACEBACK_LINES_MAX: Final = 30
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
+CHANGED: Final = "the run disappeared, or was changed, while it was judged; try again"
 CRASHED: Final = "checker crashed: it killed its worker twice"
 
 
@@ -104,11 +117,12 @@ def check_units(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterato
     """
     import pyarrow as pa
 
+    checkers = Checkers()
     for batch in batches:
         for text in batch.column("unit").to_pylist():
             unit = msgspec.json.decode(text, type=Unit)
             cpu_ns, wall_ns = time.process_time_ns(), time.perf_counter_ns()
-            found = _do(unit, config)
+            found = _do(unit, config, checkers)
             values = (
                 unit.unit_id,
                 time.process_time_ns() - cpu_ns,
@@ -122,9 +136,26 @@ def check_units(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterato
             yield pa.RecordBatch.from_arrays(columns, schema=summary_schema())
 
 
-def _do(unit: Unit, config: Config) -> list[Problem]:
+class Checkers:
+    """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Checker] = {}
+
+    def bounded(self, name: str, budget: Budget) -> Checker:
+        """The checker with the budget's bounds, where it has such; raises `UsageError`."""
+        if name not in self._found:
+            self._found[name] = load_plugin("checkers", name)
+        checker = self._found[name]
+        bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
+        if bounded is None:
+            return checker
+        return bounded(steps=budget.steps, configurations=budget.configurations)
+
+
+def _do(unit: Unit, config: Config, checkers: Checkers) -> list[Problem]:
     """Everything about one unit; returns what could not be done."""
-    work = _Work(unit, config)
+    work = _Work(unit, config, checkers)
     try:
         work.run()
     except Exception:  # noqa: BLE001 - one unit must not end the others
@@ -135,8 +166,9 @@ def _do(unit: Unit, config: Config) -> list[Problem]:
 class _Work:
     """One unit while it is done."""
 
-    def __init__(self, unit: Unit, config: Config) -> None:
+    def __init__(self, unit: Unit, config: Config, checkers: Checkers) -> None:
         self.unit = unit
+        self.checkers = checkers
         self.config = config
         self.results = Path(config.results)
         self.problems = Problems()
@@ -153,9 +185,12 @@ class _Work:
             facts_id = None
         if not checks and facts_id is None:
             return
+        if self.unit.groups is not None:
+            self._by_key(checks, self.unit.groups)
+            return
         info = scan_run(Path(self.unit.folder), self.unit.name, self.unit.run, Problems())
-        if info is None:
-            self.problem("history", "the run disappeared, or was damaged, while it was judged")
+        if info is None or info.digest != self.unit.digest:
+            self.problem("history", CHANGED)
             return
         reading = Marker(self.results, self.config.round, f"{self.unit.unit_id}-read")
         if reading.spent:
@@ -169,13 +204,42 @@ class _Work:
             return
         for check in checks:
             row = self._judge(history, info.case, check.checker, check.result_id)
-            self._store(check.result_id, [row])
+            table = table_of([row], self.unit.key, check.result_id)
+            self._store(check.result_id, table, limited=row.limited)
         if facts_id is not None:
             self._facts(info, history, facts_id)
 
-    def _memory(self) -> Any:
-        import contextlib
+    def _by_key(self, checks: list[Check], groups: tuple[int, int]) -> None:
+        """Judge the keys of some row groups, checker by checker."""
+        from results.by_key import Part, judge_groups
 
+        folder = Path(self.unit.folder)
+        path = folder / self.unit.files[0]
+        try:
+            part = Part(path, groups, load_case(folder / "case.json"), self.unit)
+            changed = read_footer(path).digest != self.unit.digest
+        except (HarnessError, OSError) as error:
+            self.problem("history", str(error))
+            return
+        if changed:
+            self.problem("history", CHANGED)
+            return
+        for check in checks:
+            marker = Marker(self.results, self.config.round, check.result_id)
+            if marker.spent:
+                row = _crashed(check.checker, self.unit.n_ops)
+                table = table_of([row], self.unit.key, check.result_id)
+                self._store(check.result_id, table, limited=False)
+                continue
+            try:
+                with marker, self._memory():
+                    table, limited = judge_groups(check, part, self.checkers, self.problem)
+            except (HarnessError, OSError, MemoryError) as error:
+                self.problem("history", str(error) or type(error).__name__)
+                return
+            self._store(check.result_id, table, limited=limited)
+
+    def _memory(self) -> contextlib.AbstractContextManager[None]:
         if not self.config.limit_memory:
             return contextlib.nullcontext()
         return memory_limit(self.unit.budget.memory_mib)
@@ -184,22 +248,11 @@ class _Work:
         """The row of one checker, whatever it does."""
         marker = Marker(self.results, self.config.round, result_id)
         if marker.spent:
-            return Row(
-                checker=name,
-                key=None,
-                verdict=Verdict.UNKNOWN.value,
-                reason=CRASHED,
-                n_ops=len(history.pairs),
-                wall_ns=0,
-                cpu_ns=0,
-                error=CRASHED,
-            )
+            return _crashed(name, len(history.pairs))
         with marker, self._memory():
-            return judge_history(name, history, case, self.unit.budget)
+            return judge_history(name, history, case, self.unit.budget, self.checkers)
 
-    def _store(self, result_id: str, rows: list[Row]) -> None:
-        table = _table_of(rows, self.unit.key, result_id)
-        limited = any(row.limited for row in rows)
+    def _store(self, result_id: str, table: pa.Table, *, limited: bool) -> None:
         write_result(self.results, result_id, {"verdicts": table}, limited=limited)
 
     def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
@@ -220,6 +273,19 @@ class _Work:
             write_result(self.results, facts_id, tables, limited=False)
 
 
+def _crashed(checker: str, n_ops: int) -> Row:
+    return Row(
+        checker=checker,
+        key=None,
+        verdict=Verdict.UNKNOWN.value,
+        reason=CRASHED,
+        n_ops=n_ops,
+        wall_ns=0,
+        cpu_ns=0,
+        error=CRASHED,
+    )
+
+
 def read_history(info: RunInfo) -> History:
     """The whole history of a run; raises `HistoryError`."""
     if info.source == SOURCE_LOG:
@@ -231,7 +297,13 @@ def read_history(info: RunInfo) -> History:
 
 
 def judge_history(
-    name: str, history: History, case: Case, budget: Budget, *, key: str | None = None
+    name: str,
+    history: History,
+    case: Case,
+    budget: Budget,
+    checkers: Checkers,
+    *,
+    key: str | None = None,
 ) -> Row:
     """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
     row = Row(
@@ -246,7 +318,7 @@ def judge_history(
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     try:
         with cpu_limit(budget.cpu_s):
-            checker = _bounded(load_plugin("checkers", name), budget)
+            checker = checkers.bounded(name, budget)
             _fill(row, checker.check(history, case, time_limit_s=budget.cpu_s))
     except SpentError:
         row.limited = True
@@ -268,14 +340,6 @@ def judge_history(
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns
     return row
-
-
-def _bounded(checker: Checker, budget: Budget) -> Checker:
-    """The checker with the budget's bounds, where it has such."""
-    bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
-    if bounded is None:
-        return checker
-    return bounded(steps=budget.steps, configurations=budget.configurations)
 
 
 def _fill(row: Row, result: CheckResult) -> None:
@@ -306,7 +370,7 @@ def _counterexample(result: CheckResult) -> str:
         explanation = explanation[: len(explanation) // 2]
 
 
-def _table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
+def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
     import pyarrow as pa
 

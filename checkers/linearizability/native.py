@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from checkers.linearizability.frontier import Configuration, Frontier, Path
@@ -26,7 +26,14 @@ from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.problem import Problem, Slot, Stepper, contradiction
 from checkers.linearizability.search import DepthFirst, Status
 
-__all__ = ["breadth_first", "depth_first", "is_native", "native_status", "problem_of"]
+__all__ = [
+    "breadth_first",
+    "depth_first",
+    "is_native",
+    "native_status",
+    "problem_of",
+    "register_orders",
+]
 
 SWITCH: Final = "HARNESS_NATIVE"
 STATUSES: Final = (  # by the numbers of the core
@@ -98,6 +105,11 @@ def native_status() -> str:
     if not is_native():
         return f"native core: {_EXTENSION.VERSION}, switched off by {SWITCH}=0"
     return f"native core: {_EXTENSION.VERSION}, in use"
+
+
+def register_orders() -> Callable[..., tuple[bytes, bytes, bytes]] | None:
+    """The core's search over columns of many register histories (see `bulk`), if it is there."""
+    return getattr(_EXTENSION, "register_orders", None) if is_native() else None
 
 
 def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Problem:

@@ -8,9 +8,13 @@ this file agree on every value. The idea is that of HdrHistogram (https://hdrhis
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["MANTISSA_BITS", "bucket_bounds", "bucket_middle", "lat_bucket"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["MANTISSA_BITS", "bucket_bounds", "bucket_middle", "lat_bucket", "lat_buckets"]
 
 MANTISSA_BITS: Final = 5
 _FIRST: Final = 1 << MANTISSA_BITS
@@ -23,6 +27,24 @@ def lat_bucket(latency_ns: int) -> int:
     exponent = latency_ns.bit_length() - 1
     octave = (exponent - MANTISSA_BITS + 1) << MANTISSA_BITS
     return octave + (latency_ns >> (exponent - MANTISSA_BITS)) - _FIRST
+
+
+def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """`lat_bucket` of a whole column, in integers throughout."""
+    import numpy as np
+
+    values = np.maximum(np.asarray(latencies_ns, np.int64), 0)
+    exponent = np.zeros(values.shape, np.int64)
+    rest = values.copy()
+    for bits in (32, 16, 8, 4, 2, 1):  # the position of the leading one, by halves
+        high = rest >> bits
+        more = high > 0
+        exponent[more] += bits
+        rest = np.where(more, high, rest)
+    shift = np.maximum(exponent - MANTISSA_BITS, 0)
+    octave = (exponent - MANTISSA_BITS + 1) << MANTISSA_BITS
+    found = np.where(values < _FIRST, values, octave + (values >> shift) - _FIRST)
+    return found.astype(np.int32)
 
 
 def bucket_bounds(bucket: int) -> tuple[int, int]:

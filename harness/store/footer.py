@@ -17,6 +17,7 @@ The footer's key-value metadata holds, each under `harness.` and as text:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,17 @@ from harness.errors import HistoryError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BY_INDEX", "BY_KEY", "SCHEMA", "Footer", "cost_of", "open_sealed", "read_footer"]
+__all__ = [
+    "BY_INDEX",
+    "BY_KEY",
+    "SCHEMA",
+    "Footer",
+    "cost_of",
+    "first_line",
+    "footer_of",
+    "open_sealed",
+    "read_footer",
+]
 
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
@@ -75,10 +86,11 @@ def cost_of(n_ops: int, open_max: int) -> int:
     return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
 
 
-def open_sealed(path: Path, *, memory_map: bool = False) -> Any:
+def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[str] = ()) -> Any:
     """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` for what is none of ours.
 
-    Pages are checked against their checksums as they are read.
+    Pages are checked against their checksums as they are read. The columns in `dictionaries` are
+    read as numbers of distinct texts.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -86,7 +98,12 @@ def open_sealed(path: Path, *, memory_map: bool = False) -> Any:
     if not path.is_file():  # a pipe or a device may never end
         raise HistoryError(f"{str(path)!r} is no plain file")
     try:
-        file = pq.ParquetFile(path, memory_map=memory_map, page_checksum_verification=True)
+        file = pq.ParquetFile(
+            path,
+            memory_map=memory_map,
+            read_dictionary=list(dictionaries),
+            page_checksum_verification=True,
+        )
         names = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(

@@ -179,8 +179,10 @@ def key_slices(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
     import pyarrow as pa
 
-    column = table.column("key").combine_chunks()
-    codes = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    column = table.column("key")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = column.unify_dictionaries().combine_chunks()
     numbers = codes.indices.fill_null(-1).to_numpy()
     keyed = int(np.count_nonzero(numbers >= 0))
     if not keyed:

@@ -6,6 +6,7 @@
 //! natively, with the interpreter's lock released.
 
 mod bits;
+mod bulk;
 mod depth;
 mod frontier;
 mod load;
@@ -21,5 +22,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<python::Core>()?;
     module.add_class::<python::Search>()?;
+    module.add_function(wrap_pyfunction!(bulk::register_orders, module)?)?;
     module.add("Unsupported", module.py().get_type::<python::Unsupported>())
 }

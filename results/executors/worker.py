@@ -26,11 +26,10 @@ def main(config: Config) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     decoder = msgspec.json.Decoder(Unit)
-    for line in sys.stdin.buffer:
-        batch = batch_of(Bin((decoder.decode(line),)), 0)
-        for found in check_units([batch], config=config):
-            for done in done_of(found):
-                answers.write(msgspec.json.encode(done) + b"\n")
+    batches = (batch_of(Bin((decoder.decode(line),)), 0) for line in sys.stdin.buffer)
+    for found in check_units(batches, config=config):
+        for done in done_of(found):
+            answers.write(msgspec.json.encode(done) + b"\n")
         answers.flush()
 
 
