@@ -135,6 +135,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _as_given(item: pytest.Item) -> str:
     """The node id of a test as pytest takes it in the folder it was started in."""
     path, separator, rest = item.nodeid.partition("::")
+    for group in item.iter_markers("xdist_group"):  # which pytest-xdist writes behind the name
+        rest = rest.removesuffix(f"@{group.kwargs.get('name', next(iter(group.args), 'default'))}")
     start = item.config.invocation_params.dir
     return os.path.relpath(item.config.rootpath / path, start) + separator + rest
 

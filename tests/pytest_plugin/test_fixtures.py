@@ -258,7 +258,8 @@ def test_keywords_win_over_options_over_the_nearest_marker(suite):
         import pytest
 
         pytestmark = pytest.mark.harness(
-            target="toy-register", workload="register", time_limit=2, rate=10, seed=50
+            target="toy-register", workload="register", time_limit=2, rate=10, seed=50,
+            profile="strict",
         )
 
         @pytest.mark.harness(rate=20)
@@ -274,6 +275,19 @@ def test_keywords_win_over_options_over_the_nearest_marker(suite):
     assert "seeds [7, 8, 9, 9] rates [20.0, 30.0]" in text_of(suite(text, "-s", "--harness-seed=7"))
     wrong = suite(text, "--harness-profile=none-such")
     assert "has no profile 'none-such'" in text_of(wrong)
+
+
+def test_the_environment_that_a_test_names_is_the_one(suite):
+    text = """
+        import pytest
+
+        @pytest.mark.harness(target="toy-register", workload="register", time_limit=2, env="sim")
+        def test_it(run_case):
+            run_case(ENV)
+        """
+    suite(text.replace("ENV", 'env="sim"'), "--harness-env=moon").assert_outcomes(passed=1)
+    asked = suite(text.replace("ENV", ""), "--harness-env=moon")
+    assert "--env is 'moon'; it is one of: auto, docker, process, sim" in text_of(asked)
 
 
 def test_a_marker_takes_names_only(suite):
@@ -344,6 +358,16 @@ def test_ctrl_c_ends_the_run_and_keeps_what_there_is(pytester):
     record = json.loads((folder / "run.json").read_text())
     assert (record["interrupted"], record["ops"] > 100) == (True, True)
     assert len(json.loads((folder / "results.json").read_text())["checkers"]) == 4
+
+
+def test_the_line_that_repeats_a_test_is_right_under_loadgroup(suite):
+    grouped = STALE.replace(
+        "def test_finds", 'import pytest\n\n@pytest.mark.xdist_group("g")\ndef test_finds'
+    )
+    result = suite(grouped, "-n1", "--dist=loadgroup")
+    result.assert_outcomes(failed=1)
+    line = r"^test again +pytest test_user.py::test_finds --harness-seed=1$"
+    assert re.search(line, text_of(result), re.MULTILINE)
 
 
 # --- long tests ------------------------------------------------------------------------------
