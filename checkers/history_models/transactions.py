@@ -15,6 +15,7 @@ from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op,
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
+    from checkers.elle.columns import Columns
 
 __all__ = ["ListAppend", "RwRegister"]
 
@@ -26,12 +27,12 @@ DRAWINGS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Transactions, ready to be checked."""
+    """Transactions, ready to be checked; the history has their words, `columns` what counts."""
 
     name: str
     history: History
+    columns: Columns
     settings: ModelSettings
-    writes_are: str
 
     @property
     def operations(self) -> int:
@@ -80,12 +81,12 @@ class _Check:
     def _judge(self, models: Sequence[str], time_limit_s: float) -> ElleResult:
         from checkers.elle import check_list_append, check_rw_register
 
-        if self.writes_are == "append":
+        if self.columns.writes_are == "append":
             return check_list_append(
-                self.history, consistency_models=models, time_limit_s=time_limit_s
+                self.columns, consistency_models=models, time_limit_s=time_limit_s
             )
         return check_rw_register(
-            self.history,
+            self.columns,
             consistency_models=models,
             linearizable_keys=self.settings.linearizable_keys,
             sequential_keys=self.settings.sequential_keys,
@@ -149,5 +150,6 @@ def _prepared(name: str, ops: Iterable[Op], settings: ModelSettings, writes_are:
 
     check_names(settings.consistency_models, ())
     history = ops if isinstance(ops, History) else History(ops)
-    columns_of(history, writes_are=writes_are)  # raises for what is no such transaction
-    return _Check(name, history, settings, writes_are)
+    # Raises for what is no such transaction.
+    columns = columns_of(history, writes_are=writes_are)
+    return _Check(name, history, columns, settings)

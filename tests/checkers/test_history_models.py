@@ -2,6 +2,7 @@
 
 import pytest
 
+from checkers.elle.columns import _Builder
 from harness.errors import HistoryError
 from harness.ops import ModelSettings, Op, OpType, Verdict
 from harness.plugins import load_plugin, plugin_names
@@ -174,3 +175,18 @@ def test_every_shipped_model_says_what_it_is():
     for name in plugin_names("models"):
         model = load_plugin("models", name)
         assert (model.name, model.kind in {"model", "elle"}, bool(model.doc)) == (name, True, True)
+
+
+@pytest.mark.parametrize(("model", "write"), [("list-append", "append"), ("rw-register", "w")])
+def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
+    made = []
+
+    def counted(self, *arguments, build=_Builder.finish):
+        made.append(self)
+        return build(self, *arguments)
+
+    monkeypatch.setattr(_Builder, "finish", counted)
+    value = [[write, "x", 1]]
+    result, _ = judge(model, [("0!", "txn", value), ("0+", "txn", value)])
+    assert result.details["transactions"] == 1
+    assert len(made) == 1
