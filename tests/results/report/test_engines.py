@@ -1,0 +1,114 @@
+"""DuckDB and Spark give the same answers from the same files and the same SQL."""
+
+import re
+from importlib import resources
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import UsageError
+from results.aggregate import aggregate
+from results.engines import BASES, DuckEngine, SparkEngine, open_engine, query, query_names
+from results.schema import COLUMNS, schema
+
+
+def registered(engine, store):
+    for name in COLUMNS:
+        engine.register(name, [store / ".report" / "tables" / f"{name}.parquet"])
+    for name in BASES:
+        engine.keep(name, query(name))
+    return engine
+
+
+@pytest.fixture(scope="module")
+def spark(reported, store):
+    from results.spark import get_spark
+
+    session = get_spark("local[2]")
+    engine = registered(SparkEngine(session), store)
+    yield engine
+    engine.close()
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def duck(reported, store):
+    engine = registered(DuckEngine(), store)
+    yield engine
+    engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("name", query_names())
+def test_both_engines_give_equal_tables(spark, duck, name):
+    mine, theirs = duck.sql(query(name)), spark.sql(query(name))
+
+    assert mine.schema.equals(theirs.schema)
+    assert mine.to_pylist() == theirs.to_pylist()
+    assert mine.num_rows or name == "changed_verdicts"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_report_of_no_run_has_all_answers_on_both_engines():
+    from results.spark import get_spark
+
+    found = []
+    for engine in (DuckEngine(), SparkEngine(get_spark("local[2]"))):
+        for name in COLUMNS:
+            engine.register(name, ())
+        found.append(aggregate(engine, baseline=None, label=None))
+        engine.close()
+    assert found[0].tables.keys() == found[1].tables.keys()
+    for name, table in found[0].tables.items():
+        assert table.num_rows == found[1].tables[name].num_rows == 0, name
+        assert table.schema.names == found[1].tables[name].schema.names
+
+
+@pytest.mark.parametrize("name", query_names())
+def test_queries_keep_to_what_both_engines_understand_alike(name):
+    """Integers only, one question said first, an order to the last row."""
+    text = query(name)
+    code = re.sub(r"--[^\n]*|'[^']*'", "", text)
+
+    assert text.startswith("-- ")
+    assert "/" not in code
+    inexact = r"\b(?:DOUBLE|FLOAT|DECIMAL|AVG|STDDEV|LOG|POW|ROUND)\b"
+    assert not re.search(inexact, code, re.IGNORECASE)
+    assert not re.search(r"\b\d+\.\d", code)
+    assert "ORDER BY" in code.rsplit("FROM", 1)[1]
+    assert ";" not in code
+
+
+def test_the_bases_come_first_and_all_files_are_queries():
+    names = {item.name for item in (resources.files("results") / "sql").iterdir()}
+
+    assert query_names()[: len(BASES)] == list(BASES)
+    assert {f"{name}.sql" for name in query_names()} == names
+
+
+def test_paths_with_quotes_are_no_sql(tmp_path):
+    odd = tmp_path / "it's; DROP TABLE x --.parquet"
+    pq.write_table(schema("traits").empty_table(), odd)
+    engine = DuckEngine()
+    engine.register("traits", [odd])
+
+    assert engine.sql("SELECT * FROM traits").num_rows == 0
+    engine.close()
+
+
+def test_whole_numbers_come_as_int64():
+    engine = DuckEngine()
+    found = engine.sql("SELECT CAST(1 AS TINYINT) AS a, SUM(x) AS b FROM (SELECT 1 AS x)")
+
+    assert found.schema.field("a").type == pa.int64()
+    engine.close()
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(UsageError, match="'sqlite'; it is one of: duckdb, spark"):
+        open_engine("sqlite")
