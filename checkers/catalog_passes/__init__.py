@@ -8,9 +8,11 @@ is, linearizable whenever the history is; and operations may be left out of it. 
 pass names are a counterexample by themselves, which the verifier confirms by enumeration.
 
 `refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
-nothing is proven, and the history is the search's.
+nothing is proven, and the history is the search's. `replay` is the one pass that proves the
+opposite: in the order of revisions, where answers carry them.
 """
 
 from checkers.catalog_passes.passes import Contradiction, conflict, contradictions, refute
+from checkers.catalog_passes.revisions import replay
 
-__all__ = ["Contradiction", "conflict", "contradictions", "refute"]
+__all__ = ["Contradiction", "conflict", "contradictions", "refute", "replay"]
