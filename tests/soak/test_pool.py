@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from harness.case import Case
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, InfrastructureError
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
-from harness.store import load_run
+from harness.store import RunFolder, load_run
 
 BUG = Case(
     seed=4,
@@ -134,6 +134,18 @@ def test_a_store_that_takes_nothing_stops_the_soak_and_changes_no_verdict(tmp_pa
     assert kept.digest == lost.digest
     assert (kept.stop, lost.run) == (None, None)
     assert "seed 4 (invalid) could not be kept" in lost.stop
+
+
+@pytest.mark.parametrize("step", ["write_case", "seal", "write_results", "finish", "publish"])
+def test_a_run_that_cannot_be_kept_leaves_nothing_half_done(tmp_path, monkeypatch, step):
+    def full(*_, **__):
+        raise InfrastructureError("the disk is full")
+
+    monkeypatch.setattr(RunFolder, step, full)
+    result = run_seed(job(BUG, tmp_path))
+    assert (result.verdict, result.run) == ("invalid", None)
+    assert "the disk is full; with room in the store" in result.stop
+    assert list((tmp_path / "soak").iterdir()) == []
 
 
 def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
