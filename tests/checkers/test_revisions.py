@@ -172,6 +172,21 @@ def test_lost_operations_are_put_where_they_are_needed() -> None:
     assert proof["never"] == [6]
 
 
+def test_two_lost_operations_may_be_needed_at_once() -> None:
+    h = Writer()
+    h.create(0, "a", "T1")
+    h.lost(2, "rename", {"name": "a", "new_name": "b", "nonce": "r"})
+    h.lost(3, "alter", {"name": "b", "nonce": "x", "steps": [["add", "c"]]})
+    h.get(1, "b", "T1", 2, columns=["a", "c"])
+    assert decided_by(with_revisions(h)) == REPLAY
+
+
+def test_an_answer_that_reflects_no_state_is_placed_where_it_fits() -> None:
+    history = with_revisions(a_life(), lambda index, _: -1 if index == 5 else index)
+    assert history[5].f == "delete"
+    assert decided_by(history) == REPLAY
+
+
 def test_a_lost_operation_is_not_put_before_its_call() -> None:
     h = Writer()
     h.create(0, "a", "T1")
