@@ -4,7 +4,7 @@
 |----------------------------------|---------------------------------------------------------------|
 | q                                | every word stands somewhere in it, in any case of letters     |
 | name, label, workload, bugs, ... | the field is exactly this; `(none)` where it is empty         |
-| nemesis, bug                     | this one is among its nemeses or bugs                         |
+| nemesis, bug                     | these, with commas between, are among its nemeses or bugs     |
 | verdict                          | valid, unknown, invalid, unfinished or broken                 |
 | seed                             | 7, or 1..200                                                  |
 | ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run that does not say is left out     |
@@ -82,6 +82,20 @@ class Query(msgspec.Struct, frozen=True):
         if parameters.get("sort") == "-started":
             del parameters["sort"]
         return f"{path}?{urlencode(parameters)}" if parameters else path
+
+    def narrowed(self, path: str, *also: tuple[str, str]) -> str:
+        """`path` with this query and the values in `also`: exactly the runs that a cell counts.
+
+        A field has one value, so another one replaces it; of nemeses and bugs a run may have many.
+        """
+        filters = dict(self.filters)
+        for name, value in also:
+            before = filters.get(name)
+            if name in LISTS and before is not None and value not in before.split(LIST_SEPARATOR):
+                filters[name] = f"{before}{LIST_SEPARATOR}{value}"
+            else:
+                filters[name] = before if name in LISTS and before is not None else value
+        return Query(filters).url(path)
 
 
 def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, list[str]]]:
@@ -171,7 +185,8 @@ def _exactly(name: str, value: str) -> Callable[[RunRow], bool]:
 def _among(field: str, value: str) -> Callable[[RunRow], bool]:
     if value == NONE:
         return lambda row: not getattr(row, field)
-    return lambda row: value in getattr(row, field)
+    values = set(value.split(LIST_SEPARATOR))
+    return lambda row: value in getattr(row, field) or values.issubset(getattr(row, field))
 
 
 def _range(name: str, value: str) -> Callable[[RunRow], bool]:

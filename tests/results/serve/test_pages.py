@@ -1,5 +1,6 @@
 """What the pages and the API say, over real HTTP."""
 
+import html
 import io
 import json
 import os
@@ -62,6 +63,9 @@ def test_the_list_has_every_run_newest_first_and_says_what_is_wrong(served):
         ("name=alpha&wall_s=1.6..", []),
         ("simulated_s=..11", []),
         ("run=a1", ["a1"]),
+        ("seed=1..6&sort=label", ["a2", "a1", "a4", "a3", "b2", "b1"]),
+        ("seed=1..6&sort=-label", ["a4", "a3", "a2", "a1", "b2", "b1"]),
+        ("nemesis=pause-leader,kill-leader", ["b1"]),
         ("profile=strict&target=kudu&environment=sim&name=alpha", ["a4", "a3", "a2", "a1"]),
     ],
 )
@@ -214,28 +218,29 @@ def test_a_comparison_tells_fields_verdicts_and_latencies_apart(served):
     assert served.ask("/compare?run=alpha/a1&run=alpha/none")[0] == 404
 
 
-def test_every_cell_of_the_matrix_counts_what_its_link_lists(served):
-    for down, across in (
-        ("nemesis", "workload"),
-        ("bug", "label"),
-        ("nemeses", "day"),
-        ("name", "name"),
-    ):
-        data = served.api(f"matrix?down={down}&across={across}")
-        cells = 0
-        for up, row in data["cells"].items():
-            for side, counts in row.items():
-                query = {down: up, across: side}
-                listed = served.api(f"runs?{urlencode(query)}")
-                assert listed["counts"] == counts, (up, side)
-                cells += 1
-        assert cells > 1
-        assert sum(data["totals"]["all"].values()) == 12
-        text = served.page(f"/matrix?down={down}&across={across}")
-        hrefs = re.findall(r'<td class="cell[^"]*"><a href="([^"]+)"', text)
-        assert len(hrefs) >= cells
-        for href in set(hrefs):
-            assert served.ask(href.replace("&amp;", "&"))[0] == 200
+@pytest.mark.parametrize(
+    "query", ["", "&nemesis=kill-leader", "&name=beta", "&q=alpha", "&bug=(none)"]
+)
+@pytest.mark.parametrize(
+    ("down", "across"),
+    [
+        ("nemesis", "workload"), ("bug", "label"), ("nemeses", "day"), ("name", "name"),
+        ("nemesis", "nemesis"), ("bug", "nemesis"),
+    ],
+)  # fmt: skip
+def test_every_cell_of_the_matrix_counts_what_its_link_lists(served, down, across, query):
+    data = served.api(f"matrix?down={down}&across={across}{query}")
+    assert sum(data["totals"]["all"].values()) == served.api(f"runs?{query[1:]}")["matching"]
+    text = served.page(f"/matrix?down={down}&across={across}{query}")
+    cells = re.findall(r'<td class="cell[^"]*"><a href="/([^"]*)" title="([^"]*)"', text)
+    inner = sum(len(row) for row in data["cells"].values())
+    assert len(cells) == inner + sum(len(data["totals"][side]) for side in ("down", "across")) + 1
+    for href, title in cells:
+        listed = served.api("runs" + html.unescape(href))["counts"]
+        counted = {
+            name: int(number) for number, name in (part.split() for part in title.split(", "))
+        }
+        assert listed == counted, href
 
 
 def test_trends_count_rate_and_interval(served):
@@ -247,8 +252,9 @@ def test_trends_count_rate_and_interval(served):
     numbers = run_numbers(served.store / "alpha" / "a1")
     assert points["v1"]["ok_per_s"] == pytest.approx(numbers.ok_per_s)
     assert points["v1"]["p99_ns"] == numbers.p99_ns
-    broken = points["(none)"]["counts"]
-    assert broken["broken"] == 3
+    rest = points["(none)"]
+    assert rest["counts"] == {"valid": 2, "invalid": 1, "broken": 3, "unfinished": 1}
+    assert (rest["finished"], rest["rate"]) == (3, pytest.approx(1 / 3))
     days = [point["value"] for point in served.api("trends?by=day&q=alpha")["points"]]
     assert days == ["2026-11-20", "2026-11-21", "2026-11-22"]
 
