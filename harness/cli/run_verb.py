@@ -86,6 +86,8 @@ def main(arguments: Sequence[str]) -> int:
             digest=report["history_sha256"],
             ops=len(outcome.history),
             versions={"harness": __version__, "python": platform.python_version()},
+            interrupted=outcome.interrupted,
+            simulated_s=report["run_s"] if environment.name == "sim" else None,
         )
     )
     report["artefacts"] = make_artefacts(folder.path, reporters)
