@@ -24,6 +24,7 @@ from harness.store.edn_forms import parse_forms, stream_pieces
 __all__ = ["EdnOps", "load_edn", "parse_edn", "write_edn"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME_CHARS_MAX: Final = 200
 _TYPES: Final = {kind.value: kind for kind in OpType}
 
 parse_edn = parse_forms
@@ -78,9 +79,12 @@ def _op(form: Any, position: int) -> Op:
         f = form["f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
-    if not isinstance(f, str):
+    if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
         raise HistoryError(f"op {position} is malformed: its f is {_short(f)}, not a name")
-    if type(process) is not int and not isinstance(process, str):
+    # What begins like a number but is none must not pass for a fault injector, which is left out.
+    if type(process) is not int and (
+        not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
+    ):
         raise HistoryError(
             f"op {position} is malformed: its process is {_short(process)}, "
             "neither a number nor a name"

@@ -26,6 +26,7 @@ _STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _DIGITS_MAX: Final = 4000  # beyond, reading a number takes quadratic time and Python refuses
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -133,7 +134,7 @@ class ExactReader:
         found = dict(zip(keys, items[1::2], strict=True))
         if len(found) < len(keys):
             twice = next(key for number, key in enumerate(keys) if key in keys[:number])
-            raise MistakeError(f"a map with the key {twice!r} twice", start)
+            raise MistakeError(f"a map with the key {_short(twice)!r} twice", start)
         return found
 
     def _dispatch(self, depth: int) -> Any:
@@ -198,6 +199,11 @@ class ExactReader:
         if self.position == len(self.text) and not self.final:
             raise UnfinishedError("the file ends", start)
         token_text = self.text[start : self.position]
+        control = _CONTROL.search(token_text)
+        if control is not None:
+            raise MistakeError(
+                f"the control character U+{ord(control[0]):04X}", start + control.start()
+            )
         if token_text in _WORDS:
             return _WORDS[token_text]
         if token_text.startswith(":"):
@@ -219,9 +225,13 @@ def _number(token: str, start: int) -> Any:
     if _FLOAT.fullmatch(token):
         number = float(token.rstrip("M"))
         if number in {float("inf"), float("-inf")}:
-            raise MistakeError(f"the number {token} is out of range", start)
+            raise MistakeError(f"the number {_short(token)} is out of range", start)
         return number
     return token  # a symbol such as + or ->, or a ratio
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _json_text(item: Any) -> str:
