@@ -243,3 +243,17 @@ def test_an_interrupted_soak_draws_nothing(runs, tmp_path, capsys):
     runs(KeyboardInterrupt())
     main([*BASE, "--seeds", "1..1"])
     assert list(tmp_path.rglob("drawing")) == []
+
+
+def test_a_soak_that_stopped_after_enough_failures_has_nothing_more_to_do(
+    scripted, monkeypatch, capsys
+):
+    monkeypatch.setattr("harness.soak.campaign.Campaign._is_kept", lambda *_: True)
+    scripted("valid", "invalid", "valid")
+    assert main([*BASE, "--seeds", "1..3", "--stop-after", "1"]) == EXIT_INVALID
+    scripted(AssertionError("nobody may run"))
+    assert main([*BASE, "--seeds", "1..3", "--stop-after", "1"]) == EXIT_INVALID
+    assert "2 of 3 seeds (2 of them before): 1 valid, 1 invalid" in capsys.readouterr().out
+    scripted("valid")
+    assert main([*BASE, "--seeds", "1..3", "--json"]) == EXIT_INVALID
+    assert msgspec.json.decode(capsys.readouterr().out)["seeds"] == 3
