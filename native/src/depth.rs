@@ -67,6 +67,18 @@ struct Place<const M: usize, const U: usize> {
     used: Bits<U>,
 }
 
+impl<const M: usize, const U: usize> Place<M, U> {
+    /// The move that leads here.
+    fn reached_by(&self, choices: Choices) -> Move<M, U> {
+        Move {
+            choices,
+            mask: self.mask,
+            used: self.used,
+            after: self.state,
+        }
+    }
+}
+
 struct Frame<const M: usize, const U: usize> {
     place: Place<M, U>,
     choices: Choices,
@@ -348,12 +360,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 Phase::Unknown => {
                     let Moves { reach, unknown, .. } = moves;
                     self.next_unknown(problem, model, place, reach, unknown)?
-                        .map(|(op, used, after)| Move {
-                            choices: Choices::one(op),
-                            mask: place.mask,
-                            used,
-                            after,
-                        })
+                        .map(|(op, reached)| reached.reached_by(Choices::one(op)))
                 }
                 Phase::Chains => self.next_chain(problem, model, place, moves)?,
                 Phase::Others => self.next_other(problem, model, place, moves)?,
@@ -378,9 +385,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         }
     }
 
-    /// (operation, used, state) of the next unused unknown operation that changes the state.
-    ///
-    /// `place` gives the position, the sets already used and the state it starts from.
+    /// The next unused unknown operation that changes the state, and where it leads from `place`.
     fn next_unknown<S: Step>(
         &mut self,
         problem: &Problem,
@@ -388,7 +393,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         place: &Place<M, U>,
         reach: &Reach,
         unknown: &mut u32,
-    ) -> Result<Option<(u32, Bits<U>, u32)>, S::Error> {
+    ) -> Result<Option<(u32, Place<M, U>)>, S::Error> {
         while *unknown > 0 {
             *unknown -= 1;
             let index = *unknown;
@@ -403,7 +408,12 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             self.steps += 1;
             let after = model.step(place.state, op)?;
             if after != ILLEGAL && after != place.state {
-                return Ok(Some((op, place.used.with(index), after)));
+                let reached = Place {
+                    state: after,
+                    used: place.used.with(index),
+                    ..*place
+                };
+                return Ok(Some((op, reached)));
             }
         }
         Ok(None)
@@ -423,21 +433,35 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             deferred,
             ..
         } = moves;
-        while let Some((op, used, after)) =
-            self.next_unknown(problem, model, place, reach, unknown)?
-        {
-            let candidate = Move {
-                choices: Choices::one(op),
-                mask: place.mask,
-                used,
-                after,
-            };
-            if self.enables(model, after, must)? {
+        while let Some((op, reached)) = self.next_unknown(problem, model, place, reach, unknown)? {
+            let candidate = reached.reached_by(Choices::one(op));
+            if self.enables(model, reached.state, must)? {
                 return Ok(Some(candidate));
             }
             deferred.push(candidate);
         }
         Ok(None)
+    }
+
+    /// Lean: unknown operations together with the open one at `end` that they make legal.
+    ///
+    /// `place` is where they led.
+    fn end_chain<S: Step>(
+        &mut self,
+        model: &mut S,
+        place: &Place<M, U>,
+        chain: Choices,
+        end: (u32, u32),
+    ) -> Result<Option<Move<M, U>>, S::Error> {
+        let (slot, op) = end;
+        self.steps += 1;
+        let after = model.step(place.state, op)?;
+        Ok((after != ILLEGAL).then(|| Move {
+            choices: chain.then(op),
+            mask: place.mask.with(slot),
+            used: place.used,
+            after,
+        }))
     }
 
     /// Lean: the next of the shortest chains of unknown operations that end in the must-return.
@@ -483,31 +507,26 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 ..*place
             };
             let found = self.next_unknown(problem, model, &from, reach, &mut chains.unknown)?;
-            let Some((op, used, after)) = found else {
+            let Some((op, reached)) = found else {
                 chains.next += 1;
                 chains.unknown = called;
                 continue;
             };
             if chains
                 .seen
-                .entry(after)
+                .entry(reached.state)
                 .or_insert(Antichain::new())
-                .dominates(&used)
+                .dominates(&reached.used)
             {
                 continue;
             }
-            if self.enables(model, after, must)? {
+            let ended = self.end_chain(model, &reached, chain.then(op), (slot, must))?;
+            if ended.is_some() {
                 chains.yielded = true;
-                let choices = chain.then(op).then(must);
-                let after = model.step(after, must)?;
-                return Ok(Some(Move {
-                    choices,
-                    mask: place.mask.with(slot),
-                    used,
-                    after,
-                }));
+                return Ok(ended);
             }
-            chains.following.push((chain.then(op), used, after));
+            let longer = (chain.then(op), reached.used, reached.state);
+            chains.following.push(longer);
             if self.steps >= chains.stop {
                 return Ok(None);
             }
@@ -548,18 +567,12 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 *trying = Some(slot);
                 *unknown = problem.unknown_called[place.position as usize];
             }
-            while let Some((helper, used, between)) =
+            while let Some((helper, reached)) =
                 self.next_unknown(problem, model, place, reach, unknown)?
             {
-                if self.enables(model, between, op)? {
-                    let after = model.step(between, op)?;
-                    let choices = Choices::one(helper).then(op);
-                    return Ok(Some(Move {
-                        choices,
-                        mask: place.mask.with(slot),
-                        used,
-                        after,
-                    }));
+                let ended = self.end_chain(model, &reached, Choices::one(helper), (slot, op))?;
+                if ended.is_some() {
+                    return Ok(ended);
                 }
             }
             *trying = None;
