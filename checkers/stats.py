@@ -33,6 +33,7 @@ READS: Final = frozenset(
         "is-create-done",
         "is-alter-done",
         "read",
+        "txn r",
     }
 )
 OK_MIN: Final = 10
@@ -124,6 +125,14 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
     return found
 
 
+def _kind(op: Op) -> str:
+    """The operation's `f`; transactions that only read are a kind of their own."""
+    if op.f != "txn" or not isinstance(op.value, list):
+        return op.f
+    reads = all(isinstance(mop, list | tuple) and mop and mop[0] in {"r", ":r"} for mop in op.value)
+    return "txn r" if reads else op.f
+
+
 def _error_kind(error: str) -> str:
     """The code before the text, so that kinds stay few."""
     return error.split(":", 1)[0].strip()[:80]
@@ -142,7 +151,7 @@ class _Counts:
         self.effective: Counter[str] = Counter()
         latencies: dict[str, list[int]] = {}
         for pair in history.pairs:
-            f, kind = pair.invoke.f, pair.type.value
+            f, kind = _kind(pair.invoke), pair.type.value
             at = bisect.bisect_right(starts, pair.invoke.index) - 1
             phase = phases[at][1] if at >= 0 else "before"
             self.by_f.setdefault(f, Counter())[kind] += 1

@@ -248,16 +248,16 @@ class _Run:
         A request that definitely did nothing is tried again; one with an unknown outcome starts
         the probe anew, on other names.
         """
-        missing = [request.f for request in self.plan.workload.probe(self.case, 0, 0)]
+        kinds = [request.f for request in self.plan.workload.probe(self.case, 0, 0)]
+        missing = set(range(len(kinds)))
         attempt = 0
         while missing and self.recorder.now_ns() < deadline_ns:
-            for position in range(len(self.plan.workload.probe(self.case, attempt, 0))):
-                request = await self._probe_one(attempt, position, deadline_ns)
-                if request is None:
+            for position in range(len(kinds)):
+                if await self._probe_one(attempt, position, deadline_ns) is None:
                     break
-                missing = [f for f in missing if f != request.f]
+                missing.discard(position)
             attempt += 1
-        return missing
+        return list(dict.fromkeys(kinds[position] for position in sorted(missing)))
 
     async def _probe_one(self, attempt: int, position: int, deadline_ns: int) -> Request | None:
         """Try one request of the probe until it succeeds, or gives up with `None`."""

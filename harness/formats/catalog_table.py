@@ -11,13 +11,10 @@ version, payload, listing}`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HistoryError
-from harness.formats.source import Intervals, Row, located, numbered_lines
-from harness.ops import Op
+from harness.formats.source import Row, Table, located
 
 __all__ = ["CatalogTable", "is_catalog_table"]
 
@@ -57,24 +54,10 @@ def is_catalog_table(head: bytes) -> bool:
     return _FIRST_LINE.match(head) is not None
 
 
-class CatalogTable:
+class CatalogTable(Table):
     """One such table."""
 
     format = "catalog-table"
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._intervals = Intervals([])
-
-    def __iter__(self) -> Iterator[Op]:
-        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
-        self._intervals = Intervals(rows)
-        return self._intervals.ops()
-
-    def position(self, index: int) -> tuple[int, int] | None:
-        """Where the operation of the op with this index stands."""
-        lines = self._intervals.lines
-        return (lines[index], 1) if index < len(lines) else None
 
     def _row(self, line: int, text: str) -> Row:
         cells = text.split("\t")

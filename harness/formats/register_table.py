@@ -6,12 +6,9 @@ A return of 1000000 or more means that nobody saw the operation return.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from harness.formats.source import Intervals, Row, located, numbered_lines
-from harness.ops import Op
+from harness.formats.source import Row, Table, located
 
 __all__ = ["RegisterTable", "is_register_table"]
 
@@ -26,24 +23,10 @@ def is_register_table(head: bytes) -> bool:
     return _FIRST_LINE.match(head) is not None
 
 
-class RegisterTable:
+class RegisterTable(Table):
     """One such table."""
 
     format = "register-table"
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._intervals = Intervals([])
-
-    def __iter__(self) -> Iterator[Op]:
-        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
-        self._intervals = Intervals(rows)
-        return self._intervals.ops()
-
-    def position(self, index: int) -> tuple[int, int] | None:
-        """Where the operation of the op with this index stands."""
-        lines = self._intervals.lines
-        return (lines[index], 1) if index < len(lines) else None
 
     def _row(self, line: int, text: str) -> Row:
         words = list(_WORD.finditer(text))

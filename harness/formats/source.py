@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import heapq
 from array import array
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from harness.errors import HistoryError
 from harness.ops import Op, OpType
 
-__all__ = ["LINE_BYTES_MAX", "Intervals", "Row", "Source", "located", "numbered_lines"]
+__all__ = ["LINE_BYTES_MAX", "Intervals", "Row", "Source", "Table", "located", "numbered_lines"]
 
 LINE_BYTES_MAX: Final = 1 << 20
 
@@ -115,3 +116,28 @@ class Intervals:
                 process = processes.pop(number)
                 heapq.heappush(free, process)
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
+
+
+class Table(abc.ABC):
+    """A file of which each line is an operation, given as an interval."""
+
+    format: str
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._intervals = Intervals([])
+
+    def __iter__(self) -> Iterator[Op]:
+        """See `Source`."""
+        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
+        self._intervals = Intervals(rows)
+        return self._intervals.ops()
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Where the operation of the op with this index stands."""
+        lines = self._intervals.lines
+        return (lines[index], 1) if index < len(lines) else None
+
+    @abc.abstractmethod
+    def _row(self, line: int, text: str) -> Row:
+        """The operation in one line; raises `HistoryError` that says where it is wrong."""
