@@ -36,11 +36,12 @@ def pack(units: Sequence[Unit], bins_max: int) -> tuple[Bin, ...]:
     if bins_max < 1:
         raise ValueError(f"{bins_max} bins")
     ordered = sorted(units, key=lambda unit: (-unit.cost, unit.unit_id))
-    loads = [(0, number) for number in range(min(bins_max, len(ordered)))]
+    # Units that cost nothing count, too: no bin stays empty.
+    loads = [(0, 0, number) for number in range(min(bins_max, len(ordered)))]
     contents: list[list[Unit]] = [[] for _ in loads]
     for unit in ordered:
-        load, number = heapq.heappop(loads)
+        load, count, number = heapq.heappop(loads)
         contents[number].append(unit)
-        heapq.heappush(loads, (load + unit.cost, number))
+        heapq.heappush(loads, (load + unit.cost, count + 1, number))
     bins = [Bin(tuple(content)) for content in contents]
     return tuple(sorted(bins, key=lambda found: (-found.cost, found.units[0].unit_id)))

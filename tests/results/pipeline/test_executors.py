@@ -1,0 +1,240 @@
+"""Three executors, one core: equal rows, and none is lost with a worker."""
+
+import contextlib
+import os
+import sys
+import time
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.ops import History
+from results.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.executors.pool import PoolExecutor
+from results.manifest import Unit
+from results.packing import pack
+from results.pipeline import check_store
+from results.stored import RESULTS, Marker, forget_markers
+from results.units import CRASHED
+from tests.results.pipeline.stores import (
+    hopeless,
+    keyed_history,
+    numbered,
+    put_run,
+    register_ops,
+    rows_of,
+)
+
+PLUGIN = '''
+"""Checkers that harm their process, as `crash` of another package would."""
+import os, time
+from checkers.crash import CrashChecker
+
+class Deadly(CrashChecker):
+    def check(self, history, case, *, time_limit_s):
+        from harness.ops import CheckResult, Verdict
+        if case.seed == 666:
+            os._exit(3)
+        if case.seed == 667:
+            list(range(10**9))
+        return CheckResult("deadly", Verdict.VALID, "alive")
+'''
+
+
+@pytest.fixture
+def deadly(tmp_path, monkeypatch):
+    """An installed package whose checker `deadly` kills its worker for the seed 666."""
+    folder = tmp_path / "site"
+    about = folder / "deadly-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / "deadly_plugin.py").write_text(PLUGIN)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[harness.checkers]\ndeadly = deadly_plugin:Deadly\n")
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}")
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    sys.modules.pop("deadly_plugin", None)
+
+
+def mixed_store(store):
+    """Valid, invalid and hopeless runs, plain and by key."""
+    for n in range(3):
+        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
+    put_run(store, "n", "keys", keys, buckets=2)
+    put_run(store, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    return store
+
+
+BUDGET = Budget(cpu_s=20.0, steps=20_000, configurations=1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_pool_and_inline_make_equal_rows(tmp_path):
+    import shutil
+
+    mixed_store(tmp_path)
+    found = {}
+    for executor in ("inline", "pool"):
+        shutil.rmtree(tmp_path / RESULTS, ignore_errors=True)
+        checked = check_store(tmp_path, executor=executor, jobs=2, budget=BUDGET)
+        assert checked.executor == executor
+        assert checked.problems == ()
+        found[executor] = rows_of(checked)
+    assert found["inline"] == found["pool"]
+    assert len(found["inline"]["verdicts"]) == 4 * 4 + 3 + 7
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_unit_that_kills_its_worker_is_named_and_nothing_else_is_lost(tmp_path, deadly):
+    store = tmp_path / "store"
+    for n in range(4):
+        put_run(store, "n", f"r{n}", History(register_ops(n)), seed=n)
+    for n in (1, 2):
+        put_run(store, "n", f"killer{n}", History(register_ops(1, count=8 + n)), seed=666)
+    names = ("linearizable-register", "deadly", "stats")
+    checked = check_store(store, executor="pool", jobs=2, checkers=names)
+
+    (path,) = checked.tables["verdicts"]
+    rows = {(row["run"], row["checker"]): row for row in pq.read_table(path).to_pylist()}
+    runs = {info.key for info in checked.runs}
+    assert set(rows) == {(run, name) for run in runs for name in names}
+    for run in runs:
+        row = rows[run, "deadly"]
+        expected = ("unknown", CRASHED) if "killer" in run else ("valid", "alive")
+        assert (row["verdict"], row["reason"]) == expected
+        assert rows[run, "linearizable-register"]["verdict"] == "valid"
+    assert len(pq.read_table(checked.tables["runs"][0])) == 6
+    assert checked.problems == ()
+    again = check_store(store, executor="pool", jobs=2, checkers=names)
+    assert (again.units, rows_of(again)) == (0, rows_of(checked))
+    assert not list((store / RESULTS / "started").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_memory_is_limited_in_workers(tmp_path, deadly):
+    store = tmp_path / "store"
+    put_run(store, "n", "fine", History(register_ops(1)), seed=1)
+    put_run(store, "n", "greedy", History(register_ops(2)), seed=667)
+    budget = Budget(memory_mib=300)
+    checked = check_store(
+        store, executor="pool", jobs=1, checkers=("deadly",), budget=budget, second_pass=False
+    )
+    (path,) = checked.tables["verdicts"]
+    rows = {row["run"]: row for row in pq.read_table(path).to_pylist()}
+    assert rows["n/fine"]["verdict"] == "valid"
+    assert rows["n/greedy"]["verdict"] == "unknown"
+    assert "more than 300 MiB of memory" in rows["n/greedy"]["reason"]
+
+
+def test_a_small_store_is_judged_here(tmp_path):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    assert check_store(tmp_path).executor == "inline"
+
+
+# --- packing --------------------------------------------------------------------------------------
+
+
+def unit(n, cost):
+    return Unit(
+        folder="",
+        name="n",
+        run=str(n),
+        source="",
+        files=(),
+        digest="",
+        checks=(),
+        budget=Budget(),
+        n_ops=0,
+        cost=cost,
+    )
+
+
+@given(costs=st.lists(st.integers(0, 1000), max_size=40), bins_max=st.integers(1, 12))
+def test_bins_hold_every_unit_once_and_are_balanced(costs, bins_max):
+    units = [unit(n, cost) for n, cost in enumerate(costs)]
+    bins = pack(units, bins_max)
+
+    assert sorted(u.run for b in bins for u in b.units) == sorted(u.run for u in units)
+    assert len(bins) == min(bins_max, len(units))
+    loads = [found.cost for found in bins]
+    assert loads == sorted(loads, reverse=True)
+    if costs:
+        # Graham: whoever ends last began when all others were busy.
+        share = sum(costs) / len(bins)
+        assert max(loads) <= share + max(costs) * (1 - 1 / len(bins)) + 1e-9
+    for found in bins:
+        assert [u.cost for u in found.units] == sorted((u.cost for u in found.units), reverse=True)
+    assert pack(list(reversed(units)), bins_max) == bins
+
+
+def test_no_bins_is_a_mistake():
+    with pytest.raises(ValueError, match="0 bins"):
+        pack([unit(1, 1)], 0)
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+def test_cpu_is_limited_even_for_those_that_swallow_everything():
+    begin = time.process_time()
+
+    def swallow():
+        with cpu_limit(0.05):
+            while True:
+                with contextlib.suppress(Exception):
+                    sum(range(1000))
+
+    with pytest.raises(SpentError):
+        swallow()
+    assert time.process_time() - begin < 5.0
+
+
+def test_no_alarm_rings_afterwards():
+    import signal
+
+    with cpu_limit(0.01):
+        pass
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_memory_is_limited_and_given_back():
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(MemoryError), memory_limit(100):
+        bytearray(500 << 20)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert len(bytearray(500 << 20)) == 500 << 20
+
+
+def test_a_larger_budget_is_larger_in_everything():
+    small = Budget()
+    for name, value in msgspec.structs.asdict(small).items():
+        assert getattr(small.larger(), name) > value
+
+
+def test_a_marker_counts_only_what_never_ended(tmp_path):
+    for _ in range(3):
+        with Marker(tmp_path, "r", "stage"):
+            pass
+    assert not Marker(tmp_path, "r", "stage").spent
+    for killed in (False, True):
+        Marker(tmp_path, "r", "stage").__enter__()
+        assert Marker(tmp_path, "r", "stage").spent == killed
+    assert not Marker(tmp_path, "other", "stage").spent
+    forget_markers(tmp_path, "r")
+    assert not Marker(tmp_path, "r", "stage").spent
+
+
+def test_a_pool_without_work_starts_nothing():
+    from results.units import Config
+
+    assert list(PoolExecutor(2).run([], Config("", "", limit_memory=False))) == []

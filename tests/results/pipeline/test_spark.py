@@ -1,0 +1,323 @@
+"""The same tables from every Spark: local, two real executors, a standalone cluster, Connect.
+
+One session a process: the tests that need another kind of Spark run in a process of their own.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError, UsageError
+from results import spark
+from results.pipeline import check_store
+from results.stored import RESULTS
+from tests.results.pipeline.stores import rows_of
+from tests.results.pipeline.test_executors import BUDGET, mixed_store
+
+ROOT = Path(__file__).resolve().parents[3]
+
+needs_spark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(
+        shutil.which("java") is None or importlib.util.find_spec("pyspark") is None,
+        reason="needs Java 17 and catalog-harness[spark]",
+    ),
+]
+
+
+def spark_test(function):
+    """The marks of a test that starts Spark."""
+    for mark in needs_spark:
+        function = mark(function)
+    return function
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from results.pipeline import check_store
+from tests.results.pipeline.stores import rows_of
+from tests.results.pipeline.test_executors import BUDGET
+checked = check_store(Path(sys.argv[1]), executor="spark", spark_master=sys.argv[2], budget=BUDGET)
+print(json.dumps([checked.executor, list(map(str, checked.problems)), rows_of(checked)]))
+"""
+
+
+def in_another_process(store, master, *, python=None, **environment):
+    """The executor, problems and rows of a report on the Spark at `master`."""
+    import json
+
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    # From another folder: nothing of ours is importable by luck.
+    path = {"PYTHONPATH": str(ROOT)} if python is None else {}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(store), master],
+        cwd=store,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return mixed_store(tmp_path_factory.mktemp("spark") / "store")
+
+
+@pytest.fixture(scope="module")
+def expected(store):
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    checked = check_store(store, executor="inline", budget=BUDGET)
+    return ["spark", [], rows_of(checked)]
+
+
+@spark_test
+def test_local(store, expected):
+    assert in_another_process(store, "local[2]") == expected
+
+
+@spark_test
+def test_two_executor_processes(store, expected):
+    assert in_another_process(store, "local-cluster[2,1,1024]") == expected
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def wait_open(port, process, log):
+    """Until somebody listens, or the process that should has ended."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()[-2000:]
+        with socket.socket() as probe:
+            probe.settimeout(0.2)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        select_a_while()
+    raise AssertionError(log.read_text()[-2000:])
+
+
+def select_a_while():
+    import select
+
+    select.select([], [], [], 0.1)
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    """Starts Spark's own programs from the pip package, and ends them."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    running = []
+
+    def start(name, *arguments, **environment):
+        log = tmp_path / f"{name}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [str(home / "bin" / "spark-class"), *arguments],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=tmp_path,
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+            )
+        running.append(process)
+        return process, log
+
+    yield start
+    for process in reversed(running):
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@spark_test
+def test_a_standalone_cluster_from_the_pip_package(store, expected, daemons, tmp_path):
+    port, page, worker_page = free_port(), free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    master = "org.apache.spark.deploy.master.Master"
+    process, log = daemons(
+        "master", master, *("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
+    )
+    wait_open(port, process, log)
+    worker = "org.apache.spark.deploy.worker.Worker"
+    options = ("--cores", "2", "--memory", "1g", "--webui-port", str(worker_page))
+    process, log = daemons("worker", worker, *options, "--work-dir", str(tmp_path / "work"), url)
+    wait_open(worker_page, process, log)
+    assert in_another_process(store, url, SPARK_LOCAL_IP="127.0.0.1") == expected
+
+
+@spark_test
+def test_connect(store, expected, daemons):
+    port = free_port()
+    process, log = daemons(
+        "connect",
+        "org.apache.spark.deploy.SparkSubmit",
+        *("--master", "local[2,3]", "--conf", f"spark.connect.grpc.binding.port={port}"),
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+        *("--conf", "spark.ui.enabled=false"),
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
+        PYSPARK_PYTHON=sys.executable,
+    )
+    wait_open(port, process, log)
+    assert in_another_process(store, f"sc://127.0.0.1:{port}") == expected
+
+
+def bare_python(folder):
+    """An interpreter that has what we depend on and nothing of ours."""
+    import venv
+
+    import msgspec
+
+    venv.create(folder, symlinks=True, with_pip=False)
+    site = next(folder.glob("lib/python*/site-packages"))
+    theirs = Path(msgspec.__file__).parents[1]
+    kept = site / "theirs"
+    kept.mkdir()
+    for entry in theirs.iterdir():
+        if "editable" not in entry.name and not entry.name.startswith("catalog_harness"):
+            (kept / entry.name).symlink_to(entry)
+    (site / "theirs.pth").write_text(f"{kept}\n")
+    return folder / "bin" / "python"
+
+
+@spark_test
+def test_packages_are_sent_to_workers_that_lack_them(store, expected, tmp_path):
+    python = bare_python(tmp_path / "bare")
+    found = in_another_process(
+        store, "local-cluster[2,1,1024]", PYSPARK_PYTHON=str(python), PYTHONPATH=""
+    )
+    # Pure Python judges alike, but explores keys one by one, and counts that otherwise.
+    assert found[:2] == expected[:2]
+    assert {name: len(rows) for name, rows in found[2].items()} == {
+        name: len(rows) for name, rows in expected[2].items()
+    }
+
+
+# --- without Spark --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("local[2]", "local[2,3]"),
+        ("local", "local[*,3]"),
+        ("local[*]", "local[*,3]"),
+        ("local[4,1]", "local[4,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("sc://host:15002", "sc://host:15002"),
+    ],
+)
+def test_urls(given, taken):
+    assert spark._checked(given) == taken
+
+
+@pytest.mark.parametrize("url", ["", "local[]", "host:7077", "local[2", "http://x"])
+def test_bad_urls_are_refused(url):
+    with pytest.raises(UsageError, match="spark-master is"):
+        spark._checked(url)
+
+
+def fake_java(folder, text, code=0):
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
+    java.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "says no version")],
+)
+def test_an_old_java_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
+    fake_java(tmp_path, text)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(InfrastructureError, match=words) as told:
+        spark.check_java()
+    assert "install a Java runtime of version 17" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_new_java_is_taken(tmp_path, monkeypatch):
+    fake_java(tmp_path, 'openjdk version "21.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    spark.check_java()
+
+
+def test_no_java_is_told_with_its_fix(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="there is none on PATH; install"):
+        spark.check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="JAVA_HOME"):
+        spark.check_java()
+
+
+FORBIDDEN = re.compile(
+    r"\b(sparkContext|_jvm|_jsc|\.rdd\b|parallelize|broadcast|accumulator|applyInPandas|"
+    r"mapInPandas|applyInArrow|SparkContext|toLocalIterator)"
+)
+
+
+def test_nothing_is_used_that_connect_lacks():
+    sources = [*ROOT.glob("results/**/*.py"), *ROOT.glob("harness/**/*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        for line in path.read_text().splitlines()
+        if FORBIDDEN.search(line)
+    ]
+    assert found == []
+
+
+def test_only_one_module_imports_pyspark():
+    pattern = re.compile(r"^\s*(import|from)\s+pyspark\b", re.MULTILINE)
+    found = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("results/**/*.py"), *ROOT.glob("harness/**/*.py")]
+        if pattern.search(path.read_text())
+    }
+    assert found == {"results/spark.py"}
+
+
+def test_the_zip_holds_what_workers_import(tmp_path):
+    path = spark.packages_zip(tmp_path)
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import importlib.metadata, results.units\n"
+        "assert results.units.__file__.startswith(sys.argv[1]), results.units.__file__\n"
+        "name, where = 'catalog-harness', sys.path[:1]\n"
+        "found = importlib.metadata.Distribution.discover(name=name, path=where)\n"
+        "points = next(iter(found)).entry_points.select(group='harness.checkers')\n"
+        "print(sorted(point.name for point in points)[0])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "catalog-invariants"
