@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.errors import UsageError
-from results.schema import COLUMNS, ddl, schema
+from results.schema import ddl, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,6 +136,8 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         """The session stays its owner's to stop."""
         self._session = session
+        self._views: list[str] = []
+        self._cached: list[Any] = []
 
     def register(self, table: str, paths: Sequence[Path]) -> None:
         """A temporary view over the files."""
@@ -144,7 +146,7 @@ class SparkEngine:
             frame = self._session.read.schema(columns).parquet(*(str(path) for path in paths))
         else:
             frame = self._session.createDataFrame([], columns)
-        frame.createOrReplaceTempView(table)
+        self._view(table, frame)
 
     def sql(self, text: str) -> pa.Table:
         """The answer of a query."""
@@ -152,14 +154,20 @@ class SparkEngine:
 
     def keep(self, table: str, text: str) -> None:
         """A temporary view, computed once."""
-        self._session.sql(text).cache().createOrReplaceTempView(table)
+        frame = self._session.sql(text).cache()
+        self._cached.append(frame)
+        self._view(table, frame)
+
+    def _view(self, table: str, frame: Any) -> None:
+        frame.createOrReplaceTempView(table)
+        self._views.append(table)
 
     def close(self) -> None:
         """Forget our views; the session goes on."""
-        for table in (*reversed(BASES), *COLUMNS):
-            if table in BASES:
-                self._session.catalog.uncacheTable(table)
-            self._session.catalog.dropTempView(table)
+        for frame in self._cached:
+            frame.unpersist()
+        for table in dict.fromkeys(reversed(self._views)):
+            self._session.sql(f"DROP VIEW IF EXISTS `{table}`")
 
 
 def open_engine(name: str, *, spark_session: Any = None) -> Engine:

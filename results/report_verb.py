@@ -142,6 +142,13 @@ def _validate(parsed: argparse.Namespace) -> None:
         raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
     if not 0 < parsed.check_time_limit < 1e9:
         raise UsageError(f"--check-time-limit is {parsed.check_time_limit}; it must be positive")
+    if parsed.spark_master is not None and (
+        parsed.engine == "duckdb" and parsed.executor in {"inline", "pool"}
+    ):
+        raise UsageError(
+            f"--spark-master means nothing to --engine duckdb with --executor {parsed.executor}; "
+            "leave one of them out"
+        )
     if parsed.baseline is not None and parsed.baseline == parsed.label:
         raise UsageError(f"--baseline and --label are both {parsed.label!r}; compare two labels")
 

@@ -1,0 +1,147 @@
+"""The page in a real browser, and with strings that want to be more than text."""
+
+import msgspec
+import pytest
+
+from harness.case import Case
+from harness.ops import CheckResult, Verdict
+from harness.store import RunFolder, RunRecord
+from results.report_verb import report_store
+from tests.browser_support import browser, browser_page  # noqa: F401 - fixtures
+from tests.results.report.histories import Script
+
+EVIL = (
+    "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'&{{7*7}}${7*7}</style>"
+)
+
+
+def evil_store(store):
+    """Every string that a run may hold is hostile; names of folders are as far as they may be."""
+    script = Script()
+    script.fact(0, "leader", node=EVIL, term=1)
+    script.phase(1, "chaos")
+    script.inject(5, EVIL, EVIL, targets=(EVIL,))
+    for number in range(30):
+        script.do(10 + number * 100, 15 + number * 100, f=EVIL, node=EVIL, value={"result": EVIL})
+        script.do(20 + number * 100, 900 + number * 100, "fail", f=EVIL, error=f"{EVIL}: {EVIL}")
+        script.do(30 + number * 100, 950 + number * 100, "info", f=EVIL, error=EVIL)
+    script.heal(2000, EVIL, EVIL)
+    script.fact(2500, "leader", node=EVIL, term=2)
+    script.phase(9000, EVIL)
+    script.do(9001, 9002, f=EVIL, node=EVIL)
+    history = script.history()
+    for seed, label in ((1, EVIL), (2, EVIL), (3, "b")):
+        folder = RunFolder(store, "evil", f"run-{seed}")
+        case = Case(seed=seed, workload="register", nemeses=(EVIL,), bugs=(EVIL,), profile=EVIL)
+        folder.write_case(case)
+        folder.seal(history)
+        folder.write_results([CheckResult("stats", Verdict.INVALID, EVIL)], {})
+        folder.finish(
+            RunRecord(
+                run=EVIL,
+                environment=EVIL,
+                started=EVIL,
+                wall_s=0.1,
+                verdict=Verdict.INVALID,
+                digest=history.digest(),
+                ops=len(history),
+                versions={EVIL: EVIL},
+                label=label,
+            )
+        )
+    broken = store / "evil" / "broken"
+    broken.mkdir()
+    (broken / "case.json").write_bytes(msgspec.json.encode({EVIL: EVIL}))
+    return store
+
+
+@pytest.fixture
+def evil(tmp_path):
+    return report_store(
+        evil_store(tmp_path), output=tmp_path / ".report", executor="inline", baseline="b"
+    )
+
+
+def test_hostile_text_stays_text(evil):
+    text = evil[2].read_text()
+
+    assert "&lt;script&gt;document.title" in text
+    for sign in ("<script", "<img", 'onerror=alert(1)>"', '</style>"'):
+        assert sign not in text
+    assert text.count("</style>") == 1
+    assert "49" not in text.split("<tbody>")[1][:2000] or "{{7*7}}" in text
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.xdist_group("browser-report")
+def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):  # noqa: F811
+    browser_page.open(evil[2])
+
+    assert "owned" not in browser_page.title()
+    assert browser_page.evaluate("document.querySelectorAll('script, img').length") == 0
+    assert browser_page.evaluate("document.querySelectorAll('table').length") > 10
+    assert browser_page.requests == [evil[2].resolve().as_uri()]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.xdist_group("report")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [380, 1280])
+def test_the_page_fits_and_is_readable(reported, browser_page, scheme, width):  # noqa: F811
+    """No sideways scrolling of the page; text stands out from what is behind it."""
+    browser_page.page.emulate_media(color_scheme=scheme)
+    browser_page.page.set_viewport_size({"width": width, "height": 800})
+    browser_page.open(reported[2])
+
+    assert browser_page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("body", "section > p", "svg text", "td", "th", "header h1", ".cut"):
+        assert browser_page.evaluate(CONTRAST, selector) >= 4.5, selector
+    assert browser_page.evaluate(OVERFLOW) == []
+
+
+CONTRAST = """selector => {
+  const parse = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const part = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    return .2126 * part(r) + .7152 * part(g) + .0722 * part(b);
+  };
+  const element = document.querySelector(selector);
+  const style = getComputedStyle(element);
+  const text = parse(selector.startsWith('svg') ? style.fill : style.color);
+  let behind = element;
+  let back = [0, 0, 0, 0];
+  while (behind && (back.length === 4 && back[3] === 0)) {
+    back = parse(getComputedStyle(behind).backgroundColor);
+    behind = behind.parentElement;
+  }
+  const [a, b] = [light(text), light(back)].sort((x, y) => y - x);
+  return (a + .05) / (b + .05);
+}"""
+OVERFLOW = """() => [...document.querySelectorAll('svg text.label')]
+  .filter(text => text.getBBox().x < 0).map(text => text.textContent)"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.xdist_group("report")
+def test_sections_are_reached_and_tables_open(reported, browser_page):  # noqa: F811
+    browser_page.open(reported[2])
+    browser_page.click("nav >> text=Latency")
+    assert browser_page.evaluate("location.hash") == "#latency"
+    closed = browser_page.locator("#latency details:not([open])").first
+    closed.locator("summary").click()
+    assert closed is not None
+    assert browser_page.locator("#latency_by_active").is_visible()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("report")
+def test_the_page_is_bounded_and_needs_nothing_else(reported):
+    text = reported[2].read_text()
+
+    assert len(text) < 1_000_000
+    assert "http" not in text.replace("http-equiv", "")
+    assert "src=" not in text
+    assert "default-src 'none'" in text

@@ -1,0 +1,279 @@
+"""`harness report`: what it prints, writes and returns, for stores good and bad, and bad use."""
+
+import json
+import shutil
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from harness.case import Case
+from harness.checking import judge
+from harness.cli import main
+from harness.ops import CheckResult, Verdict
+from harness.store import RunFolder, RunRecord, load_run
+from results.engines import query_names
+from results.schema import COLUMNS
+from tests.results.report.histories import Script
+from tests.results.report.stores import Spec, add_run
+
+
+def quick_history(kind="ok"):
+    """A register's history that takes no time to judge."""
+    script = Script()
+    script.fact(0, "leader", node="m1", term=1)
+    script.phase(1, "chaos")
+    script.inject(5, "kill", "k1")
+    for number in range(12):
+        process = script.invoke(10 + number * 10, f="write")
+        script.ops[-1] = msgspec.structs.replace(script.ops[-1], value={"value": number})
+        script.end(13 + number * 10, process, kind, f="write", value={"value": number}, node="m1")
+    script.heal(200, "kill", "k1")
+    script.do(210, 212, f="read", value={"value": 11 if kind == "ok" else None})
+    script.phase(300, "final")
+    script.fact(310, "snapshot")
+    return script.history()
+
+
+def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("kill",), bugs=()):
+    """A run folder by hand; a stale one has a read of a value that was overwritten."""
+    folder = RunFolder(store, name, run)
+    case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs)
+    history = quick_history()
+    if stale:
+        ops = [
+            msgspec.structs.replace(op, value={"value": 3})
+            if op.f == "read" and op.type.value == "ok"
+            else op
+            for op in history
+        ]
+        history = type(history)(ops)
+    folder.write_case(case)
+    folder.seal(history)
+    folder.write_results([CheckResult("stats", Verdict.VALID, "by hand")], {})
+    folder.finish(
+        RunRecord(
+            run=run,
+            environment="sim",
+            started="2026-01-01T00:00:00+00:00",
+            wall_s=0.1,
+            verdict=Verdict.VALID,
+            digest=history.digest(),
+            ops=len(history),
+            versions={},
+            label=label,
+            simulated_s=0.31,
+        )
+    )
+    return folder.path
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Two stale runs with a bug, three others; all `unknown` at best (no liveness was recorded)."""
+    for seed in (1, 2):
+        add_quick(tmp_path, "reg", f"bad-{seed}", seed=seed, stale=True, label="a", bugs=("B1",))
+    for seed in (3, 4, 5):
+        add_quick(tmp_path, "reg", f"good-{seed}", seed=seed, label="b")
+    return tmp_path
+
+
+def report(capsys, *arguments):
+    code = main(["report", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
+    code, out, _ = report(capsys, small)
+
+    assert code == 1
+    assert out.startswith("INVALID: 5 runs: 0 valid, 3 unknown, 2 invalid\n")
+    assert (
+        "B1: found in 2 of 2 runs, 100 % (34.2 % … 100 %); first in run 1, after 310 ms, by kill"
+        in out
+    )
+    assert "reg/bad-1" in out
+    folder = small / ".report"
+    assert f"page    {folder / 'report.html'}" in out
+    assert {path.stem for path in (folder / "tables").iterdir()} == set(COLUMNS)
+    assert {path.stem for path in (folder / "sql").iterdir()} == set(query_names())
+    answers = {path.stem for path in (folder / "answers").iterdir()}
+    assert answers == {*query_names(), "detection_rates", "clean_rates", "uplift_ratios"}
+    assert pq.read_table(folder / "tables" / "runs.parquet").num_rows == 5
+
+
+def test_a_second_report_does_only_what_is_new(small, capsys):
+    report(capsys, small)
+    first = (small / ".report" / "report.html").read_text()
+    code, out, _ = report(capsys, small)
+
+    assert code == 1
+    assert "results of checks: 0 new, 25 known" in out
+    second = (small / ".report" / "report.html").read_text()
+    assert first.split('<section id="made">')[0] == second.split('<section id="made">')[0]
+
+    add_quick(small, "reg", "good-9", seed=9)
+    _, out, _ = report(capsys, small)
+    assert "results of checks: 5 new, 25 known" in out
+
+
+def test_json_is_one_object_that_says_the_same(small, capsys):
+    code, out, _ = report(capsys, small, "--json")
+    found = json.loads(out)
+
+    assert found["exit_code"] == code == 1
+    assert found["verdicts"] == {"valid": 0, "unknown": 3, "invalid": 2}
+    assert [row["detected"] for row in found["answers"]["detection_rates"]] == [2]
+    assert found["rows_not_shown"] == {}
+
+
+def test_json_says_what_it_left_out(small, capsys, monkeypatch):
+    monkeypatch.setattr("results.report_verb.JSON_ROWS_MAX", 3)
+    _, out, _ = report(capsys, small, "--json")
+    found = json.loads(out)
+
+    assert len(found["answers"]["judged"]) == 3
+    assert found["rows_not_shown"]["judged"] == 2
+
+
+def test_output_elsewhere_leaves_the_store_alone(small, tmp_path, capsys):
+    elsewhere = tmp_path / "out" / "deep"
+    code, _, _ = report(capsys, small, "--output", elsewhere)
+
+    assert code == 1
+    assert (elsewhere / "report.html").is_file()
+    assert not (small / ".report").exists()
+
+
+def test_an_answer_of_an_earlier_report_does_not_stay(small, capsys):
+    report(capsys, small, "--baseline", "a", "--label", "b")
+    assert (small / ".report" / "answers" / "regressions.parquet").is_file()
+    report(capsys, small)
+
+    assert not (small / ".report" / "answers" / "regressions.parquet").exists()
+
+
+def test_only_the_runs_of_a_label(small, capsys):
+    code, out, _ = report(capsys, small, "--label", "b")
+
+    assert code == 2
+    assert out.startswith("UNKNOWN: 3 runs: 0 valid, 3 unknown, 0 invalid\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--baseline", "x"],
+            "--baseline is 'x', which no judged run has; the labels here: 'a', 'b'",
+        ),
+        (
+            ["--baseline", "a", "--label", "x"],
+            "--label is 'x'; it says which runs are compared with",
+        ),
+        (["--baseline", "a", "--label", "a"], "--baseline and --label are both 'a'"),
+        (["--label", "x"], "holds no run labelled 'x'"),
+        (["--jobs", "0"], "--jobs is 0; it must be in 1 .. 512"),
+        (["--check-time-limit", "0"], "--check-time-limit is 0.0; it must be positive"),
+        (["--engine", "sqlite"], "invalid choice: 'sqlite'"),
+        (
+            ["--engine", "duckdb", "--executor", "pool", "--spark-master", "local[2]"],
+            "--spark-master means nothing to --engine duckdb with --executor pool",
+        ),
+    ],
+)
+def test_bad_use_is_one_clear_line(small, capsys, arguments, message):
+    code, out, err = report(capsys, small, *arguments)
+
+    assert code == 254
+    assert out == ""
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_no_store_and_an_empty_one(tmp_path, capsys):
+    assert report(capsys, tmp_path / "none")[0] == 254
+    code, _, err = report(capsys, tmp_path)
+    assert code == 254
+    assert "holds no run" in err
+
+
+# --- a poisoned store ----------------------------------------------------------------------------
+
+
+def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
+    torn = add_quick(small, "poison", "torn")
+    data = (torn / "history.parquet").read_bytes()
+    (torn / "history.parquet").write_bytes(data[: len(data) // 2])
+    foreign = add_quick(small, "poison", "foreign")
+    shutil.copy(small / "poison" / "torn" / "case.json", foreign / "case.json")
+    table = pq.read_table(small / "reg" / "good-3" / "history.parquet").select(["index", "f"])
+    pq.write_table(table, foreign / "history.parquet")
+    crashed = small / "poison" / "crashed"
+    crashed.mkdir()
+    shutil.copy(torn / "case.json", crashed / "case.json")
+    strange = add_quick(small, "poison", "strange")
+    (strange / "case.json").write_text('{"seed": "<script>alert(1)</script>"}')
+    code, out, _ = report(capsys, small, "--json")
+    found = json.loads(out)
+
+    assert code == 1  # the stale runs: invalid dominates
+    assert found["runs"] == 5 or found["runs"] == 6  # a foreign file may be told only when read
+    assert found["verdicts"]["invalid"] == 2
+    assert found["crashed"] == 1
+    named = {run for run, _, _ in found["problems"]}
+    assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
+    page = (small / ".report" / "report.html").read_text()
+    for run in named:
+        assert run in page
+    assert "<script" not in page
+
+
+def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
+    path = add_run(tmp_path, "ok", Spec(seed=1, time_limit_s=6.0))
+    assert load_run(path).record.verdict is Verdict.VALID
+    assert report(capsys, tmp_path)[0] == 0
+
+    folder = tmp_path / "ok" / "torn"
+    shutil.copytree(path, folder)
+    (folder / "history.parquet").write_bytes(b"PAR1")
+    code, out, _ = report(capsys, tmp_path)
+    assert code == 2
+    assert "problems\n  ok/torn (history)" in out
+
+    (folder / "history.parquet").unlink()
+    code, out, _ = report(capsys, tmp_path)
+    assert code == 255
+    assert out.startswith("CRASH: 1 runs: 1 valid, 0 unknown, 0 invalid, 1 crashed")
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_folder_gets_the_page_of_the_run(small, capsys):
+    folder = small / "reg" / "bad-1"
+    code, out, _ = report(capsys, folder)
+
+    assert code == 0  # as recorded: this run was never judged
+    assert out == f"page    {folder / 'report.html'}\n"
+    assert (folder / "report.html").is_file()
+
+
+def test_flags_of_a_store_mean_nothing_to_a_run(small, capsys):
+    code, _, err = report(capsys, small / "reg" / "bad-1", "--baseline", "a")
+
+    assert code == 254
+    assert "--baseline means nothing to one run" in err
+
+
+def test_quick_histories_are_what_the_tests_say():
+    """The stale read is invalid, the other run only lacks proof."""
+    from harness.checking import checkers_of
+
+    case = Case(seed=1, workload="register", nemeses=("kill",))
+    found = judge(quick_history(), case, checkers_of(case))
+    verdicts = {result.checker: result.verdict for result in found.results}
+
+    assert verdicts["linearizable-register"] is Verdict.VALID
+    assert found.verdict is Verdict.UNKNOWN
