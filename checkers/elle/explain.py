@@ -24,9 +24,10 @@ _COLOURS: Final = {
     "process": "#5f6368",
     "realtime": "#5f6368",
 }
-_TEXT_MAX: Final = 96
+_TEXT_MAX: Final = 74  # what a box holds of a monospaced line
 _DRAWN_MAX: Final = 40
-_WIDTH: Final = 760
+_LABEL_MAX: Final = 28
+_WIDTH: Final = 900
 _BOX_WIDTH: Final = 620
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
@@ -72,8 +73,8 @@ def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cy
     )
 
 
-def _short(text: str) -> str:
-    return _safe(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}...")
+def _short(text: str, most: int = _TEXT_MAX) -> str:
+    return _safe(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
 def _safe(text: str) -> str:
@@ -113,7 +114,7 @@ def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
 
 def _label(step: Step) -> str:
     key = f" on {step.reason.key}" if step.reason.key is not None else ""
-    return _short(f"{step.reason.relation}{key}")
+    return _short(f"{step.reason.relation}{key}", _LABEL_MAX)
 
 
 def _title(step: Step) -> str:
@@ -137,6 +138,6 @@ def _arrow_back(low: int, high: int, step: Step) -> list[str]:
         f'<g stroke="{colour}" fill="{colour}">{_title(step)}',
         f'<path d="M {right} {low} C {right + 70} {low}, {right + 70} {high}, {right} {high}"',
         '  marker-end="url(#head)" fill="none"/>',
-        f'<text x="{right + 8}" y="{(low + high) // 2 - 14}" stroke="none">{_label(step)}</text>',
+        f'<text x="{right + 58}" y="{(low + high) // 2 + 5}" stroke="none">{_label(step)}</text>',
         "</g>",
     ]
