@@ -195,10 +195,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, response: Response) -> None:
         body = response.body
+        pieces: Iterable[bytes] = [body] if isinstance(body, bytes) else body
         length = len(body) if isinstance(body, bytes) else response.length
         chunked = length is None and self.request_version == "HTTP/1.1"
         if length is None and not chunked:
             self.close_connection = True
+        try:
+            self._send_head(response, length, chunked=chunked)
+            if self.command != "HEAD":
+                self._send_pieces(pieces, length, chunked=chunked)
+        except Exception:  # noqa: BLE001 - the head is sent: there is no other way to say it
+            # The reader went away, or what we read tore: an answer that is cut short must look so.
+            self.close_connection = True
+        finally:
+            if isinstance(pieces, Iterator) and hasattr(pieces, "close"):
+                pieces.close()
+
+    def _send_head(self, response: Response, length: int | None, *, chunked: bool) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Security-Policy", response.policy)
@@ -211,16 +224,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        pieces: Iterable[bytes] = [body] if isinstance(body, bytes) else body
-        try:
-            if self.command != "HEAD":
-                self._send_pieces(pieces, length, chunked=chunked)
-        except Exception:  # noqa: BLE001 - the head is sent: there is no other way to say it
-            # The reader went away, or what we read tore: an answer that is cut short must look so.
-            self.close_connection = True
-        finally:
-            if isinstance(pieces, Iterator) and hasattr(pieces, "close"):
-                pieces.close()
 
     def _send_pieces(self, pieces: Iterable[bytes], length: int | None, *, chunked: bool) -> None:
         sent = 0

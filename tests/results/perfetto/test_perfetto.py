@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.case import Case
-from harness.cli import main
+from harness.cli import artefacts, main
 from harness.cli.artefacts import chosen_reporters
+from harness.errors import UsageError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.store import RunFolder, StoredRun
 from results.perfetto import CLIENTS, FAULTS, NODES, PHASES, TraceReporter, trace_of, write_trace
@@ -222,6 +223,19 @@ def test_runs_make_no_trace_unless_asked():
     assert "trace" not in chosen_reporters("default")
     assert chosen_reporters("trace") == ["trace"]
     assert "trace" in chosen_reporters("all")
+    assert chosen_reporters("none") == []
+    with pytest.raises(UsageError, match="names 'tracer'"):
+        chosen_reporters("tracer")
+
+
+def test_a_reporter_that_does_not_load_is_tried_and_noted(monkeypatch, tmp_path, capsys):
+    def broken(group, name):
+        raise UsageError(f"the plug-in {name!r} of {group} does not load")
+
+    monkeypatch.setattr(artefacts, "load_plugin", broken)
+    assert "trace" in chosen_reporters("default")
+    assert artefacts.make_artefacts(tmp_path, ["trace"]) == {}
+    assert "'trace' of reporters does not load" in capsys.readouterr().err
 
 
 def test_a_fault_begun_twice_is_one_fault_and_an_instant():

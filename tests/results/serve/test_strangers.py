@@ -1,6 +1,7 @@
 """What must not be served: anything outside the store, to anybody from outside."""
 
 import errno
+import http.client
 import os
 import re
 import signal
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from results.serve import routes
 from results.serve import server as server_module
 from results.serve.paths import NotThere, open_below
+from results.serve.server import Response
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import add_run
 
@@ -238,6 +241,29 @@ def test_no_descriptor_is_left_open(served):
             served.ask(path)
             served.ask(path, method="HEAD")
     assert descriptors() <= before + 4  # threads that are about to end
+
+
+def test_an_answer_that_tears_looks_torn(served, monkeypatch):
+    """Half an archive must not pass for a whole one: the last chunk never comes."""
+
+    def torn(*_):
+        yield b"PK"
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(routes, "archive", torn)
+    answer = get(served, "/zip/alpha/a1.zip")
+    assert status(answer) == 200
+    assert not answer.endswith(b"0\r\n\r\n")
+    with pytest.raises(http.client.IncompleteRead):
+        served.ask("/zip/alpha/a1.zip")
+
+
+def test_a_file_that_grows_or_shrinks_while_it_is_sent(served, monkeypatch):
+    for length, body in ((2, [b"abc", b"def"]), (9, [b"abc"])):
+        response = Response(content_type="text/plain", body=iter(body), length=length)
+        monkeypatch.setattr(routes, "_static", lambda _, response=response: response)
+        answer = get(served, "/static/x").partition(b"\r\n\r\n")[2]
+        assert answer == b"".join(body)[:length]
 
 
 def test_many_at_once_get_the_same_answer(served):
