@@ -1,0 +1,240 @@
+"""The append workload: tables first, columns once, and what Elle makes of runs in simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.transactional import ElleListAppend
+from harness.case import Case, stream
+from harness.checking import Judgement, judge
+from harness.environments.sim import SimEnvironment
+from harness.errors import HistoryError, UsageError
+from harness.generator import Context, Draft, Emit, Generator, Pending, new_context
+from harness.ops import History, Op, OpType, Verdict
+from harness.planning import plan_case, with_defaults
+from harness.run import conduct
+from tests.checkers.histories import Writer
+from workloads.append import FINAL_MAX, AppendWorkload
+
+
+def case(*, target: dict[str, Any] | None = None, **options: Any) -> Case:
+    workload = AppendWorkload()
+    given = with_defaults("workload", "append", workload.options, options)
+    return Case(
+        seed=1, workload="append", workload_options=given, target_options=target or {"tservers": 3}
+    )
+
+
+class Driver:
+    """Emits drafts one after another and completes each at once, as `answer` says."""
+
+    def __init__(self, generator: Generator, *, threads: int = 4) -> None:
+        self.generator = generator
+        self.ctx: Context = new_context(threads, stream(1, "test"))
+        self.index = 0
+
+    def next(self) -> Draft | None:
+        step = self.generator.op(self.ctx)
+        if isinstance(step, Pending):
+            return None
+        assert isinstance(step, Emit)
+        self.generator = step.next
+        return step.draft
+
+    def event(self, draft: Draft, process: int, kind: OpType, value: Any = None) -> None:
+        op = Op(self.index, self.index, process, kind, draft.f, value)
+        self.index += 1
+        self.generator = self.generator.update(self.ctx, op)
+
+    def complete(self, draft: Draft, kind: OpType = OpType.OK, value: Any = None) -> None:
+        process = draft.process if isinstance(draft.process, int) else 0
+        self.event(draft, process, OpType.INVOKE, draft.value)
+        self.event(draft, process, kind, value)
+
+    def take(self, count: int) -> list[Draft]:
+        drafts = []
+        for _ in range(count):
+            draft = self.next()
+            assert draft is not None
+            self.complete(draft)
+            drafts.append(draft)
+        return drafts
+
+
+def test_tables_are_created_before_anything_else() -> None:
+    driver = Driver(AppendWorkload().generator(case(tables=2)))
+    first, second = driver.next(), driver.next()
+    assert first is not None
+    assert second is not None
+    assert [draft.value["name"] for draft in (first, second)] == ["a0", "a1"]
+    assert first.value["columns"] == []
+    driver.event(first, 0, OpType.INVOKE, first.value)
+    driver.event(second, 1, OpType.INVOKE, second.value)
+    assert driver.next() is None
+    driver.event(first, 0, OpType.OK)
+    assert driver.next() is None
+    driver.event(second, 1, OpType.OK)
+    third = driver.next()
+    assert third is not None
+    assert third.f == "txn"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "again"),
+    [
+        (OpType.FAIL, None, True),
+        (OpType.INFO, None, True),
+        (OpType.FAIL, {"result": "not-found"}, True),
+        (OpType.FAIL, {"result": "exists"}, False),  # the one before whose answer was lost
+    ],
+)
+def test_a_create_is_repeated_until_the_table_is_there(
+    kind: OpType, value: Any, again: bool
+) -> None:
+    driver = Driver(AppendWorkload().generator(case(tables=1)))
+    first = driver.next()
+    assert first is not None
+    driver.complete(first, kind, value)
+    following = driver.next()
+    assert following is not None
+    assert (following.f == "create") is again
+    if again:
+        assert following.value["name"] == "a0"
+        assert following.value["nonce"] != first.value["nonce"]
+
+
+def test_columns_are_unique_and_full_tables_are_replaced() -> None:
+    driver = Driver(AppendWorkload().generator(case(tables=2, columns=10, appends=3, readers=0)))
+    drafts = driver.take(600)
+    appended: dict[str, list[str]] = {}
+    created = []
+    for draft in drafts:
+        if draft.f == "create":
+            created.append(draft.value["name"])
+            continue
+        tables = {mop[1] for mop in draft.value}
+        assert len(tables) == 1
+        for f, table, column in draft.value:
+            assert table in created
+            if f == "append":
+                appended.setdefault(table, []).append(column)
+    columns = [column for found in appended.values() for column in found]
+    assert len(columns) == len(set(columns)) > 300
+    assert max(map(len, appended.values())) <= 10
+    assert created == [f"a{number}" for number in range(len(created))]
+    assert len(created) > 20
+    widths = {len(d.value) for d in drafts if d.f == "txn" and d.value[0][0] == "append"}
+    assert widths == {1, 2, 3}
+
+
+def test_the_share_of_reads_and_the_clients_that_only_read() -> None:
+    drafts = Driver(AppendWorkload().generator(case(reads=0, readers=0)), threads=4).take(100)
+    assert all(d.f == "create" or d.value[0][0] == "append" for d in drafts)
+    chosen = case(reads=0, readers=50)  # of ten clients, five: more than the four threads here
+    drafts = Driver(AppendWorkload().generator(chosen), threads=4).take(100)
+    assert all(d.f == "create" or d.value[0][0] == "r" for d in drafts)
+
+
+def test_same_seed_same_operations() -> None:
+    generator = AppendWorkload().generator(case())
+    assert Driver(generator).take(200) == Driver(generator).take(200)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tables": 0}, "--tables is 0"),
+        ({"columns": 251}, "--columns is 251"),
+        ({"appends": 17}, "--appends is 17"),
+        ({"columns": 2, "appends": 3}, "raise it, or lower --appends"),
+        ({"reads": 101}, "--reads is 101"),
+        ({"readers": -1}, "--readers is -1"),
+        ({"replicas": 5}, "only 3 tablet servers"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, int], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        AppendWorkload().generator(case(**options))
+
+
+def test_the_probe_makes_appends_and_reads_a_table_of_its_own() -> None:
+    first, second = (AppendWorkload().probe(case(), attempt, 0) for attempt in (0, 1))
+    assert [request.f for request in first] == ["create", "txn", "txn"]
+    assert first[0].value["name"] == first[1].value[0][1] == first[2].value[0][1] == "probe-0"
+    assert second[0].value["name"] == "probe-1"
+    again = AppendWorkload().probe(case(), 0, 1)
+    assert again[1].value[0][2] != first[1].value[0][2]
+
+
+def test_final_reads_every_table_there_can_be_up_to_a_bound() -> None:
+    final = AppendWorkload().final(case())
+    names = [request.value[0][1] for request in final]
+    assert names == [f"a{number}" for number in range(len(names))]
+    assert len(AppendWorkload().final(case(columns=3, appends=3))) == FINAL_MAX
+
+
+# --- with Elle ---------------------------------------------------------------------------------
+
+
+def check(history: History) -> tuple[Verdict, str]:
+    result = ElleListAppend().check(history, None, time_limit_s=10)
+    return result.verdict, result.reason
+
+
+def written() -> Writer:
+    h = Writer()
+    h.ok(0, "create", {"name": "a0"})
+    for element in ("c1", "c2"):
+        h.call(0, "txn", [["append", "a0", element]])
+        h.ret(0, OpType.OK, [["append", "a0", element]])
+    return h
+
+
+def read(h: Writer, found: list[str]) -> History:
+    h.call(1, "txn", [["r", "a0", None]])
+    h.ret(1, OpType.OK, [["r", "a0", found]])
+    return History(h.lines)
+
+
+def test_creates_are_no_transactions_and_a_lost_table_is_a_stale_read() -> None:
+    assert check(read(written(), ["c1", "c2"]))[0] is Verdict.VALID
+    verdict, reason = check(read(written(), []))
+    assert verdict is Verdict.INVALID
+    assert "realtime" in reason
+
+
+def test_what_else_is_no_transaction_is_refused() -> None:
+    h = written()
+    h.ok(0, "delete", {"name": "a0"})
+    with pytest.raises(HistoryError, match="'delete'"):
+        check(History(h.lines))
+
+
+def simulated(nemesis: str, seed: int, *bugs: str) -> Judgement:
+    wanted = Case(
+        seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), time_limit_s=20.0
+    )
+    plan = plan_case(wanted, SimEnvironment())
+    outcome = conduct(
+        plan, SimEnvironment(), run_id=f"append-{seed}", folder=None, link_proxy=None, listener=None
+    )
+    return judge(outcome.history, plan.case, plan.checkers, time_limit_s=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nemesis", ["none", "partition-leader", "kill-leader", "pause-leader"])
+def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
+    judgement = simulated(nemesis, 1)
+    assert judgement.verdict is Verdict.VALID, [result.reason for result in judgement.results]
+    stats = next(result for result in judgement.results if result.checker == "stats")
+    assert {"create", "txn", "txn r"} == set(stats.details["by_f"])
+
+
+@pytest.mark.slow
+def test_stale_reads_are_found_by_elle() -> None:
+    judgement = simulated("partition-leader", 1, "NO-LEASE")
+    found = next(result for result in judgement.results if result.checker == "elle-list-append")
+    assert found.verdict is Verdict.INVALID
+    assert "G-single-item-realtime" in found.details["anomalies"]
