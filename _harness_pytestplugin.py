@@ -135,8 +135,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _as_given(item: pytest.Item) -> str:
     """The node id of a test as pytest takes it in the folder it was started in."""
     path, separator, rest = item.nodeid.partition("::")
-    for group in item.iter_markers("xdist_group"):  # which pytest-xdist writes behind the name
-        rest = rest.removesuffix(f"@{group.kwargs.get('name', next(iter(group.args), 'default'))}")
+    marks = item.iter_markers("xdist_group")  # which pytest-xdist writes behind the name
+    groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
+    rest = rest.removesuffix(f"@{'_'.join(sorted(groups))}")
     start = item.config.invocation_params.dir
     return os.path.relpath(item.config.rootpath / path, start) + separator + rest
 

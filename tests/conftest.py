@@ -1,10 +1,13 @@
-"""For all tests: what a test's marks say it needs is looked for before the test."""
+"""For all tests: what a test's marks say it needs is looked for, and groups of tests hold."""
 
 import os
 
 import pytest
 
 from tests.requirements import NEEDS, refusal
+from tests.xdist_groups import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made

@@ -1,12 +1,15 @@
-"""No test is skipped in silence where CI demands its tool; what doctor says of optional tools."""
+"""Missing tools fail where CI demands them, groups of tests hold, doctor on optional tools."""
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
 from harness.cli import main
 from results.diagnosis import SparkAndJava
 from tests import requirements
+
+pytest_plugins = ["pytester"]
 
 
 @pytest.mark.parametrize(("demanded", "words"), [("1", "=1, but there is no"), ("", "there is no")])
@@ -79,3 +82,34 @@ def test_optional_tools_do_not_fail_doctor(monkeypatch, capsys):
     assert native.startswith("none")
     mended = [line for line in lines if line.startswith("MEND") and "environment" not in line]
     assert (code == 0) == (not mended)
+
+
+GROUPED = """
+import os
+import pytest
+
+@pytest.mark.parametrize("n", range(8))
+@pytest.mark.parametrize("group", [
+    pytest.param("a", marks=pytest.mark.xdist_group("a")),
+    pytest.param("b", marks=pytest.mark.xdist_group(name="b")),
+])
+def test_it(n, group):
+    print("ran", group, os.environ["PYTEST_XDIST_WORKER"])
+"""
+
+
+@pytest.mark.slow
+def test_groups_of_tests_stay_together(pytester):
+    """Tests that must not run at once (real processes, Docker) are on one worker."""
+    root = Path(__file__).parent.parent
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
+    pytester.makeconftest(
+        f"import sys\nsys.path.insert(0, {str(root)!r})\n"
+        "from tests.xdist_groups import pytest_collection_modifyitems\n"
+    )
+    pytester.makepyfile(GROUPED)
+    result = pytester.runpytest_subprocess("-n2", "--dist=loadgroup", "-rP")
+    result.assert_outcomes(passed=16)
+    where = {tuple(line.split()[1:]) for line in result.outlines if line.startswith("ran ")}
+    assert len(where) == 2
+    assert {group for group, _ in where} == {"a", "b"}

@@ -16,6 +16,8 @@ from harness.cli.verdict_text import describe
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 
+BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
+"""As a user's shell has it: what is printed waits in a buffer, sometimes until the very end."""
 PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
 BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "4",
@@ -39,7 +41,9 @@ def run_folder(tmp_path_factory):
 def test_a_reader_that_has_enough_is_no_crash(run_folder):
     line = " ".join(PROGRAM[:2]) + f" '{PROGRAM[2]}' export {run_folder}"
     script = f"{line} | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", script], env=BUFFERED, capture_output=True, text=True, check=False
+    )
     first, code = done.stdout.splitlines()
     assert first.startswith("{:index 0")
     assert (code, done.stderr) == ("141", "")
@@ -50,7 +54,7 @@ def test_help_that_nobody_reads_is_no_crash():
     os.close(reader)
     with os.fdopen(writer, "wb") as deaf:
         done = subprocess.run(
-            [*PROGRAM, "--help"], stdout=deaf, stderr=subprocess.PIPE, check=False
+            [*PROGRAM, "--help"], env=BUFFERED, stdout=deaf, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -64,7 +68,11 @@ def test_a_whole_export_is_a_success(run_folder):
 def test_an_export_that_does_not_fit_is_said(run_folder):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [*PROGRAM, "export", run_folder], stdout=full, stderr=subprocess.PIPE, check=False
+            [*PROGRAM, "export", run_folder],
+            env=BUFFERED,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert done.returncode == 255
     assert b"cannot write to stdout: No space left on device" in done.stderr

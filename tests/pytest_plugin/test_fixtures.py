@@ -23,6 +23,11 @@ addopts = --strict-markers --strict-config -p no:cacheprovider SEED
 filterwarnings = error
 xfail_strict = true
 """
+GROUPS = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.xdist_groups import pytest_collection_modifyitems
+"""
 TOY = '@pytest.mark.harness(target="toy-register", workload="register", time_limit=5)'
 PASSING = f"""
 import pytest
@@ -360,7 +365,8 @@ def test_ctrl_c_ends_the_run_and_keeps_what_there_is(pytester):
     assert len(json.loads((folder / "results.json").read_text())["checkers"]) == 4
 
 
-def test_the_line_that_repeats_a_test_is_right_under_loadgroup(suite):
+def test_the_line_that_repeats_a_test_is_right_under_loadgroup(suite, pytester):
+    pytester.makeconftest(GROUPS)
     grouped = STALE.replace(
         "def test_finds", 'import pytest\n\n@pytest.mark.xdist_group("g")\ndef test_finds'
     )
@@ -368,6 +374,7 @@ def test_the_line_that_repeats_a_test_is_right_under_loadgroup(suite):
     result.assert_outcomes(failed=1)
     line = r"^test again +pytest test_user.py::test_finds --harness-seed=1$"
     assert re.search(line, text_of(result), re.MULTILINE)
+    assert "FAILED test_user.py::test_finds@g" in text_of(result)
 
 
 # --- long tests ------------------------------------------------------------------------------
