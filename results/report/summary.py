@@ -14,7 +14,8 @@ from results.report.format import count, duration, interval, ratio, share
 __all__ = ["Summary", "exit_code", "summarise", "text_of"]
 
 LINES_MAX: Final = 20
-PROBLEM_CHARS_MAX: Final = 300
+FAILING_MAX: Final = 10
+LINE_CHARS_MAX: Final = 160
 _VERDICTS: Final = ("valid", "unknown", "invalid")
 
 
@@ -100,11 +101,11 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     return [*lines, "", f"page    {page}"]
 
 
-def _bounded(title: str, lines: Sequence[str], where: str) -> list[str]:
+def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES_MAX) -> list[str]:
     if not lines:
         return []
-    more = len(lines) - LINES_MAX
-    shown = [f"  {line}" for line in lines[:LINES_MAX]]
+    more = len(lines) - limit
+    shown = [f"  {line}" for line in lines[:limit]]
     return ["", title, *shown, *([f"  ... and {count(more)} more; {where}"] if more > 0 else [])]
 
 
@@ -113,7 +114,7 @@ def _failing(answers: Answers) -> list[str]:
         f"{row['verdict']:8} {row['run']}: {_one_line(row['reason'] or 'no reason given')}"
         for row in answers.rows("failing_runs")
     ]
-    return _bounded("runs that are not valid", lines, "see the answer failing_runs")
+    return _bounded("runs that are not valid", lines, "see the page", limit=FAILING_MAX)
 
 
 def _bugs(answers: Answers) -> list[str]:
@@ -190,6 +191,6 @@ def _problems(summary: Summary) -> list[str]:
 def _one_line(text: str) -> str:
     """Text of a run as one bounded line without control characters."""
     clean = "".join(char if char.isprintable() else " " for char in text)
-    if len(clean) <= PROBLEM_CHARS_MAX:
+    if len(clean) <= LINE_CHARS_MAX:
         return clean
-    return f"{clean[:PROBLEM_CHARS_MAX]}..."
+    return f"{clean[:LINE_CHARS_MAX]}..."

@@ -1,4 +1,5 @@
 -- Which runs are not valid, and what is the first reason of the worst checker?
+-- Invalid ones without a bug switch come first: nobody asked for those.
 WITH ranked AS (
     SELECT run, checker, reason, verdict,
            ROW_NUMBER() OVER (
@@ -12,4 +13,6 @@ SELECT j.run, j.verdict, j.nemeses, j.bugs, j.seed, j.recorded, r.checker, r.rea
 FROM judged j
 LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
 WHERE j.verdict <> 'valid'
-ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END, j.run
+ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END,
+         CASE j.bugs WHEN '' THEN 0 ELSE 1 END,
+         j.run

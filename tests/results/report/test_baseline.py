@@ -1,0 +1,142 @@
+"""Two labels compared: what got worse is said, what only varies is not, and like meets like."""
+
+import random
+
+import pytest
+
+from harness.errors import UsageError
+from results.baseline import BETTER, NO_EVIDENCE, WORSE, compare
+
+QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
+
+
+class Runs:
+    """Rows as `baseline_runs` and `latency_by_run` give them."""
+
+    def __init__(self, seed=1):
+        self.runs, self.latencies = [], []
+        self._rng = random.Random(seed)
+
+    def add(self, label, count, *, setting="s1", bugs="", invalid=0, info=0, p50=1000, jitter=200):
+        for number in range(count):
+            run = f"{setting}/{label}-{len(self.runs)}"
+            self.runs.append(
+                {
+                    "setting": setting,
+                    "label": label,
+                    "run": run,
+                    "environment": "sim",
+                    "workload": "ddl",
+                    "nemeses": "kill",
+                    "bugs": bugs,
+                    "profile": "strict",
+                    "verdict": "invalid" if number < invalid else "valid",
+                    "ops": 1000,
+                    "info": info + self._rng.randrange(20),
+                    "unanswered": self._rng.randrange(50),
+                    "length_ns": 10**10,
+                    "mutation_down_ns": self._rng.randrange(10**9),
+                    "read_down_ns": 0,
+                }
+            )
+            value = p50 + self._rng.randrange(jitter)
+            self.latencies.append(
+                {"run": run, "f": "get", **QUANTILES, "p50_ns": value, "p99_ns": value * 3}
+            )
+        return self
+
+    def compared(self, baseline="a", label="b"):
+        return compare(self.runs, self.latencies, baseline=baseline, label=label)
+
+    def verdicts(self):
+        return {line.metric: line.verdict for line in self.compared().lines}
+
+
+def test_equal_labels_give_no_evidence():
+    found = Runs().add("a", 30).add("b", 30).compared()
+
+    assert {line.verdict for line in found.lines} == {NO_EVIDENCE}
+    assert (found.settings, found.baseline_runs_left_out, found.label_runs_left_out) == (1, 0, 0)
+
+
+def test_false_alarms_are_rare_over_many_comparisons():
+    """Without a correction, 16 comparisons of nothing alarm in half of all reports."""
+    alarms = sum(
+        any(
+            verdict != NO_EVIDENCE
+            for verdict in Runs(seed).add("a", 20).add("b", 20).verdicts().values()
+        )
+        for seed in range(100)
+    )
+    assert alarms <= 8
+
+
+def test_slower_is_worse_and_faster_is_better():
+    slower = Runs().add("a", 20).add("b", 20, p50=1500).verdicts()
+    faster = Runs().add("a", 20, p50=1500).add("b", 20).verdicts()
+
+    assert (slower["get p50"], slower["get p99"], slower["operations lost to info"]) == (
+        *(WORSE, WORSE, NO_EVIDENCE),
+    )
+    assert (faster["get p50"], faster["get p99"]) == (BETTER, BETTER)
+
+
+def test_more_losses_and_more_invalid_runs_are_worse():
+    found = Runs().add("a", 30).add("b", 30, info=30, invalid=15).verdicts()
+
+    assert found["operations lost to info"] == WORSE
+    assert found["invalid"] == WORSE
+    assert "detected" not in found
+
+
+def test_with_a_bug_switched_on_more_invalid_runs_are_better():
+    found = Runs().add("a", 30, bugs="B", invalid=3).add("b", 30, bugs="B", invalid=25).verdicts()
+
+    assert found["detected"] == BETTER
+    assert "invalid" not in found
+
+
+def test_worse_lines_come_first_and_carry_their_intervals():
+    line = Runs().add("a", 20).add("b", 20, p50=1500).compared().lines[0]
+
+    assert line.verdict == WORSE
+    assert line.baseline_low <= line.baseline_value <= line.baseline_high < 1300
+    assert 1400 < line.label_low <= line.label_value <= line.label_high
+    assert line.p_value < line.p_adjusted < 0.05
+
+
+def test_only_settings_of_both_labels_are_compared_and_the_rest_is_counted():
+    runs = Runs().add("a", 5).add("b", 6).add("a", 3, setting="s2").add("b", 4, setting="s3")
+    found = runs.add("c", 9).compared()
+
+    assert (found.settings, found.baseline_runs_left_out, found.label_runs_left_out) == (1, 3, 4)
+    assert {line.baseline_runs for line in found.lines} == {5}
+    assert {line.label_runs for line in found.lines} == {6}
+
+
+def test_a_mixture_is_no_regression():
+    """Each setting is the same in both labels; only how often each was run differs (Simpson)."""
+    runs = Runs().add("a", 40).add("a", 5, setting="slow", p50=90_000)
+    found = runs.add("b", 5).add("b", 40, setting="slow", p50=90_000).verdicts()
+
+    assert set(found.values()) == {NO_EVIDENCE}
+
+
+def test_no_spread_has_no_interval():
+    line = next(
+        line
+        for line in Runs().add("a", 5).add("b", 5).compared().lines
+        if line.metric == "reads unavailable"
+    )
+
+    assert (line.baseline_value, line.baseline_low, line.baseline_high) == (0.0, None, None)
+
+
+def test_the_other_label_goes_without_saying_if_there_is_one():
+    assert Runs().add("a", 3).add("b", 3).compared(label=None).label == "b"
+    with pytest.raises(UsageError, match=r"--label is missing; .* one of: 'b', 'c'"):
+        Runs().add("a", 3).add("b", 3).add("c", 3).compared(label=None)
+    with pytest.raises(UsageError, match=r"--label is missing; .* one of: none"):
+        Runs().add("a", 3).compared(label=None)
+    with pytest.raises(UsageError, match="--baseline is 'z'"):
+        Runs().add("a", 3).compared(baseline="z")
