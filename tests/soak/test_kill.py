@@ -94,8 +94,8 @@ def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number
     workers = workers_of(process.pid)
     begin_s = time.monotonic()
     send(process.pid, number)
-    out, err = process.communicate(timeout=30)
-    assert time.monotonic() - begin_s < 8.0
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - begin_s < 20.0  # seconds at most, on a busy machine too
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
     assert b"interrupted: the same command goes on where it stopped" in out
     assert b"Traceback" not in err
@@ -122,7 +122,7 @@ def test_an_interrupted_soak_that_found_a_bug_exits_with_invalid(tmp_path):
     process = start(tmp_path, *KUDU, "--seeds", "1..100")
     wait_until(lambda: workers_of(process.pid))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == EXIT_INVALID
 
 
@@ -131,7 +131,7 @@ def test_two_at_once_are_refused_and_labels_are_not(tmp_path):
     try:
         wait_until(lambda: journaled(tmp_path) >= 1)
         second = start(tmp_path, *ENDLESS)
-        _, err = second.communicate(timeout=30)
+        _, err = second.communicate(timeout=60)
         assert second.returncode == EXIT_USAGE
         assert f"the same soak is at work already (process {process.pid})" in err.decode()
         assert len(err.decode().splitlines()) == 1
