@@ -212,6 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
                 pieces.close()
 
     def _send_head(self, response: Response, length: int | None, *, chunked: bool) -> None:
+        if self.request_version == "HTTP/0.9":
+            # Noise without a version: the base class would send a body alone, without our policy.
+            self.request_version, self.close_connection = "HTTP/1.0", True
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Security-Policy", response.policy)

@@ -112,6 +112,7 @@ def test_a_name_that_was_made_to_point_here_is_refused(served, host, expected):
 def test_a_request_without_a_host_is_refused(served):
     assert status(raw(served, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")) == 403
     assert status(raw(served, b"GET / HTTP/1.0\r\n\r\n")) == 403
+    assert status(raw(served, b"GET /\r\n\r\n")) == 403
 
 
 @pytest.mark.parametrize(
