@@ -15,6 +15,8 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, new_cont
 from harness.ops import History, Op, OpType, Verdict
 from harness.planning import plan_case, with_defaults
 from harness.run import conduct
+from targets.kudu.client import _append
+from targets.kudu.messages import GetTableSchemaResponse
 from tests.checkers.histories import Writer
 from workloads.append import FINAL_MAX, AppendWorkload
 
@@ -238,3 +240,20 @@ def test_stale_reads_are_found_by_elle() -> None:
     found = next(result for result in judgement.results if result.checker == "elle-list-append")
     assert found.verdict is Verdict.INVALID
     assert "G-single-item-realtime" in found.details["anomalies"]
+
+
+@pytest.mark.slow
+def test_a_target_that_appends_but_cannot_be_read_is_not_live(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are transactions: that one kind succeeds does not speak for the other."""
+
+    def unsettled(call: object, response: object) -> str | None:
+        del call
+        return "ALTERING: for ever" if isinstance(response, GetTableSchemaResponse) else None
+
+    monkeypatch.setattr(_append._Transaction, "unsettled", unsettled)
+    judgement = simulated("none", 1)
+    liveness = next(result for result in judgement.results if result.checker == "liveness")
+    assert liveness.verdict is Verdict.INVALID
+    assert any("txn" in sentence for sentence in liveness.explanation)
