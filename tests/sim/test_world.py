@@ -562,7 +562,7 @@ def test_logs_are_kept_bounded_and_written(tmp_path):
 
     (last,) = run(main, specs("a"), folder=tmp_path / "nodes")
     assert last.endswith(f"line {LOG_LINES_MAX + 4}")
-    lines = (tmp_path / "nodes" / "a.log").read_text().splitlines()
+    lines = (tmp_path / "nodes" / "logs" / "a.log").read_text().splitlines()
     assert len(lines) == LOG_LINES_MAX + 1
     assert lines[0] == "... 6 earlier lines were dropped"
 

@@ -172,11 +172,12 @@ class _Deployment:
             if self.world.trace is not None:
                 self.world.trace.close()
             if self._plan.folder is not None:
-                self._plan.folder.mkdir(parents=True, exist_ok=True)
+                logs = self._plan.folder / "logs"
+                logs.mkdir(parents=True, exist_ok=True)
                 for name in self._cluster.nodes:
                     lines = self.world.log_lines(name)
                     text = "".join(f"{line}\n" for line in lines)
-                    (self._plan.folder / f"{name}.log").write_text(text, encoding="utf-8")
+                    (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
         # Machines, ends and the cluster refer to one another: let go of them now rather than
