@@ -12,7 +12,8 @@ here may change, so that stored facts are made anew. The rules all tables share:
   nemeses may exceed the total; `active` in `ops` names the exact set and does add up.
 * The run ends with the last line of its history. An operation without completion is `info`, and
   under way until then.
-* Reads are the kinds in `READS`; every other kind counts as a mutation.
+* Reads are the kinds in `READS`; every other kind counts as a mutation. Transactions that only
+  read are the kind `txn r`, whatever column `f` says of kinds holds of it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from harness.case import NS_PER_S, Case
-from harness.ops import History, OpType, Pair
+from harness.ops import History, Op, OpType, Pair
 from harness.store import RunRecord, lat_bucket
 from results.intervals import Interval, Outage, Try, outages, overlap_ns, union
 from results.run_timeline import InjectedFault, Timeline, field_of, whole_of
@@ -35,10 +36,12 @@ from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS_VERSION", "NO_NEMESIS", "READS", "Run", "extract"]
+__all__ = ["FACTS_VERSION", "NO_NEMESIS", "READS", "Run", "extract", "kind_of"]
 
-FACTS_VERSION: Final = 1
-READS: Final = frozenset({"get", "list", "locate", "is-create-done", "is-alter-done", "read"})
+FACTS_VERSION: Final = 2
+READS: Final = frozenset(
+    {"get", "list", "locate", "is-create-done", "is-alter-done", "read", "txn r"}
+)
 """As in `checkers.stats`, which results may not import; a test holds both equal."""
 NO_NEMESIS: Final = "none"
 ERROR_CODE_CHARS_MAX: Final = 80
@@ -70,6 +73,14 @@ class Run(Protocol):
 
 
 Row = tuple[Any, ...]
+
+
+def kind_of(op: Op) -> str:
+    """The `f` of an invocation; transactions that only read are a kind of their own."""
+    if op.f != "txn" or not isinstance(op.value, list):
+        return op.f
+    reads = all(isinstance(mop, list | tuple) and mop and mop[0] == "r" for mop in op.value)
+    return "txn r" if reads else op.f
 
 
 def _answered(pair: Pair) -> bool:
@@ -129,6 +140,7 @@ class _Facts:
         self.history = history
         self.timeline = Timeline(history)
         self.pairs = history.pairs
+        self.operations = tuple((kind_of(pair.invoke), pair) for pair in self.pairs)
         self.leaders = list(history.facts("leader"))
         self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
         self.down = {
@@ -146,8 +158,8 @@ class _Facts:
                 pair.completion is not None,
                 _answered(pair),
             )
-            for pair in self.pairs
-            if (pair.invoke.f in READS) == (kind == "read")
+            for f, pair in self.operations
+            if (f in READS) == (kind == "read")
         ]
         return outages(tries, end_ns)
 
@@ -194,10 +206,10 @@ class _Facts:
     def op_rows(self) -> list[Row]:
         """Client operations, counted by everything that reports group by."""
         counts: Counter[Row] = Counter()
-        for pair in self.pairs:
+        for f, pair in self.operations:
             invoke, done = pair.invoke, pair.completion
             counts[
-                invoke.f,
+                f,
                 None if done is None else done.node,
                 self.timeline.phase(invoke.time),
                 self.timeline.active(invoke.time),
@@ -212,8 +224,8 @@ class _Facts:
     def window_rows(self) -> list[Row]:
         """Rates: operations by the second of their invocation."""
         counts: dict[tuple[int, str], Counter[OpType]] = {}
-        for pair in self.pairs:
-            cell = (pair.invoke.time // NS_PER_S, pair.invoke.f)
+        for f, pair in self.operations:
+            cell = (pair.invoke.time // NS_PER_S, f)
             counts.setdefault(cell, Counter())[pair.type] += 1
         lasting = [f.interval for f in self.timeline.faults if f.interval[0] < f.interval[1]]
         starts = sorted(start for start, _ in lasting)
@@ -264,8 +276,8 @@ class _Facts:
         What comes after the heal is told by index: in virtual time many things share a moment.
         """
         by_f: dict[str, list[Pair]] = {}
-        for pair in self.pairs:
-            by_f.setdefault(pair.invoke.f, []).append(pair)
+        for f, pair in self.operations:
+            by_f.setdefault(f, []).append(pair)
         rows: list[Row] = []
         kinds = [(f, _Ends(pairs)) for f, pairs in sorted(by_f.items())]
         for fault in self.timeline.faults:
@@ -317,16 +329,16 @@ class _Facts:
     def info_rows(self) -> list[Row]:
         """Operations lost to info, under each nemesis that was active."""
         counts: Counter[tuple[str, str]] = Counter()
-        for pair in self.pairs:
+        for f, pair in self.operations:
             if pair.type is OpType.INFO:
                 active = self.timeline.active_set(pair.invoke.time) or (NO_NEMESIS,)
-                counts.update((pair.invoke.f, name) for name in active)
+                counts.update((f, name) for name in active)
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
         """Operations of the chaos phase, with and without each nemesis."""
         counts: dict[tuple[str, str, bool], list[int]] = {}
-        for pair in self.pairs:
+        for f, pair in self.operations:
             invoke = pair.invoke
             if not _inside(self.timeline.chaos, invoke.time):
                 continue
@@ -334,7 +346,7 @@ class _Facts:
             outcome = (1, pair.type is OpType.OK, unanswered, pair.type is OpType.INFO)
             active = self.timeline.active_set(invoke.time)
             for nemesis in self.nemeses:
-                cell = (nemesis, invoke.f, nemesis in active)
+                cell = (nemesis, f, nemesis in active)
                 sums = counts.setdefault(cell, [0, 0, 0, 0])
                 for column, value in enumerate(outcome):
                     sums[column] += value

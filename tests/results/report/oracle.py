@@ -44,9 +44,11 @@ class Run:
         done = pair.completion
         kind = "info" if done is None else done.type.value
         no = kind == "fail" and isinstance(done.value, dict) and "result" in done.value
+        f, value = pair.invoke.f, pair.invoke.value
+        only_reads = f == "txn" and {mop[0] for mop in value} == {"r"}
         return {
-            "f": pair.invoke.f,
-            "kind": "read" if pair.invoke.f in READS else "mutation",
+            "f": "txn r" if only_reads else f,
+            "kind": "read" if f in READS or only_reads else "mutation",
             "start": pair.invoke.time,
             "end": self.end if done is None else done.time,
             "line": None if done is None else done.index,

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.stats import READS as STATS_READS
-from harness.ops import History
-from results.facts import READS, extract
+from checkers.stats import _kind
+from harness.ops import History, Op, OpType
+from results.facts import READS, extract, kind_of
 from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
 from results.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
@@ -115,6 +116,11 @@ def test_outages_are_what_their_definition_says(operations):
             assert item.end == 80 * STEP
 
 
+def test_the_bounds_are_what_the_page_says():
+    """The page and the documentation say half a second and a second."""
+    assert (OUTAGE_NS_MIN, BRIDGE_NS) == (500_000_000, 1_000_000_000)
+
+
 def test_an_outage_of_each_ending():
     second = 1_000_000_000
 
@@ -138,6 +144,23 @@ def test_an_outage_of_each_ending():
 
 def test_reads_are_those_of_the_statistics_checker():
     assert READS == STATS_READS
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "kind"),
+    [
+        ("get", {}, "get"),
+        ("txn", [["r", "x", None]], "txn r"),
+        ("txn", [["r", "x", None], ["append", "x", 1]], "txn"),
+        ("txn", [["append", "x", 1]], "txn"),
+        ("txn", {"strange": True}, "txn"),
+        ("txn", ["r", []], "txn"),
+    ],
+)
+def test_transactions_that_only_read_are_reads_as_for_the_checker(f, value, kind):
+    op = Op(0, 0, 1, OpType.INVOKE, f, value)
+
+    assert kind_of(op) == kind == _kind(op)
 
 
 def test_an_empty_history_has_all_tables_and_one_run():
@@ -291,6 +314,7 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     script.do(200, 203, node="m1")
     script.do(300, 300, kind="fail", error="NOT_THE_LEADER/X: text: more", value=None)
     script.do(400, 401, kind="fail", error="EXISTS: no", value={"result": "exists"})
+    script.do(500, 501, kind="info", value={"result": "exists"})  # an echo is no answer
     found = rows(script.history(), "ops")
 
     assert [
@@ -300,12 +324,13 @@ def test_operations_without_completion_are_info_and_have_no_latency():
         ("fail", False, "NOT_THE_LEADER/X", None, False),
         ("fail", True, "EXISTS", None, False),
         ("info", False, None, None, True),
+        ("info", False, None, None, False),
         ("ok", True, None, "m1", False),
     ]
     run = rows(script.history(), "runs")[0]
-    assert [run[name] for name in ("ops", "ok", "fail", "refused", "info")] == [4, 1, 2, 1, 1]
+    assert [run[name] for name in ("ops", "ok", "fail", "refused", "info")] == [5, 1, 2, 1, 2]
     assert rows(script.history(), "infos") == [
-        {"run": "n/r", "f": "create", "nemesis": "none", "n": 1}
+        {"run": "n/r", "f": "create", "nemesis": "none", "n": 2}
     ]
 
 
