@@ -112,3 +112,20 @@ def test_whole_numbers_come_as_int64():
 def test_an_unknown_engine_is_refused():
     with pytest.raises(UsageError, match="'sqlite'; it is one of: duckdb, spark"):
         open_engine("sqlite")
+
+
+def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
+    """Of two values the lower one is the median; of a thousand and one the last is beyond p99.9."""
+    rows = [
+        {"run": "r", "f": f, "type": "ok", "lat_bucket": bucket, "n": n, "phase": "", "active": ""}
+        for f, bucket, n in (("two", 3, 1), ("two", 9, 1), ("many", 1, 999), ("many", 2, 1))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema("ops")), tmp_path / "ops.parquet")
+    engine = DuckEngine()
+    engine.register("ops", [tmp_path / "ops.parquet"])
+    engine.keep("latencies", query("latencies"))
+    many, two = engine.sql(query("latency_by_f")).to_pylist()
+    engine.close()
+
+    assert [two[name] for name in ("p50_ns", "p95_ns", "p999_ns", "max_ns")] == [3, 9, 9, 9]
+    assert [many[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")] == [1, 1, 1, 2]
