@@ -54,10 +54,16 @@ class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
         if input_.op == "list":
             if output is UNKNOWN:
                 return True, state
-            return tuple((e[0], e[1]) for e in state) == output.listing, state
-        entry = next((e for e in state if e[0] == input_.name), None)
+            return tuple([e[:2] for e in state]) == output.listing, state
+        # Most steps of a search are misses that come here, so this is spelled out.
+        name, entry, position = input_.name, None, 0
+        for e in state:
+            if e[0] == name:
+                entry = e
+                break
+            position += 1
         if output is UNKNOWN:
-            after = self._apply(state, input_, entry)
+            after = self._apply(state, input_, entry, position)
             return True, state if after is None else after
         if output.result == "nf":
             return entry is None and input_.op != "create", state
@@ -67,9 +73,8 @@ class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
                 return entry is not None and taken, state
             return entry is not None, state
         if input_.op == "get":
-            seen = (input_.name, output.ident, output.version, output.seen)
-            return entry == seen, state
-        after = self._apply(state, input_, entry)
+            return entry == (name, output.ident, output.version, output.seen), state
+        after = self._apply(state, input_, entry, position)
         if after is None:
             return False, state
         if entry is not None and entry[1] != output.ident:
@@ -78,21 +83,23 @@ class VersionedCatalog(Model[State, VersionedInput, VersionedOutput]):
             return False, state
         return True, after
 
-    def _apply(self, state: State, input_: VersionedInput, entry: Entry | None) -> State | None:
-        rest = [e for e in state if e[0] != input_.name]
-        match input_.op:
-            case "create" if entry is None:
-                new = (input_.name, input_.ident, 1, input_.payload)
-                return tuple(sorted([*rest, new]))
-            case "drop" if entry is not None:
-                return tuple(rest)
-            case "alter" if entry is not None:
-                new = (entry[0], entry[1], entry[2] + 1, input_.payload)
-                return tuple(sorted([*rest, new]))
-            case "ren" if entry is not None and all(e[0] != input_.name2 for e in state):
-                return tuple(sorted([*rest, (input_.name2, *entry[1:])]))
-            case _:
+    def _apply(
+        self, state: State, input_: VersionedInput, entry: Entry | None, position: int
+    ) -> State | None:
+        """The state after the mutation, or `None` if it fails; `entry` is at `position`, if any."""
+        op = input_.op
+        if entry is None:
+            if op != "create":
                 return None
+            return tuple(sorted((*state, (input_.name, input_.ident, 1, input_.payload))))
+        before, behind = state[:position], state[position + 1 :]
+        if op == "alter":
+            return (*before, (entry[0], entry[1], entry[2] + 1, input_.payload), *behind)
+        if op == "drop":
+            return before + behind
+        if op == "ren" and all(e[0] != input_.name2 for e in state):
+            return tuple(sorted((*before, *behind, (input_.name2, *entry[1:]))))
+        return None
 
     def read_only(self, input_: VersionedInput, output: VersionedOutput | Unknown, /) -> bool:
         """Reads and refusals."""
