@@ -176,6 +176,11 @@ def test_the_suite_of_the_example_passes(user, tmp_path):
     assert re.search(r"8 runs: 1 invalid, 1 not judged, 6 valid; seed 1", done.stdout)
 
 
+def test_the_example_obeys_the_rules_of_the_simulation(user):
+    done = user("python", "-m", "harness.determinism", str(ROOT / "docs/example/abd_register"))
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout
+
+
 def test_what_the_documentation_shows_is_so(user, tmp_path):
     text = (ROOT / "docs" / "pytest.md").read_text()
     suite, failing, by_hand, skipping = re.findall(

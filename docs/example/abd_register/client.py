@@ -62,7 +62,7 @@ class AbdClient:
         self.process = process
         self.write_back = write_back
         self.channels = [Channel(env, node) for node in nodes]
-        self.late: set[asyncio.Task[Any]] = set()
+        self.asking: list[asyncio.Task[None]] = []
         self.attempts: list[Attempt] = []
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
@@ -92,16 +92,24 @@ class AbdClient:
         self, request: dict[str, Any], deadline_ns: int
     ) -> list[dict[str, Any]] | None:
         """The first answers that are a majority, or `None` if there is none in time."""
+        needed = len(self.channels) // 2 + 1
         answers: list[dict[str, Any]] = []
-        asked = {asyncio.ensure_future(self._ask(c, request, deadline_ns)) for c in self.channels}
-        waiting = asked
-        while waiting and len(answers) <= len(self.channels) // 2:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            answers += [answer for task in done if (answer := task.result()) is not None]
-        self.late |= waiting  # they go on: cancelling them would cost their connections
-        for task in waiting:
-            task.add_done_callback(self.late.discard)
-        return answers if len(answers) > len(self.channels) // 2 else None
+        ended: list[str] = []
+        decided = asyncio.Event()
+
+        async def ask(channel: Channel) -> None:
+            answer = await self._ask(channel, request, deadline_ns)
+            ended.append(channel.node)
+            if answer is not None:
+                answers.append(answer)
+            if len(answers) >= needed or len(ended) == len(self.channels):
+                decided.set()
+
+        # Who is late goes on: cancelling a request would cost its connection.
+        self.asking = [task for task in self.asking if not task.done()]
+        self.asking += [asyncio.ensure_future(ask(channel)) for channel in self.channels]
+        await decided.wait()
+        return answers if len(answers) >= needed else None
 
     async def _ask(
         self, channel: Channel, request: dict[str, Any], deadline_ns: int
@@ -120,8 +128,8 @@ class AbdClient:
 
     async def close(self) -> None:
         """End what is under way and drop all connections."""
-        for task in self.late:
+        for task in self.asking:
             task.cancel()
-        await asyncio.gather(*self.late, return_exceptions=True)
+        await asyncio.gather(*self.asking, return_exceptions=True)
         for channel in self.channels:
             channel.drop()

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from abd_register.client import AbdClient, Channel
 from abd_register.node import PORT
@@ -22,7 +22,7 @@ class AbdRegister:
     doc = "a register on three nodes, read and written by majorities"
     vocabularies = frozenset({"register"})
     profiles = ("strict",)
-    bugs = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
+    bugs: Final = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
     options = (Option("nodes", 3, "how many nodes keep the register"),)
 
     def names(self, settings: Settings) -> list[str]:
