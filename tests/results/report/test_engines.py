@@ -129,3 +129,24 @@ def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
 
     assert [two[name] for name in ("p50_ns", "p95_ns", "p999_ns", "max_ns")] == [3, 9, 9, 9]
     assert [many[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")] == [1, 1, 1, 2]
+
+
+def test_a_bite_of_nothing_is_none(tmp_path):
+    rows = [
+        {
+            "run": "r",
+            "fault": str(bite),
+            "nemesis": "kill",
+            "bite": bite,
+            "hit": True,
+            "healed": True,
+        }
+        for bite in (0, None, 7)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema("faults")), tmp_path / "faults.parquet")
+    engine = DuckEngine()
+    engine.register("faults", [tmp_path / "faults.parquet"])
+    found = engine.sql(query("faults")).to_pylist()[0]
+    engine.close()
+
+    assert (found["faults"], found["hit"], found["bit"]) == (3, 3, 1)
