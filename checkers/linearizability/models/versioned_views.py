@@ -35,8 +35,8 @@ __all__ = ["IdView", "NameView", "Said", "TenantView", "of_interest", "projectio
 class Said(NamedTuple):
     """What an operation says about a name or an id; `None` is what it does not say.
 
-    About a name: put, bump, take, see, present, absent; about its tenants: put, at, take, not;
-    about an id: make, change, see, die, alive, missing.
+    About a name: put, bump, take, see, present, absent, and never for what no state allows; about
+    its tenants: put, at, take, not; about an id: make, change, see, die, alive, missing.
     """
 
     f: str
@@ -61,6 +61,8 @@ class NameView(Model[Slot, Said, bool]):
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
         """Unknown operations act where they can."""
         f = input_.f
+        if f == "never":
+            return False, state
         if f in {"put", "absent"}:
             legal = state is None
         else:
@@ -80,7 +82,7 @@ class NameView(Model[Slot, Said, bool]):
     def read_only(self, input_: Said, output: bool | Unknown, /) -> bool:
         """What only looks."""
         del output
-        return input_.f in {"see", "present", "absent"}
+        return input_.f in {"see", "present", "absent", "never"}
 
     def blurred(
         self, core: Sequence[Operation[Said, bool]], others: Sequence[Operation[Said, bool]], /
@@ -141,10 +143,13 @@ def _about_names(operation: VersionedOperation, names: Sequence[str]) -> Iterato
         return
     if given.op == "list":
         shown = dict(answer.listing)
+        if list(answer.listing) != sorted(shown.items()):
+            yield answer.listing[0][0], Said("never")  # a name twice, or names out of order
+            return
         for name in names:
             yield name, Said("see", shown[name]) if name in shown else Said("absent")
     elif answer.result == "nf":
-        yield given.name, Said("absent")
+        yield given.name, Said("never" if given.op == "create" else "absent")
     elif answer.result == "ex":
         yield given.name, Said("present")
         if given.op == "ren" and given.name2 != given.name:
@@ -219,7 +224,7 @@ def _tenants(name: str, said: Sequence[Operation[Said, bool]]) -> Projection[Ten
     found = []
     for operation in said:
         f, ident = operation.input.f, operation.input.ident
-        if operation.is_unknown or f == "present":
+        if operation.is_unknown or f in {"present", "never"}:
             continue
         once = ident is not None and not any_id and arrivals[ident] == 1
         given = Said(f if f in {"put", "take"} else "at", ident) if once else Said("not")

@@ -40,7 +40,7 @@ class NameWindow(NameView):
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
         """Reads are believed until an operation says what it leaves behind."""
-        if state != ANYTHING:
+        if state != ANYTHING or input_.f == "never":
             return super().step(state, input_, output)
         if self.read_only(input_, output):
             return True, state
