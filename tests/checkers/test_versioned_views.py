@@ -170,7 +170,7 @@ ALTER = done(2, "alter", 4, 5, "b", ident=7, version=2, payload=6)
         (done(3, "alter", 6, 7, "b", ident=7, version=2, payload=1), "id 7"),
         (done(3, "list", 6, 7, "", listing=(("a", 7),)), "name 'a'"),
         (done(3, "list", 6, 7, "", listing=()), "name 'b'"),
-        (done(3, "list", 6, 7, "", listing=(("b", 7), ("b", 8))), "name 'b'"),
+        (done(3, "list", 6, 7, "", listing=(("b", 8), ("b", 7))), "name 'b'"),
         (done(3, "create", 6, 7, "c", result="nf"), "name 'c'"),
     ],
 )
