@@ -298,8 +298,9 @@ class PreparedCheck(Protocol):
     ) -> tuple[CheckResult, Counterexample | None]:
         """Judge; with `draw`, an invalid history comes with its counterexample.
 
-        Entries of `details` that the command shows: `configurations` (states of the search), and
-        Elle's `anomalies` and `not` (the weakest consistency models violated), both lists of names.
+        Entries of `details` that the command shows: `configurations` (states of the search),
+        `proof` (an object, the certificate of the verdict), and Elle's `anomalies` and `not` (the
+        weakest consistency models violated), both lists of names.
         """
         ...
 
