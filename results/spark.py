@@ -13,6 +13,7 @@ Only DataFrames are used, so that Connect can do all of it. Workers run this ver
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import importlib.metadata
@@ -80,8 +81,20 @@ def get_spark(url: str) -> SparkSession:
             f"Spark does not start at {url!r}: {_first_line(error)[:300]}; is the master up, and "
             "of this version of Spark?"
         ) from error
+    if not _started_at:
+        atexit.register(_stop)
     _started_at["url"] = master
     return session
+
+
+def _stop() -> None:
+    """End the session in order, if there is one still: a cluster hears of it."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        with contextlib.suppress(Exception):  # the master may be gone already
+            session.stop()
 
 
 def _checked(url: str) -> str:
@@ -172,8 +185,10 @@ def prepare_workers(spark: SparkSession) -> int:
     """
     missing, slots = _ask_workers(spark)
     if missing:
-        with tempfile.TemporaryDirectory() as folder:
-            spark.addArtifacts(str(packages_zip(Path(folder))), pyfile=True)
+        # Executors fetch it when they first need it: it stays as long as this process.
+        folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        spark.addArtifacts(str(packages_zip(folder)), pyfile=True)
         missing, slots = _ask_workers(spark)
     if missing:
         raise InfrastructureError(
