@@ -21,7 +21,8 @@ from harness.cluster import Capability, Link, NodeState
 from harness.errors import TargetError
 from harness.faults import LEASE_GRACE_S, FaultConductor
 from harness.generator import LOG, phases, sleep, stagger, time_limit, timed_ops
-from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, interpret
+from harness.guarded import closed, completed, look, poll
+from harness.interpreter import interpret
 from harness.ops import History, Op, OpType
 from harness.planning import Plan
 from harness.plugins import (
@@ -48,8 +49,6 @@ Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
 """All final reads together; what is still unread then is said in the history."""
-LOOK_BOUND_S: Final = 60.0
-"""How long the target's plug-in may take to look into the target once."""
 PATIENCE_S_MIN: Final = 2.0
 """The driver's own operations wait at least this long, however impatient the workload's clients
 are: the promise under test is that the target serves, not that it does so within a millisecond."""
@@ -175,7 +174,7 @@ class _Run:
                 f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
                 + "\n".join(logs)
             )
-        roles = await self._look(self.plan.target.roles(self.env, self.plan.settings))
+        roles = await look(self.plan.target.roles(self.env, self.plan.settings), self.case.target)
         self._scribe.meet(roles)
 
     async def _workload_under_faults(self) -> None:
@@ -278,7 +277,7 @@ class _Run:
             self._driver = self._new_driver()
         process, client = self._driver
         self.recorder.record(process, OpType.INVOKE, request.f, request.value)
-        completion = await self._completion(client, request)
+        completion = await completed(client, request, self._patience_s)
         self.recorder.record(
             process,
             completion.type,
@@ -299,26 +298,13 @@ class _Run:
             await self._retire_driver()
         return completion
 
-    async def _completion(self, client: Client, request: Request) -> Completion:
-        """How the operation ended. A client that hangs or crashes may have done anything."""
-        try:
-            async with asyncio.timeout(self._patience_s + GUARD_MARGIN_S) as limit:
-                return await client.invoke(request, timeout_s=self._patience_s)
-        except Exception as error:  # noqa: BLE001 - becomes a line of the history
-            hung = limit.expired() and isinstance(error, TimeoutError)
-            what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
-            text = f"client {what}"[:ERROR_CHARACTERS_MAX]
-            return Completion(OpType.INFO, request.value, error=text)
-
     async def _retire_driver(self) -> None:
         """Close the driver's client, for a bounded time; how it ends can change no outcome."""
         if self._driver is None:
             return
         (_, client), self._driver = self._driver, None
-        try:
-            async with asyncio.timeout(CLOSE_S_MAX):
-                await client.close()
-        except Exception as error:  # noqa: BLE001 - recorded
+        error = await closed(client)
+        if error is not None:
             self.recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 
     def _new_driver(self) -> tuple[int, Client]:
@@ -354,27 +340,12 @@ class _Run:
             },
         )
 
-    async def _poll(self, look: Callable[[], Any], bound_s: float) -> Convergence:
-        """Look until it is well or the bound has passed; the last look counts."""
-        deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
-        while True:
-            state: Convergence = await self._look(look())
-            if state.ok or self.recorder.now_ns() >= deadline_ns:
-                return state
-            await asyncio.sleep(POLL_S)
-
-    async def _look(self, looking: Coroutine[Any, Any, T]) -> T:
-        """Have the target's plug-in look, within a bound; raises `TargetError` beyond it."""
-        try:
-            async with asyncio.timeout(LOOK_BOUND_S) as limit:
-                return await looking
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TargetError(
-                f"the target {self.case.target!r} was asked for its state and said nothing for "
-                f"{LOOK_BOUND_S:g} s; its plug-in must bound every call it makes"
-            ) from error
+    async def _poll(
+        self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float
+    ) -> Convergence:
+        return await poll(
+            looking, self.case.target, now_ns=self.recorder.now_ns, bound_s=bound_s, every_s=POLL_S
+        )
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
@@ -384,7 +355,9 @@ class _Run:
             self.recorder.fact(
                 "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
             )
-        snapshot = await self._look(self.plan.target.snapshot(self.env, self.plan.settings))
+        snapshot = await look(
+            self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
+        )
         self.recorder.fact("snapshot", snapshot)
         await self._retire_driver()
 

@@ -6,19 +6,14 @@ virtual time as well.
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from typing import Final, TextIO
 
+from harness.cli.status_line import StatusLine
 from harness.ops import HARNESS, NEMESIS, Op, OpType
 
 __all__ = ["Progress"]
 
-TERMINAL_INTERVAL_S: Final = 0.25
 PIPE_INTERVAL_S: Final = 5.0
-WIDTH_MAX: Final = 160
-_CLEAR: Final = "\r\x1b[2K"
 
 
 class Progress:
@@ -26,16 +21,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """Write to `stream` (default: stderr)."""
-        self._stream = sys.stderr if stream is None else stream
-        self._gone = self._stream is None  # stderr was closed by whoever started us
-        self._terminal = (
-            not self._gone
-            and self._stream.isatty()
-            and "NO_COLOR" not in os.environ
-            and os.environ.get("TERM") != "dumb"
-        )
-        self._interval_s = TERMINAL_INTERVAL_S if self._terminal else PIPE_INTERVAL_S
-        self._shown_s = time.monotonic()
+        self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
         self._shown_ops = 0
         self._phase = "setup"
         self._counts = {OpType.OK: 0, OpType.FAIL: 0, OpType.INFO: 0}
@@ -53,37 +39,37 @@ class Progress:
             self._counts[op.type] += 1
             if op.error:
                 self._last_error = op.error.split(":")[0][:40]
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= self._interval_s:
-            self._show(now_s, op.time / 1e9)
+        passed_s = self._status.due_s()
+        if passed_s is not None:
+            self._show(passed_s, op.time / 1e9)
 
     def _hear_fact(self, op: Op) -> None:
         if op.f == "phase":
             self._phase = op.value["phase"]
-            self._line(f"{op.time / 1e9:7.1f} s  phase {self._phase}")
+            self._status.line(f"{op.time / 1e9:7.1f} s  phase {self._phase}")
         elif op.f == "leader":
             self._leader = f"{op.value['node']} leads in term {op.value['term']}"
-            self._line(f"{op.time / 1e9:7.1f} s  {self._leader}")
+            self._status.line(f"{op.time / 1e9:7.1f} s  {self._leader}")
         elif op.f == "node-exit" and not op.value["expected"]:
-            self._line(f"{op.time / 1e9:7.1f} s  node {op.value['node']} exited by itself")
+            self._status.line(f"{op.time / 1e9:7.1f} s  node {op.value['node']} exited by itself")
 
     def _hear_fault(self, op: Op) -> None:
         value = op.value
         if value["action"] == "inject" and value["targets"]:
             self._active[value["fault"]] = f"{op.f} on {', '.join(value['targets'])}"
-            self._line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
+            self._status.line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
         elif value["action"] == "inject":
-            self._line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
+            self._status.line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
         else:
             self._active.pop(value["fault"], None)
             bite = value["bite"]
             count = "an unknown number of" if bite["count"] is None else bite["count"]
-            self._line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {count} {bite['unit']} hit")
+            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {count} {bite['unit']} hit")
 
-    def _show(self, now_s: float, run_s: float) -> None:
+    def _show(self, passed_s: float, run_s: float) -> None:
         total = sum(self._counts.values())
-        rate = (total - self._shown_ops) / max(now_s - self._shown_s, 1e-9)
-        self._shown_s, self._shown_ops = now_s, total
+        rate = (total - self._shown_ops) / max(passed_s, 1e-9)
+        self._shown_ops = total
         faults = "; ".join(self._active.values()) or "no fault"
         counts = self._counts
         text = (
@@ -92,26 +78,8 @@ class Progress:
         )
         if self._last_error:
             text += f"; last error {self._last_error}"
-        if self._terminal:
-            self._write(f"{_CLEAR}{text[:WIDTH_MAX]}")
-        else:
-            self._line(text)
-
-    def _line(self, text: str) -> None:
-        start = _CLEAR if self._terminal else ""
-        self._write(f"{start}{text}\n")
-
-    def _write(self, text: str) -> None:
-        """Show `text`. A terminal that has gone away takes the progress with it, never the run."""
-        if self._gone:
-            return
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream was closed
-            self._gone = True
+        self._status.show(text)
 
     def finish(self) -> None:
         """End the rewritten line."""
-        if self._terminal:
-            self._write(_CLEAR)
+        self._status.finish()

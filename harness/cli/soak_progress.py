@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from typing import Final, TextIO
 
+from harness.cli.status_line import StatusLine
 from harness.ops import Verdict
 from harness.soak.result import SeedResult, Tally
 
 __all__ = ["SoakProgress", "duration_text"]
 
-TERMINAL_INTERVAL_S: Final = 0.25
 PIPE_INTERVAL_S: Final = 5.0
 FAILURES_SHOWN_MAX: Final = 20
-WIDTH_MAX: Final = 160
-_CLEAR: Final = "\r\x1b[2K"
 
 
 def duration_text(seconds: float) -> str:
@@ -36,34 +32,24 @@ class SoakProgress:
         self._tally = tally
         self._total = total
         self._before = tally.seeds
-        self._stream = sys.stderr if stream is None else stream
-        self._gone = self._stream is None
-        self._terminal = (
-            not self._gone
-            and self._stream.isatty()
-            and "NO_COLOR" not in os.environ
-            and os.environ.get("TERM") != "dumb"
-        )
-        self._interval_s = TERMINAL_INTERVAL_S if self._terminal else PIPE_INTERVAL_S
-        self._begin_s = self._shown_s = time.monotonic()
+        self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
+        self._begin_s = time.monotonic()
         self._failures_shown = 0
 
     def take(self, result: SeedResult) -> None:
         """One more result is in; it is in the tally already."""
         if result.failed:
             self._fail(result)
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= self._interval_s:
-            self._shown_s = now_s
-            self._show(self.line(now_s - self._begin_s))
+        if self._status.due_s() is not None:
+            self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def _fail(self, result: SeedResult) -> None:
         self._failures_shown += 1
         if self._failures_shown <= FAILURES_SHOWN_MAX:
             reason = result.reason.splitlines()[0] if result.reason else "no reason given"
-            self._line(f"seed {result.seed}: {result.verdict}: {reason}")
+            self._status.line(f"seed {result.seed}: {result.verdict}: {reason}")
         elif self._failures_shown == FAILURES_SHOWN_MAX + 1:
-            self._line("more seeds fail; the summary lists them")
+            self._status.line("more seeds fail; the summary lists them")
 
     def line(self, elapsed_s: float) -> str:
         """Where it stands, `elapsed_s` after the start of this session."""
@@ -81,26 +67,6 @@ class SoakProgress:
             text += f", {rate:.1f} seeds/s, about {left} to go"
         return text
 
-    def _show(self, text: str) -> None:
-        if self._terminal:
-            self._write(f"{_CLEAR}{text[:WIDTH_MAX]}")
-        else:
-            self._line(text)
-
-    def _line(self, text: str) -> None:
-        start = _CLEAR if self._terminal else ""
-        self._write(f"{start}{text}\n")
-
-    def _write(self, text: str) -> None:
-        if self._gone:
-            return
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream was closed
-            self._gone = True
-
     def finish(self) -> None:
         """End the rewritten line."""
-        if self._terminal:
-            self._write(_CLEAR)
+        self._status.finish()

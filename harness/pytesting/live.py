@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,8 @@ from harness.env import ClientEnv
 from harness.errors import TargetError, UsageError
 from harness.faults import FaultConductor
 from harness.generator import stagger
-from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, interpret
+from harness.guarded import closed, completed, look, poll
+from harness.interpreter import interpret
 from harness.ops import Attempt, OpType
 from harness.planning import Plan
 from harness.plugins import Client, Completion, Convergence, Nemesis, Request, Roles, Session
@@ -29,10 +30,8 @@ from harness.recorder import EventScribe, Recorder
 
 __all__ = ["LiveCluster"]
 
-T = TypeVar("T")
 PROCESS_FIRST: Final = 1_000_000_000
 POLL_S: Final = 0.1
-LOOK_BOUND_S: Final = 60.0
 
 
 class LiveCluster:
@@ -91,7 +90,7 @@ class LiveCluster:
         self.recorder.record(number, OpType.INVOKE, request.f, request.value)
         completion = Completion(OpType.INFO, request.value, error="cancelled by the test")
         try:
-            completion = await _bounded(client, request, bound_s)
+            completion = await completed(client, request, bound_s)
         finally:
             self._busy.discard(process)
             self.recorder.record(
@@ -104,7 +103,7 @@ class LiveCluster:
                 attempts=[self._shifted(attempt) for attempt in completion.attempts],
             )
             if completion.type is OpType.INFO:
-                await _close(self._clients.pop(process)[1])
+                await closed(self._clients.pop(process)[1])
         return completion
 
     @contextlib.asynccontextmanager
@@ -161,7 +160,9 @@ class LiveCluster:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        return await self._look(self.plan.target.roles(self.env, self.plan.settings))
+        return await look(
+            self.plan.target.roles(self.env, self.plan.settings), self.plan.case.target
+        )
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
         """The node that leads and serves; raises `TargetError` when there is none in time."""
@@ -187,50 +188,19 @@ class LiveCluster:
         target, settings = self.plan.target, self.plan.settings
         await self._wait(lambda: target.converged(self.env, settings), bound_s, "at rest")
 
-    async def _wait(self, look: Any, bound_s: float, what: str) -> None:
-        deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
-        while True:
-            state: Convergence = await self._look(look())
-            if state.ok:
-                return
-            if self.recorder.now_ns() >= deadline_ns:
-                pending = "; ".join(state.pending) or "no reason given"
-                raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")
-            await asyncio.sleep(POLL_S)
-
-    async def _look(self, looking: Coroutine[Any, Any, T]) -> T:
-        try:
-            async with asyncio.timeout(LOOK_BOUND_S) as limit:
-                return await looking
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TargetError(
-                f"the target {self.plan.case.target!r} said nothing for {LOOK_BOUND_S:g} s when "
-                "asked for its state; its plug-in must bound every call it makes"
-            ) from error
+    async def _wait(
+        self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float, what: str
+    ) -> None:
+        name = self.plan.case.target
+        now_ns = self.recorder.now_ns
+        state = await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=POLL_S)
+        if not state.ok:
+            pending = "; ".join(state.pending) or "no reason given"
+            raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")
 
     async def close(self) -> None:
         """Heal what is still broken and close all clients; called at the end of the run."""
         await self.conductor.heal_active()
         for _, client in self._clients.values():
-            await _close(client)
+            await closed(client)
         self._clients.clear()
-
-
-async def _bounded(client: Client, request: Request, timeout_s: float) -> Completion:
-    """How the operation ended. A client that hangs or crashes may have done anything."""
-    try:
-        async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
-            return await client.invoke(request, timeout_s=timeout_s)
-    except Exception as error:  # noqa: BLE001 - becomes a line of the history
-        hung = limit.expired() and isinstance(error, TimeoutError)
-        what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
-        return Completion(OpType.INFO, request.value, error=f"client {what}"[:ERROR_CHARACTERS_MAX])
-
-
-async def _close(client: Client) -> None:
-    """Close a client, for a bounded time; how it ends can change no outcome."""
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(CLOSE_S_MAX):
-            await client.close()

@@ -224,7 +224,7 @@ def test_progress_rewrites_a_line_on_a_terminal_and_writes_lines_elsewhere(monke
     for stream, rewritten in ((Terminal(), True), (io.StringIO(), False)):
         tally = Tally()
         progress = SoakProgress(tally, 2, stream)
-        progress._interval_s = 0.0
+        progress._status._interval_s = 0.0
         for result in (valid(1), invalid(2, "first line\nsecond")):
             tally.take(result)
             progress.take(result)

@@ -1,0 +1,77 @@
+"""Calls into a target's plug-in, each within a bound: a client that hangs cannot hang a run.
+
+What a client did before it hung or crashed nobody knows, so the operation ends as `info`; how a
+client closes can change no outcome. A target that says nothing when it is looked at leaves nothing
+to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from harness.case import NS_PER_S
+from harness.errors import TargetError
+from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S
+from harness.ops import OpType
+from harness.plugins import Client, Completion, Convergence, Request
+
+__all__ = ["LOOK_BOUND_S", "closed", "completed", "look", "poll"]
+
+T = TypeVar("T")
+LOOK_BOUND_S: Final = 60.0
+"""How long the target's plug-in may take to look into the target once."""
+
+
+async def completed(client: Client, request: Request, timeout_s: float) -> Completion:
+    """How the operation ended. A client that hangs or crashes may have done anything."""
+    try:
+        async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
+            return await client.invoke(request, timeout_s=timeout_s)
+    except Exception as error:  # noqa: BLE001 - becomes a line of the history
+        hung = limit.expired() and isinstance(error, TimeoutError)
+        what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
+        text = f"client {what}"[:ERROR_CHARACTERS_MAX]
+        return Completion(OpType.INFO, request.value, error=text)
+
+
+async def closed(client: Client) -> Exception | None:
+    """Close the client; what went wrong, if anything did."""
+    try:
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.close()
+    except Exception as error:  # noqa: BLE001 - the caller may record it
+        return error
+    return None
+
+
+async def look(looking: Coroutine[Any, Any, T], target: str) -> T:
+    """Have the plug-in of `target` look; raises `TargetError` when it says nothing."""
+    try:
+        async with asyncio.timeout(LOOK_BOUND_S) as limit:
+            return await looking
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TargetError(
+            f"the target {target!r} was asked for its state and said nothing for "
+            f"{LOOK_BOUND_S:g} s; its plug-in must bound every call it makes"
+        ) from error
+
+
+async def poll(
+    looking: Callable[[], Coroutine[Any, Any, Convergence]],
+    target: str,
+    *,
+    now_ns: Callable[[], int],
+    bound_s: float,
+    every_s: float,
+) -> Convergence:
+    """Look until it is well or the bound has passed; the last look counts."""
+    deadline_ns = now_ns() + int(bound_s * NS_PER_S)
+    while True:
+        state = await look(looking(), target)
+        if state.ok or now_ns() >= deadline_ns:
+            return state
+        await asyncio.sleep(every_s)
