@@ -129,7 +129,7 @@ def _kind(op: Op) -> str:
     """The operation's `f`; transactions that only read are a kind of their own."""
     if op.f != "txn" or not isinstance(op.value, list):
         return op.f
-    reads = all(isinstance(mop, list | tuple) and mop and mop[0] in {"r", ":r"} for mop in op.value)
+    reads = all(isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in op.value)
     return "txn r" if reads else op.f
 
 

@@ -82,7 +82,8 @@ def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
             f"the transaction {micro_ops!r} would take more than one RPC and so not be atomic; "
             "give it appends to one table, or a single read"
         )
-    table = m.TableIdentifier(table_name=tables.pop())
+    name = min(tables)  # the only one
+    table = m.TableIdentifier(table_name=name)
     if kinds == {"r"}:
         return _Transaction(
             "MasterService.GetTableSchema",
