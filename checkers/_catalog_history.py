@@ -181,6 +181,15 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
     return first
 
 
+def _shown_nonces(history: History) -> set[str]:
+    """What comments say, also where no id comes with them."""
+    return {
+        str(done.value["comment"])
+        for done in (pair.completion for pair in history.pairs)
+        if done is not None and isinstance(done.value, dict) and done.value.get("comment")
+    }
+
+
 def catalog_history(history: History) -> CatalogHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl"."""
     bindings, conflicts = _bind(history)
@@ -189,6 +198,7 @@ def catalog_history(history: History) -> CatalogHistory:
     operations: list[CatalogOperation] = []
     seen: dict[int, int] = {}
     nonces: dict[str, int] = {}
+    shown = _shown_nonces(history)
     for pair in history.pairs:
         call = pair.invoke
         if call.f not in MUTATIONS | READS:
@@ -207,7 +217,7 @@ def catalog_history(history: History) -> CatalogHistory:
                 if sight > call.index:  # else it was seen before it was asked for: search refutes
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])
-            elif call.f == "create":
+            elif call.f == "create" and key not in shown:
                 columns = ", ".join(_value(call).get("columns", ()))
                 key = f"an unseen create of {call.value['name']!r} ({columns})"
         else:

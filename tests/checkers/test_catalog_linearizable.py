@@ -272,6 +272,18 @@ def test_a_lost_create_may_take_effect_late_or_never() -> None:
         assert check(h.history).verdict is Verdict.VALID
 
 
+def test_a_lost_create_is_seen_by_its_nonce_alone() -> None:
+    for nonce, verdict in (("n2", Verdict.VALID), ("n3", Verdict.INVALID)):
+        h = Writer()
+        h.lost(1, "create", {"name": "b", "nonce": "n1", "columns": ["a"]})
+        h.lost(2, "create", {"name": "b", "nonce": "n2", "columns": ["a"]})
+        h.get(3, "b", "T1", table_id=None, comment=nonce)
+        assert check(h.history).verdict is verdict
+        h.delete(3, "b", "T1")
+        h.get(3, "b", "T2", table_id=None, comment=nonce)
+        assert check(h.history).verdict is Verdict.INVALID  # no create makes two tables
+
+
 def test_an_id_of_an_unseen_create_is_bound_once() -> None:
     h = Writer()
     h.lost(1, "create", {"name": "b", "nonce": "n1", "columns": ["a"]})

@@ -184,6 +184,23 @@ def test_each_lie_is_seen_in_a_view(late: Operation[Any, Any], view: str) -> Non
     assert view in names
 
 
+def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(versioned_windows, "STRIDE", 1)
+    operations = [
+        done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
+        done(1, "get", 2, 5, "a", ident=7, version=2, seen=6),
+        done(2, "alter", 5, 6, "a", ident=7, version=2, payload=6),
+        done(3, "get", 7, 8, "a", ident=7, version=2, seen=6),
+    ]
+    assert wing_and_gong(VersionedCatalog(), operations)
+    views = VersionedCatalog().projections(operations)
+    assert sum(kind_of(view) == "window" for view in views) > 1
+    for view in views:
+        assert check_operations(view.model, view.operations).result is Result.OK, view.name
+
+
 def test_a_list_between_two_sights_must_show_the_id() -> None:
     hidden = done(3, "list", 6, 7, "", listing=())
     later = done(4, "get", 8, 9, "b", ident=7, version=2, seen=6)

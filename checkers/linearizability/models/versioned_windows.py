@@ -3,7 +3,8 @@
 Looked at over a whole history, a name has had many tables, and a core that proves it empty now must
 say of each of them that it left. So look at it from some moment on, with nothing known of what was
 there before; the first operation that changes something says what is there afterwards. And look no
-further than to some later moment. What was open at either may have taken effect in between, or not.
+further than to some later moment. What was open at either may have taken effect in between, or not,
+and so may what returned at the very moment of the end: what was called then may have come before it.
 
 That is a necessary condition for any two moments: take an order of the whole, and leave out what
 took effect before the first or after the second.
@@ -84,7 +85,7 @@ def _seen_from(
     returned = operation.return_time
     if returned is not None and returned < begin:
         return None
-    if returned is not None and begin <= operation.call and returned <= end:
+    if returned is not None and begin <= operation.call and returned < end:
         return operation
     if NameWindow().read_only(operation.input, True):
         return None
