@@ -118,6 +118,9 @@ fn sure<T>(result: Result<T, Infallible>) -> T {
     }
 }
 
+/// Calls, ends, kinds, first and second values; see `register_orders`.
+type Given<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a [u8], &'a [u8]);
+
 /// The orders (as `u32`), how long each is (-1 where none was found), and the configurations.
 type Orders<'py> = (
     Bound<'py, PyBytes>,
@@ -133,7 +136,7 @@ type Orders<'py> = (
 #[pyfunction]
 pub fn register_orders<'py>(
     py: Python<'py>,
-    columns: (&[u8], &[u8], &[u8], &[u8], &[u8]),
+    columns: Given<'_>,
     starts: &[u8],
     steps: u64,
     configurations: usize,
