@@ -4,7 +4,7 @@ Looked at over a whole history, a name has had many tables, and a core that prov
 say of each of them that it left. So look at it from some moment on, with nothing known of what was
 there before; the first operation that changes something says what is there afterwards. And look no
 further than to some later moment. What was open at either may have taken effect in between, or not,
-and so may what returned at the very moment of the end: what was called then may have come before it.
+and so may what returned at the very end, since what was called then may have come before it.
 
 That is a necessary condition for any two moments: take an order of the whole, and leave out what
 took effect before the first or after the second.
