@@ -1,0 +1,167 @@
+"""The same report everywhere: DuckDB in this process against Spark under four kinds of master.
+
+    python bench/report_masters.py STORE
+
+Makes the whole report of a copy of `STORE` (checks, facts, SQL, answers) without Spark, by DuckDB,
+and then on Spark under `local[2]`, `local-cluster[2,1,1024]`, a standalone master and worker started
+from the pip package, and a Connect server; each time with all earlier results removed. Then compares
+every table and every answer, row by row; how long a check took is left out.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+MEASURES = {"wall_ns", "cpu_ns"}
+START_S_MAX = 120.0
+
+
+def rows_of(path: Path) -> list[str]:
+    """The rows of a Parquet file without what was measured, sorted."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    kept = sorted(name for name in table.column_names if name not in MEASURES)
+    return sorted(repr(row) for row in table.select(kept).to_pylist())
+
+
+def report(store: Path, output: Path, *options: str) -> float:
+    """Run the verb as a user does, from nothing; wall seconds."""
+    shutil.rmtree(store / ".results", ignore_errors=True)
+    begin_s = time.monotonic()
+    code = "import sys; from harness.cli import main; sys.exit(main())"
+    words = ["report", str(store), "--output", str(output), "--json", *options]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    if not (output / "report.html").is_file():
+        raise SystemExit(f"report {options} made nothing:\n{done.stderr[-3000:]}")
+    return time.monotonic() - begin_s
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    end_s = time.monotonic() + START_S_MAX
+    while time.monotonic() < end_s:
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args!r} ended with {process.returncode}")
+        with socket.socket() as probe:
+            probe.settimeout(0.5)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SystemExit(f"nobody listens on port {port} after {START_S_MAX:g} s")
+
+
+@contextlib.contextmanager
+def daemon(port: int, folder: Path, *arguments: str) -> Iterator[None]:
+    """One of Spark's own programs, from the pip package, until the block ends."""
+    import pyspark
+
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    log = (folder / f"daemon-{port}.log").open("wb")
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    process = subprocess.Popen(
+        [str(program), *arguments], stdout=log, stderr=log, cwd=folder, env=environment
+    )
+    try:
+        wait_open(port, process)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        log.close()
+
+
+@contextlib.contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    port, pages = free_port(), [free_port(), free_port()]
+    url = f"spark://127.0.0.1:{port}"
+    of_master = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(pages[0]))
+    of_worker = ("--cores", "2", "--memory", "1g", "--webui-port", str(pages[1]))
+    names = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+    with (
+        daemon(port, folder, names[0], *of_master),
+        daemon(pages[1], folder, names[1], *of_worker, "--work-dir", str(folder / "work"), url),
+    ):
+        yield url
+
+
+@contextlib.contextmanager
+def connect(folder: Path) -> Iterator[str]:
+    port = free_port()
+    settings = [
+        f"spark.connect.grpc.binding.port={port}",
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "spark.ui.enabled=false",
+    ]
+    options = [word for setting in settings for word in ("--conf", setting)]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2,3]", *options)
+    with daemon(port, folder, *submit, "--class", server, "spark-internal"):
+        yield f"sc://127.0.0.1:{port}"
+
+
+def differences(ours: Path, theirs: Path) -> list[str]:
+    """Files whose rows are not the same."""
+    names = {path.relative_to(ours) for path in ours.glob("*/*.parquet")}
+    others = {path.relative_to(theirs) for path in theirs.glob("*/*.parquet")}
+    odd = [str(name) for name in sorted(names ^ others)]
+    return odd + [
+        str(name)
+        for name in sorted(names & others)
+        if rows_of(ours / name) != rows_of(theirs / name)
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        store = folder / "store"
+        left_out = shutil.ignore_patterns(".results", ".report")
+        shutil.copytree(options.store, store, symlinks=True, ignore=left_out)
+        plain = folder / "duckdb"
+        took_s = report(store, plain)
+        files = list(plain.glob("*/*.parquet"))
+        rows = sum(len(rows_of(path)) for path in files)
+        print(f"duckdb, in this process    {took_s:6.1f} s  {len(files)} tables, {rows} rows")
+        failed = 0
+        masters = {
+            "local[2]": contextlib.nullcontext("local[2]"),
+            "local-cluster[2,1,1024]": contextlib.nullcontext("local-cluster[2,1,1024]"),
+            "standalone": standalone(folder),
+            "connect": connect(folder),
+        }
+        for name, running in masters.items():
+            with running as url:
+                output = folder / name
+                took_s = report(store, output, "--spark-master", url)
+                odd = differences(plain, output)
+            failed += bool(odd)
+            print(f"{name:26} {took_s:6.1f} s  {'identical' if not odd else f'DIFFERENT: {odd}'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
