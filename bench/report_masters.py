@@ -2,10 +2,10 @@
 
     python bench/report_masters.py STORE
 
-Makes the whole report of a copy of `STORE` (checks, facts, SQL, answers) without Spark, by DuckDB,
-and then on Spark under `local[2]`, `local-cluster[2,1,1024]`, a standalone master and worker started
-from the pip package, and a Connect server; each time with all earlier results removed. Then compares
-every table and every answer, row by row; how long a check took is left out.
+Makes the whole report of a copy of `STORE` (checks, facts, SQL, answers) without Spark, by DuckDB;
+then on Spark under `local[2]`, `local-cluster[2,1,1024]`, a standalone master and worker (from the
+pip package), and a Connect server; each time with all earlier results removed. Compares every table
+and every answer, row by row; how long a check took is left out.
 """
 
 import argparse
