@@ -74,6 +74,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _check_executor(parsed)
     parsed.reporter_names = chosen_reporters(parsed.reporters)
     _find_summary(parsed)
+    _check_files(parsed)
     return parsed
 
 
@@ -110,6 +111,14 @@ def _find_summary(parsed: argparse.Namespace) -> None:
                 "GitHub Actions; name a file"
             )
         parsed.github_summary = given
+
+
+def _check_files(parsed: argparse.Namespace) -> None:
+    """Refuse what cannot be written now, not after hours of work."""
+    for flag in ("junit", "summary_json", "github_summary"):
+        path = getattr(parsed, flag)
+        if path is not None and Path(path).is_dir():
+            raise UsageError(f"--{flag.replace('_', '-')} is the folder {str(path)!r}; name a file")
 
 
 def parse_seeds(text: str) -> tuple[int, int]:

@@ -85,6 +85,9 @@ def _run(
     try:
         if not campaign.enough:
             interrupted = _work(campaign, environment, parsed, take)
+        left = campaign.spec.seeds - campaign.tally.seeds
+        if left and not (interrupted or campaign.enough or campaign.stopped is not None):
+            broken = InfrastructureError(f"{left} seeds were not run; the same command runs them")
     except KeyboardInterrupt:
         interrupted = True
     except InfrastructureError as error:  # what is recorded is still worth its summary

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED
-from harness.soak.identity import code_digest
+from harness.soak.identity import other_code
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from harness.soak.seed import run_seed
 
@@ -44,15 +44,9 @@ def _jobs_from(lines: Iterable[bytes]) -> Iterator[SeedJob]:
 
 def _refusal(job: SeedJob) -> SeedResult | None:
     """Why this worker must not run the job: it runs other code than the soak began with."""
-    if job.code is None:
+    why = other_code(job.case, "sim", job.code)
+    if why is None:
         return None
-    found = code_digest(job.case, "sim")
-    if found == job.code:
-        return None
-    why = (
-        f"the code changed while the soak ran (it began with {job.code}, a new worker runs "
-        f"{found}); start the soak again, which begins anew with the new code"
-    )
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
 
 

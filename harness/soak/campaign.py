@@ -80,6 +80,7 @@ class _Kept(msgspec.Struct):
     """What of a run's record tells whether it is the run of a result."""
 
     digest: str
+    verdict: str  # another code may have judged the same history otherwise
 
 
 class Campaign:
@@ -119,9 +120,14 @@ class Campaign:
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
             when = dt.datetime.fromtimestamp(older[0].stat().st_mtime, tz=dt.UTC)
+            runs = (
+                "replaces the runs of the same seeds; another --label keeps both"
+                if self.spec.environment == SIM
+                else "leaves the older runs beside the new ones; another --label tells them apart"
+            )
             self.notes.append(
                 f"the code changed since this soak ran last ({when:%Y-%m-%d %H:%M} UTC): it begins "
-                "anew and replaces the runs of the same seeds; another --label keeps both"
+                f"anew and {runs}"
             )
         for other in older[JOURNALS_A_CASE_MAX - 1 :]:
             other.unlink(missing_ok=True)
@@ -163,7 +169,7 @@ class Campaign:
             record = msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return False
-        return record.digest == result.digest
+        return (record.digest, record.verdict) == (result.digest, result.verdict)
 
     @property
     def _prefix(self) -> str:
@@ -219,6 +225,8 @@ class Campaign:
                 if proven:
                     self.tally.take(result)
                 raise
+            if result.run is None:  # what older code left of this seed is no run of this soak
+                shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
         return not self.enough
 

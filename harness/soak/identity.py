@@ -26,7 +26,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.plugins import Workload, load_plugin
 
-__all__ = ["SoakId", "code_digest", "soak_id"]
+__all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
 
 NOT_OF_WORKERS: Final = (
     "harness/cli",
@@ -76,6 +76,23 @@ def code_digest(case: Case, environment: str) -> str:
     for package in sorted(packages):
         total.update(_package_digest(package).encode())
     return total.hexdigest()[:DIGITS]
+
+
+def other_code(case: Case, environment: str, code: str | None) -> str | None:
+    """Why a soak that began with `code` must stop: the files hold other code by now.
+
+    They are read again, since nodes in real environments load what lies there when they start.
+    """
+    if code is None:
+        return None
+    _package_digest.cache_clear()
+    found = code_digest(case, environment)
+    if found == code:
+        return None
+    return (
+        f"the code changed while the soak ran (it began with {code}, now there is {found}); "
+        "start the soak again, which begins anew with the new code"
+    )
 
 
 def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:

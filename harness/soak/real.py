@@ -3,7 +3,8 @@
 The environment owns Ctrl-C while a run is under way: the first ends its workload, heals and lets
 it be judged, and then the soak stops. An interrupted run is kept, but its seed is not done: the
 next soak runs it again. A folder is named after the seed and the moment, since no two runs of a
-seed are equal here.
+seed are equal here. Nodes load their code when they start, so it is looked at before and after each
+run: one by other code than the soak began with does not count.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment
 from harness.run import conduct
+from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crashed, folder_bytes, not_kept, result_of
+from harness.soak.seed import crashed, folder_bytes, not_kept, result_of, stopped
 from harness.store import RunFolder, RunRecord, new_run_id
 
 __all__ = ["soak_one_by_one"]
@@ -46,6 +48,10 @@ def soak_one_by_one(
     second Ctrl-C or one between runs.
     """
     for job in work:
+        why = other_code(job.case, environment.name, job.code)
+        if why is not None:
+            on_result(stopped(job, why))
+            return False
         begin_s, begin_cpu_s = time.monotonic(), time.process_time()
         listener = None if listen is None else listen(job.case.seed)
         result, interrupted = _run(job, environment, listener)
@@ -55,7 +61,8 @@ def soak_one_by_one(
             cpu_s=time.process_time() - begin_cpu_s,
             memory_bytes=memory_bytes_max(),
         )
-        if not on_result(result) or interrupted:
+        why = result.stop or other_code(job.case, environment.name, job.code)
+        if not on_result(msgspec.structs.replace(result, stop=why)) or interrupted:
             return interrupted
     return False
 

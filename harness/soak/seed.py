@@ -36,7 +36,7 @@ from harness.soak.result import (
 )
 from harness.store import RunFolder, RunRecord
 
-__all__ = ["crashed", "folder_bytes", "not_kept", "result_of", "run_seed"]
+__all__ = ["crashed", "folder_bytes", "not_kept", "result_of", "run_seed", "stopped"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
 
@@ -47,7 +47,7 @@ def run_seed(job: SeedJob) -> SeedResult:
     try:
         result = _run_seed(job, begin_s)
     except UsageError as error:  # the case was planned before: the code or the plug-ins changed
-        result = _stopped(job, str(error))
+        result = stopped(job, str(error))
     except Exception as error:  # noqa: BLE001 - one seed's crash must not end the campaign
         result = crashed(job, _crash_reason(error))
     return msgspec.structs.replace(
@@ -64,7 +64,7 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
     started = dt.datetime.now(tz=dt.UTC)
     outcome = conduct(plan, environment, run_id=f"seed-{job.case.seed}", folder=None)
     if outcome.interrupted:  # its history is not the seed's
-        return _stopped(job, f"seed {job.case.seed} was interrupted")
+        return stopped(job, f"seed {job.case.seed} was interrupted")
     judgement = judge(outcome.history, plan.case, plan.checkers)
     result = result_of(job.case.seed, outcome, judgement, simulated=True)
     if job.store is None or (job.keep != KEEP_ALL and not result.failed):
@@ -154,7 +154,8 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=shortened(reason), wall_s=wall_s)
 
 
-def _stopped(job: SeedJob, why: str) -> SeedResult:
+def stopped(job: SeedJob, why: str) -> SeedResult:
+    """No result at all: the soak must stop, and the seed is to be run again."""
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
 
 

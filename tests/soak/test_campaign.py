@@ -121,6 +121,9 @@ def folder_of(found, seed):
         shutil.rmtree,
         lambda folder: (folder / "run.json").unlink(),
         lambda folder: (folder / "run.json").write_text('{"digest": "other"}'),
+        lambda folder: (folder / "run.json").write_bytes(
+            (folder / "run.json").read_bytes().replace(b'"valid"', b'"invalid"')
+        ),
         lambda folder: (folder / "run.json").write_bytes(b"\xff\x00"),
         lambda folder: (folder / "history.parquet").unlink(),
     ],
@@ -181,6 +184,17 @@ def test_other_code_begins_anew_says_so_and_replaces_the_runs(tmp_path, code):
     assert len(runs(tmp_path)) == 4
     with Opened(tmp_path) as found:
         assert [text for text in found.notes if "code changed" in text] == []
+
+
+@pytest.mark.parametrize("verdict", ["valid", "crash"])
+def test_a_run_of_old_code_does_not_outlast_a_result_that_keeps_none(tmp_path, code, verdict):
+    # Else reports would find, under this label, what only the old code did.
+    with Opened(tmp_path) as found:
+        work(found, {1, 2})
+    code["digest"] = "0the2"
+    with Opened(tmp_path, keep="failing") as found:
+        found.take(SeedResult(seed=1, verdict=verdict, reason=""))
+        assert runs(tmp_path) == [folder_of(found, 2)]
 
 
 def test_journals_of_old_code_are_few(tmp_path, code):

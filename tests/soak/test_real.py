@@ -5,11 +5,11 @@ import signal
 import msgspec
 import pytest
 
+from harness.case import Case
 from harness.errors import EXIT_INTERRUPTED
+from harness.soak import SeedJob, SeedResult, identity, real
 from harness.store import load_run
 from tests.soak.commands import journaled, soak, start, wait_until
-
-pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("process")]
 
 WORK = (
     *("--env", "process", "--target", "toy-register", "--workload", "register"),
@@ -22,6 +22,48 @@ def runs(store):
     return sorted(path for path in folders if not path.is_symlink())
 
 
+class Marked:
+    """Stands for a real environment whose runs are made up."""
+
+    name = "process"
+
+
+@pytest.mark.parametrize(
+    ("digests", "counted", "runs_made"),
+    [
+        (["old"] * 6, [None] * 3, 3),
+        (["old", "old", "new"], [None, "stop"], 1),  # changed between two runs
+        (["old", "new"], ["stop"], 1),  # changed under a run
+    ],
+)
+def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(
+    digests, counted, runs_made, monkeypatch
+):
+    made, taken, given = [], [], iter(digests)
+    monkeypatch.setattr(identity, "code_digest", lambda *_: next(given))
+
+    def run(job, *_):
+        made.append(job.case.seed)
+        return SeedResult(seed=job.case.seed, verdict="valid", reason=""), False
+
+    def take(result):
+        taken.append(result)
+        return result.stop is None
+
+    monkeypatch.setattr(real, "_run", run)
+    case = Case(seed=0, target="toy-register", workload="register")
+    job = SeedJob(case=case, store="s", name="n", run_prefix="p", code="old")
+    real.soak_one_by_one(
+        (job.of_seed(seed) for seed in (1, 2, 3)), Marked(), on_result=take, listen=None
+    )
+    assert [result.stop and "stop" for result in taken] == counted
+    assert len(made) == runs_made
+    assert all("the code changed" in result.stop for result in taken if result.stop)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.xdist_group("process")
 def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
     code, found, said = soak(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..2")
     assert (code, found["seeds"], found["verdicts"]["valid"]) == (0, 2, 2), said

@@ -14,6 +14,7 @@ from harness.errors import (
     EXIT_INTERRUPTED,
     EXIT_INVALID,
     EXIT_UNKNOWN,
+    EXIT_USAGE,
     EXIT_VALID,
     InfrastructureError,
 )
@@ -78,6 +79,23 @@ def test_exit_codes(items, code, scripted, capsys):
     assert "Traceback" not in err
     interrupted = any(isinstance(item, KeyboardInterrupt) for item in items)
     assert ("interrupted: the same command goes on" in out) == interrupted
+
+
+@pytest.mark.parametrize("flag", ["--junit", "--summary-json", "--github-summary"])
+def test_an_output_that_cannot_be_is_refused_before_any_seed_runs(flag, scripted, capsys, tmp_path):
+    (tmp_path / "folder").mkdir()
+    scripted(AssertionError("it ran"))
+    assert main([*BASE, "--seeds", "1..2", flag, "folder"]) == EXIT_USAGE
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"harness: {flag} is the folder 'folder'; name a file\n")
+
+
+def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
+    scripted("valid")  # and nothing of the second
+    assert main([*BASE, "--seeds", "1..2", "--quiet"]) == EXIT_CRASH
+    out, err = capsys.readouterr()
+    assert "1 of 2 seeds" in out
+    assert "harness: 1 seeds were not run" in err
 
 
 def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
