@@ -49,7 +49,7 @@ class PoolExecutor:
         deaths: collections.Counter[str] = collections.Counter()
         try:
             self._workers = [_Worker(config) for _ in range(min(self.slots, len(bins)))]
-            while any(worker.give(waiting) for worker in self._workers):
+            while self._give_all(waiting):
                 for worker in _ready(self._workers):
                     done = worker.answer()
                     if done is not None:
@@ -66,6 +66,11 @@ class PoolExecutor:
                     self._workers[self._workers.index(worker)] = fresh
         finally:
             self.close()
+
+    def _give_all(self, waiting: collections.deque[collections.deque[Unit]]) -> bool:
+        """Have every idle worker begin; returns whether any is busy now."""
+        # Every one is asked: `any` of a generator would stop at the first that is busy.
+        return max([worker.give(waiting) for worker in self._workers], default=False)
 
     def close(self) -> None:
         """End all workers."""
