@@ -61,6 +61,8 @@ class SparkExecutor:
                 ended = [unit for unit in units if not _missing(unit, results)]
                 yield from (Done(unit.unit_id, 0, 0, ()) for unit in ended)
                 left = [unit for unit in units if _missing(unit, results)]
+                if not left:
+                    return
                 if sum(_missing(unit, results) for unit in left) == missing:
                     text = str(error).strip().splitlines()[0]
                     raise InfrastructureError(
