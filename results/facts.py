@@ -36,7 +36,7 @@ from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS_VERSION", "NO_NEMESIS", "READS", "Run", "extract", "kind_of"]
+__all__ = ["FACTS_VERSION", "NO_NEMESIS", "READS", "Run", "bare", "extract", "kind_of"]
 
 FACTS_VERSION: Final = 2
 READS: Final = frozenset(
@@ -117,6 +117,16 @@ def extract(run: Run, history: History) -> dict[str, pa.Table]:
         "exposure_time": facts.exposure_time_rows(),
     }
     return {name: _table(name, facts.key, rows[name]) for name in FACT_TABLES}
+
+
+def bare(run: Run) -> dict[str, pa.Table]:
+    """What is known of a run whose facts cannot be extracted: its case, and numbers of 0.
+
+    So its verdict has a place, under its nemeses, bug switches and label.
+    """
+    facts = _Facts(run, History(()))
+    rows = {"runs": [facts.run_row()], "traits": facts.trait_rows()}
+    return {name: _table(name, facts.key, rows[name]) for name in rows}
 
 
 def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:

@@ -29,6 +29,16 @@ from results.stored import is_limited
 __all__ = ["Check", "Manifest", "Unit", "Wanted", "checker_version", "plan"]
 
 UNIT_ROWS: Final = 1 << 18
+FACTS_MODULES: Final = (
+    "harness.case",
+    "harness.ops",
+    "harness.store.buckets",
+    "results.facts",
+    "results.intervals",
+    "results.run_timeline",
+    "results.schema",
+)
+"""Whatever computes facts: a change of any of these makes them anew."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -67,10 +77,14 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """One result that a report needs: of which run, and its id at every level of budget."""
+    """One result that a report needs: of which run, and its id at every level of budget.
+
+    There are no ids where the checker cannot be had; facts have no checker.
+    """
 
     run: str
     ids: tuple[str, ...]
+    checker: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -101,6 +115,11 @@ def plan(
     for info in runs:
         try:
             names = registry.checkers_of(info.case.workload) if checkers is None else checkers
+            gone = {name: registry.trouble(name) for name in names if registry.trouble(name)}
+            for name, text in gone.items():
+                problems.add(Problem(info.key, "checker", text))
+                wanted.append(Wanted(info.key, (), name))
+            names = tuple(name for name in names if name not in gone)
             pieces = _pieces(info, names, registry, facts=facts)
         except (HarnessError, OSError) as error:
             problems.add(Problem(info.key, "checker", str(error)))
@@ -112,7 +131,7 @@ def plan(
                 ids = tuple(
                     _result_id(piece.unit, info, budget, name, version) for budget in budgets
                 )
-                wanted.append(Wanted(info.key, ids))
+                wanted.append(Wanted(info.key, ids, name))
                 level = _next_level(ids, there)
                 if level is None:
                     known += 1
@@ -156,6 +175,7 @@ class _Registry:
         self._checkers: dict[str, Checker] = {}
         self._workloads: dict[str, tuple[str, ...]] = {}
         self._versions: dict[str, str] = {}
+        self._trouble: dict[str, str] = {}
 
     def checkers_of(self, workload: str) -> tuple[str, ...]:
         """The checkers that a workload names."""
@@ -168,6 +188,17 @@ class _Registry:
         if name not in self._checkers:
             self._checkers[name] = load_plugin("checkers", name)
         return self._checkers[name]
+
+    def trouble(self, name: str) -> str:
+        """Why the checker cannot be had; empty if it can."""
+        if name not in self._trouble:
+            try:
+                self.version(name)
+            except HarnessError as error:
+                self._trouble[name] = str(error)
+            else:
+                self._trouble[name] = ""
+        return self._trouble[name]
 
     def is_by_key(self, name: str) -> bool:
         """Whether the checker judges columns of many keys."""
@@ -250,6 +281,7 @@ def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version:
         "verdicts",
         unit.digest,
         unit.groups,
+        None if unit.groups is None else unit.n_ops,  # the same rows may be cut otherwise
         checker,
         version,
         hashlib.sha256(info.case.encode()).hexdigest(),
@@ -264,8 +296,7 @@ def _facts_id(info: RunInfo) -> str:
         info.digest,
         info.key,
         FACTS_VERSION,
-        _package_hash("results.facts"),
-        _package_hash("results.intervals"),
+        [_package_hash(module) for module in FACTS_MODULES],
         hashlib.sha256(info.case.encode()).hexdigest(),
         record,
         info.label,

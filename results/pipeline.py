@@ -12,8 +12,9 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,11 +22,15 @@ from harness.errors import InfrastructureError, UsageError
 from results.budgets import Budget
 from results.executors import Executor
 from results.executors.inline import InlineExecutor
-from results.manifest import Manifest, Unit, plan
+from results.facts import bare
+from results.manifest import Manifest, Unit, Wanted, plan
 from results.packing import BINS_A_CORE, pack
-from results.store_scan import Problem, Problems, RunInfo, scan_store
+from results.store_scan import NO_LOSS, Problem, Problems, RunInfo, scan_store
 from results.stored import RESULTS, forget_markers, gather, index
-from results.units import Config
+from results.units import Config, no_verdict, table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["EXECUTORS", "Checked", "Progress", "check_store"]
 
@@ -187,14 +192,15 @@ class _Job:
 
     def run(self, choice: _Choice) -> tuple[Manifest, dict[str, Path]]:
         """Rounds of plan and work until nothing is left that can be done."""
-        given_up: set[str] = set()
+        given_up: set[str] = set()  # ids of results that had their chance
         for number in range(ROUNDS_MAX):
             manifest = self._plan()
             if number == 0:
                 self.known = manifest.known
-            units = [unit for unit in manifest.units if _name_of(unit) not in given_up]
+            units = [left for unit in manifest.units if (left := _without(unit, given_up))]
             if units:
-                given_up |= self._round(choice, units)
+                self._round(choice, units)
+                given_up.update(result_id for unit in units for result_id in _ids(unit))
                 continue
             tables, damaged = self._gather(manifest)
             if not damaged:
@@ -214,8 +220,8 @@ class _Job:
             problems=self.problems,
         )
 
-    def _round(self, choice: _Choice, units: Sequence[Unit]) -> set[str]:
-        """Do units; returns the names of those that came to an end and must not come again."""
+    def _round(self, choice: _Choice, units: Sequence[Unit]) -> None:
+        """Do units; those that do not come to an end are named."""
         executor = choice.executor(units)
         again = all(unit.budget.level > self.budgets[0].level for unit in units)
         # What a budget cut short once may do so again: one unit a task, so that nobody waits.
@@ -255,20 +261,56 @@ class _Job:
         for unit in left.values():
             text = "the executor lost it: its results are missing, try again"
             self.problems.add(Problem(unit.key, "lost", text))
-        return {_name_of(unit) for unit in units}
 
     def _gather(self, manifest: Manifest) -> tuple[dict[str, Path], list[str]]:
         there = index(self.results)
         wanted: list[tuple[str, str, Path]] = []
+        missing: list[Wanted] = []
         for want in manifest.wanted:
             # The result of the largest budget that there is; none where it could not be made.
             for result_id in reversed(want.ids):
                 if result_id in there:
                     wanted.append((want.run, result_id, there[result_id]))
                     break
-        return gather(self.results, wanted)
+            else:
+                missing.append(want)
+        return gather(self.results, wanted, self._besides(missing, {run for run, _, _ in wanted}))
+
+    def _besides(
+        self, missing: Sequence[Wanted], begun: AbstractSet[str]
+    ) -> dict[str, dict[str, pa.Table]]:
+        """What stands in for results that could not be made, of runs that have others.
+
+        Without it a run would be valid for want of a verdict, or an invalid one of no table.
+        """
+        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
+        infos = {info.key: info for info in self.runs}
+        found: dict[str, dict[str, pa.Table]] = {}
+        for want in missing:
+            what = "its facts" if want.checker is None else f"the verdict of {want.checker}"
+            if want.run not in named:
+                self.problems.add(Problem(want.run, "lost", f"{what} could not be had; try again"))
+            if want.run not in begun:
+                continue
+            if want.checker is None:
+                found[f"{want.run} {want.ids[0]}"] = bare(infos[want.run])
+            else:
+                row = no_verdict(want.checker)
+                found[f"{want.run} {want.checker}"] = {"verdicts": table_of([row], want.run, "")}
+        return found
 
 
-def _name_of(unit: Unit) -> str:
-    """Which unit it is at which budget."""
-    return f"{unit.unit_id}/{unit.budget.level}"
+def _ids(unit: Unit) -> list[str]:
+    """The results that a unit makes."""
+    found = [check.result_id for check in unit.checks]
+    return found if unit.facts_id is None else [*found, unit.facts_id]
+
+
+def _without(unit: Unit, given_up: AbstractSet[str]) -> Unit | None:
+    """The unit without results that had their chance; `None` if nothing is left of it."""
+    left = msgspec.structs.replace(
+        unit,
+        checks=tuple(check for check in unit.checks if check.result_id not in given_up),
+        facts_id=None if unit.facts_id in given_up else unit.facts_id,
+    )
+    return left if _ids(left) else None

@@ -33,6 +33,7 @@ from harness.plugins import Reporter, load_plugin
 from harness.store import load_run
 from results.engines import ENGINES, Engine, open_engine, query, query_names
 from results.schema import COLUMNS
+from results.store_scan import NO_LOSS
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -45,8 +46,6 @@ REPORT: Final = ".report"
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
 PROGRESS_INTERVAL_S: Final = 2.0
-_NO_LOSS: Final = frozenset({"record", "unfinished"})
-"""Kinds of problems after which a run is judged all the same."""
 
 EPILOG: Final = """examples:
   harness report store
@@ -232,9 +231,9 @@ def _about(checked: Checked) -> dict[str, Any]:
     crashed = [
         problem.run
         for problem in checked.problems
-        if problem.kind == "history" and _only_a_case(checked.store / problem.run)
+        if problem.kind == "history" and _only_a_case(_folder_of(checked.store, problem.run))
     ]
-    lost = [problem for problem in checked.problems if problem.kind not in _NO_LOSS]
+    lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     return {
         "executor": checked.executor,
         "crashed": len(set(crashed)),
@@ -246,6 +245,12 @@ def _about(checked: Checked) -> dict[str, Any]:
         "problems": tuple((item.run, item.kind, item.text) for item in checked.problems),
         "problems_total": checked.problems_total,
     }
+
+
+def _folder_of(store: Path, run: str) -> Path:
+    """The folder of the run `NAME/RUN`; the store may be the folder of one name, too."""
+    beside = store / run.rpartition("/")[2]
+    return beside if (beside / "case.json").is_file() else store / run
 
 
 def _only_a_case(folder: Path) -> bool:

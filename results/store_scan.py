@@ -23,6 +23,7 @@ from harness.store.footer import BY_KEY, Footer, cost_of, read_footer
 from harness.store.keyed import bucket_paths
 
 __all__ = [
+    "NO_LOSS",
     "PROBLEMS_MAX",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -40,6 +41,8 @@ TEXT_CHARS_MAX: Final = 2_000
 SOURCE_PARQUET: Final = "history.parquet"
 SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
+NO_LOSS: Final = frozenset({"record", "unfinished"})
+"""Kinds of problems after which a run is judged all the same."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
 

@@ -8,14 +8,16 @@ whoever makes the same result twice does no harm. `.limited` before the suffix s
 left some verdict of it unknown, so that the next level can be planned from names alone.
 
 A file holds one Arrow stream a table, one behind another; the name of the table is in the schema's
-metadata. `gather` puts the results of many runs together, one Parquet file a table, below
-`.results/tables/`, for DuckDB and Spark to read.
+metadata. At its end is the SHA-256 of the rest: a stream that was cut off (when the machine went
+down, say) would else read as one of fewer rows. `gather` puts the results of many runs together,
+one Parquet file a table, below `.results/tables/`, for DuckDB and Spark to read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -45,6 +47,7 @@ RESULTS: Final = ".results"
 SUFFIX: Final = ".arrows"
 LIMITED: Final = ".limited"
 _TABLE: Final = b"harness.table"
+_DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _KEPT_S: Final = 3600.0
 _TABLES_KEPT: Final = 3
 _ROWS_A_WRITE: Final = 1 << 18
@@ -71,10 +74,14 @@ def write_result(
     temporary = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with temporary.open("wb") as file:
+            buffer = pa.BufferOutputStream()
             for name, table in tables.items():
                 marked = table.replace_schema_metadata({_TABLE: name.encode()})
-                with pa.ipc.new_stream(file, marked.schema) as stream:
+                with pa.ipc.new_stream(buffer, marked.schema) as stream:
                     stream.write_table(marked)
+            content = buffer.getvalue()
+            file.write(content)
+            file.write(hashlib.sha256(content).digest())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -86,7 +93,7 @@ def read_result(path: Path) -> dict[str, pa.Table]:
 
     found: dict[str, pa.Table] = {}
     try:
-        with pa.OSFile(str(path)) as file:
+        with pa.BufferReader(_content(path)) as file:
             while file.tell() < file.size():
                 table = pa.ipc.open_stream(file).read_all()
                 name = table.schema.metadata[_TABLE].decode()
@@ -96,6 +103,15 @@ def read_result(path: Path) -> dict[str, pa.Table]:
     if not found:
         raise ValueError(f"{path} is damaged: it is empty")
     return found
+
+
+def _content(path: Path) -> memoryview:
+    """What was written, without the digest at its end; raises `ValueError` if it is not that."""
+    sealed = memoryview(path.read_bytes())
+    content, digest = sealed[:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError("its content is not what was written")
+    return content
 
 
 def index(results: Path) -> dict[str, Path]:
@@ -164,15 +180,20 @@ def forget_markers(results: Path, round_: str) -> None:
 
 
 def gather(
-    results: Path, wanted: Sequence[tuple[str, str, Path]]
+    results: Path,
+    wanted: Sequence[tuple[str, str, Path]],
+    besides: Mapping[str, Mapping[str, pa.Table]] | None = None,
 ) -> tuple[dict[str, Path], list[str]]:
     """One Parquet file a table, from (run key, result id, file) of every result that is wanted.
+
+    `besides` are tables that stand in for results that nobody could make, by what they depend on.
 
     Returns the files by table, and the ids of damaged results, which are removed; only without any
     damage there are tables.
     """
-    text = "\n".join(f"{run} {result_id}" for run, result_id, _ in wanted)
-    name = hashlib.sha256(f"1\n{text}".encode()).hexdigest()[:24]
+    besides = besides or {}
+    texts = [*(f"{run} {result_id}" for run, result_id, _ in wanted), "", *besides]
+    name = hashlib.sha256("\n".join(["2", *texts]).encode()).hexdigest()[:24]
     folder = results / "tables" / name
     paths = {table: folder / f"{table}.parquet" for table in ("verdicts", *FACT_TABLES)}
     if folder.is_dir():
@@ -181,7 +202,7 @@ def gather(
     temporary = results / "tables" / f".{uuid.uuid4().hex}.part"
     temporary.mkdir(parents=True)
     try:
-        damaged = _write_tables(temporary, wanted)
+        damaged = _write_tables(temporary, wanted, besides.values())
         if damaged:
             return {}, damaged
         with contextlib.suppress(OSError):  # somebody else made the same tables
@@ -192,7 +213,11 @@ def gather(
     return paths, []
 
 
-def _write_tables(folder: Path, wanted: Sequence[tuple[str, str, Path]]) -> list[str]:
+def _write_tables(
+    folder: Path,
+    wanted: Sequence[tuple[str, str, Path]],
+    besides: Iterable[Mapping[str, pa.Table]],
+) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -206,7 +231,8 @@ def _write_tables(folder: Path, wanted: Sequence[tuple[str, str, Path]]) -> list
         }
         waiting: dict[str, list[pa.Table]] = {table: [] for table in writers}
         rows = dict.fromkeys(writers, 0)
-        for table, part in _parts(wanted, damaged):
+        others = (item for tables in besides for item in tables.items())
+        for table, part in itertools.chain(_parts(wanted, damaged), others):
             waiting[table].append(part)
             rows[table] += len(part)
             if rows[table] >= _ROWS_A_WRITE:

@@ -53,6 +53,7 @@ __all__ = [
     "check_units",
     "judge_history",
     "manifest_schema",
+    "no_verdict",
     "read_history",
     "summary_schema",
     "table_of",
@@ -192,7 +193,7 @@ class _Work:
         if info is None or info.digest != self.unit.digest:
             self.problem("history", CHANGED)
             return
-        reading = Marker(self.results, self.config.round, f"{self.unit.unit_id}-read")
+        reading = self._marker("read")
         if reading.spent:
             self.problem("history", "reading it killed the worker twice")
             return
@@ -225,7 +226,7 @@ class _Work:
             self.problem("history", CHANGED)
             return
         for check in checks:
-            marker = Marker(self.results, self.config.round, check.result_id)
+            marker = self._marker(check.result_id)
             if marker.spent:
                 row = _crashed(check.checker, self.unit.n_ops)
                 table = table_of([row], self.unit.key, check.result_id)
@@ -239,6 +240,10 @@ class _Work:
                 return
             self._store(check.result_id, table, limited=limited)
 
+    def _marker(self, stage: str) -> Marker:
+        """Counts this unit's attempts: runs with equal histories share results, not deaths."""
+        return Marker(self.results, self.config.round, f"{self.unit.unit_id}-{stage}")
+
     def _memory(self) -> contextlib.AbstractContextManager[None]:
         if not self.config.limit_memory:
             return contextlib.nullcontext()
@@ -246,7 +251,7 @@ class _Work:
 
     def _judge(self, history: History, case: Case, name: str, result_id: str) -> Row:
         """The row of one checker, whatever it does."""
-        marker = Marker(self.results, self.config.round, result_id)
+        marker = self._marker(result_id)
         if marker.spent:
             return _crashed(name, len(history.pairs))
         with marker, self._memory():
@@ -258,7 +263,7 @@ class _Work:
     def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
         from results.facts import extract
 
-        marker = Marker(self.results, self.config.round, facts_id)
+        marker = self._marker(facts_id)
         if marker.spent:
             self.problem("facts", "extracting its facts killed the worker twice")
             return
@@ -283,6 +288,19 @@ def _crashed(checker: str, n_ops: int) -> Row:
         wall_ns=0,
         cpu_ns=0,
         error=CRASHED,
+    )
+
+
+def no_verdict(checker: str) -> Row:
+    """Stands in for a result that could not be made; why is among the problems of the run."""
+    return Row(
+        checker=checker,
+        key=None,
+        verdict=Verdict.UNKNOWN.value,
+        reason="could not be judged: see the problems of this run",
+        n_ops=0,
+        wall_ns=0,
+        cpu_ns=0,
     )
 
 
@@ -337,6 +355,8 @@ def judge_history(
     except Exception as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
         row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
         row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
+    if row.verdict == Verdict.VALID.value and (row.error is not None or row.limited):
+        row.verdict = Verdict.UNKNOWN.value  # it said so, and then broke off
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns
     return row

@@ -330,5 +330,8 @@ def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):
     assert (problem.run, problem.kind) == ("n/r1", "facts")
     assert "no facts of r1" in problem.text
     (path,) = checked.tables["runs"]
-    assert sorted(pq.read_table(path).column("run").to_pylist()) == ["n/r0", "n/r2"]
+    rows = {row["run"]: row for row in pq.read_table(path).to_pylist()}
+    assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # its verdict needs a place
+    assert (rows["n/r1"]["ops"], rows["n/r1"]["length_ns"]) == (0, 0)
+    assert rows["n/r0"]["ops"] > 0
     assert ("n/r1", "stats", None) in verdicts(checked)

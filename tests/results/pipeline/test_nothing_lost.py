@@ -1,0 +1,261 @@
+"""On the way from checkers to a report no verdict is lost, none is made better."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from harness.ops import CheckResult, History, Verdict
+from results import facts, manifest, pipeline, units
+from results.executors import cluster, pool
+from results.executors.cluster import SparkExecutor
+from results.manifest import FACTS_MODULES
+from results.packing import pack
+from results.pipeline import check_store
+from results.report_verb import report_store
+from results.store_scan import scan_store
+from results.stored import RESULTS, Marker, index, read_result
+from results.units import CRASHED, Config
+from tests.results.pipeline.stores import keyed_history, put_run, register_ops, rows_of, verdicts
+from tests.results.report.test_verb import add_quick
+
+LINEAR = "linearizable-register"
+
+
+@pytest.fixture(autouse=True)
+def few_checkers(monkeypatch):
+    """Those that need no end of the run."""
+    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: (LINEAR, "crash", "stats"))
+
+
+def report(store, **options):
+    """The summary, and the verdict of each run in `judged`."""
+    found, answers, _ = report_store(store, output=store / ".report", executor="inline", **options)
+    return found, {row["run"]: row["verdict"] for row in answers.rows("judged")}, answers
+
+
+def inline(store, **options):
+    return check_store(store, executor="inline", **options)
+
+
+def result_of(store, checker):
+    """The file of one stored verdict."""
+    for path in index(store / RESULTS).values():
+        table = read_result(path).get("verdicts")
+        if table is not None and table["checker"][0].as_py() == checker:
+            return path
+    raise AssertionError(checker)
+
+
+def test_an_invalid_run_stays_invalid_where_its_facts_cannot_be_extracted(tmp_path, monkeypatch):
+    add_quick(tmp_path, "n", "bad", stale=True, bugs=("NO-LEASE",), label="v")
+    add_quick(tmp_path, "n", "clean", stale=True, seed=3)
+    add_quick(tmp_path, "n", "good", seed=2)
+    real = facts.extract
+
+    def extract(run, history):
+        if run.run != "good" and len(history):
+            raise RuntimeError("no facts")
+        return real(run, history)
+
+    monkeypatch.setattr(facts, "extract", extract)
+    for _ in range(2):
+        summary, found, answers = report(tmp_path)
+        assert found == {"n/bad": "invalid", "n/clean": "invalid", "n/good": "valid"}
+        assert summary.exit_code == 1
+        assert [(run, kind) for run, kind, _ in summary.problems] == [
+            ("n/bad", "facts"),
+            ("n/clean", "facts"),
+        ]
+        (detected,) = answers.rows("detection_rates")
+        assert (detected["bug"], detected["runs"], detected["detected"]) == ("NO-LEASE", 1, 1)
+        assert [row["invalid"] for row in answers.rows("clean_rates")] == [1, 1]
+
+
+@pytest.mark.parametrize("lost", [LINEAR, "stats", "crash"])
+def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeypatch, lost):
+    add_quick(tmp_path, "n", "r")
+    real = units.write_result
+
+    def write(results, result_id, tables, *, limited):
+        table = tables.get("verdicts")
+        if table is None or table["checker"][0].as_py() != lost:
+            real(results, result_id, tables, limited=limited)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(units, "write_result", write)
+        summary, found, _ = report(tmp_path)
+    assert (found, summary.exit_code) == ({"n/r": "unknown"}, 2)
+    assert [(run, kind) for run, kind, _ in summary.problems] == [("n/r", "lost")]
+    assert report(tmp_path)[1] == {"n/r": "valid"}
+
+
+@pytest.mark.parametrize("buckets", [0, 2])
+def test_a_checker_that_cannot_be_had_costs_its_verdicts_only(tmp_path, monkeypatch, buckets):
+    names = (LINEAR, "gone")
+    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: names)
+    history = keyed_history("abc") if buckets else History(register_ops(1))
+    put_run(tmp_path, "n", "r", history, buckets=buckets)
+    summary, found, _ = report(tmp_path)
+    assert (found, summary.exit_code) == ({"n/r": "unknown"}, 2)
+    ((run, kind, text),) = summary.problems
+    assert (run, kind) == ("n/r", "checker")
+    assert "'gone'" in text
+    checked = verdicts(inline(tmp_path))
+    assert checked.pop(("n/r", "gone", None)) == "unknown"
+    assert set(checked.values()) == {"valid"}
+    assert len(checked) == (3 if buckets else 1)
+
+
+def test_a_stored_result_that_was_cut_off_or_altered_is_noticed(tmp_path):
+    put_run(tmp_path, "n", "r", History(register_ops(1, count=4)))
+    inline(tmp_path)
+    for path in index(tmp_path / RESULTS).values():
+        whole = path.read_bytes()
+        for size in range(0, len(whole), 8):
+            path.write_bytes(whole[:size])
+            with pytest.raises(ValueError, match="damaged"):
+                read_result(path)
+        for place in range(0, len(whole), 97):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(ValueError, match="damaged"):
+                read_result(path)
+        path.write_bytes(whole)
+        assert read_result(path)
+
+
+def test_a_damaged_result_is_made_again_though_another_of_its_run_is_new(tmp_path, monkeypatch):
+    put_run(tmp_path, "n", "r", History(register_ops(1, stale=True)))
+    rows = rows_of(inline(tmp_path), without=("wall_ns", "cpu_ns", "result_id"))
+    path = result_of(tmp_path, LINEAR)
+    path.write_bytes(path.read_bytes()[:50])
+    real = manifest.checker_version
+    monkeypatch.setattr(
+        manifest, "checker_version", lambda found: "2" if found.name == "crash" else real(found)
+    )
+    checked = inline(tmp_path)
+    assert rows_of(checked, without=("wall_ns", "cpu_ns", "result_id")) == rows
+    assert checked.problems == ()
+
+
+class Talks:
+    """A checker whose result cannot be taken over to the end."""
+
+    name = "talks"
+    api_version = 1
+
+    def __init__(self, verdict):
+        self.verdict = verdict
+
+    def check(self, history, case, *, time_limit_s):
+        return CheckResult("talks", self.verdict, None)
+
+
+@pytest.mark.parametrize("said", Verdict)
+def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    monkeypatch.setattr(units.Checkers, "bounded", lambda *_: Talks(said))
+    expected = "invalid" if said is Verdict.INVALID else "unknown"
+    assert set(verdicts(inline(tmp_path)).values()) == {expected}
+
+
+def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
+    for run in "abc":
+        put_run(tmp_path, "n", run, History(register_ops(1)))
+    real = pipeline.Config
+
+    def config(results, **given):
+        # Two workers are at the same history of other runs at this moment.
+        made = real(results=results, **given)
+        for result_id in seen:
+            for _ in range(2):
+                Marker(Path(results), made.round, result_id).__enter__()
+        return made
+
+    seen = [
+        check.result_id
+        for unit in manifest.plan(
+            scan_store(tmp_path).runs,
+            {},
+            budgets=[units.Budget()],
+            checkers=None,
+            facts=True,
+            problems=units.Problems(),
+        ).units
+        for check in unit.checks
+    ]
+    assert seen
+    monkeypatch.setattr(pipeline, "Config", config)
+    checked = inline(tmp_path)
+    assert not any(CRASHED in row for row in rows_of(checked)["verdicts"])
+
+
+@pytest.mark.process
+def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
+    for n in range(4):
+        put_run(tmp_path, "n", f"r{n}", History(register_ops(n)), seed=n)
+    real, busy = pool._ready, []
+
+    def ready(workers):
+        busy.append(sum(worker.unit is not None for worker in workers))
+        return real(workers)
+
+    monkeypatch.setattr(pool, "_ready", ready)
+    check_store(tmp_path, executor="pool", jobs=3)
+    assert max(busy) == 3
+
+
+def test_a_spark_job_that_fails_after_its_work_is_done_is_no_failure(tmp_path, monkeypatch):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    work = manifest.plan(
+        scan_store(tmp_path).runs,
+        {},
+        budgets=[units.Budget()],
+        checkers=None,
+        facts=True,
+        problems=units.Problems(),
+    ).units
+    config = Config(results=str(tmp_path / RESULTS), round="r", limit_memory=False)
+    executor = SparkExecutor.__new__(SparkExecutor)
+
+    def collect(bins, round_):
+        for found in bins:
+            list(units.check_units([cluster.batch_of(found, 0)], config=round_))
+        raise RuntimeError("the driver lost the answer")
+
+    monkeypatch.setattr(executor, "_collect", collect, raising=False)
+    ended = list(executor.run(pack(work, 2), config))
+    assert [done.unit for done in ended] == [unit.unit_id for unit in work]
+
+
+def test_facts_are_made_anew_when_any_module_behind_them_changes():
+    """Whatever of results the modules import belongs to them, but for types."""
+    known = {*FACTS_MODULES}
+    for name in FACTS_MODULES:
+        if not name.startswith("results."):
+            continue
+        source = ast.parse(Path(__import__(name, fromlist=["x"]).__file__).read_text())
+        for node in ast.walk(source):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("results"):
+                assert node.module in known, (name, node.module)
+    assert {"harness.ops", "harness.store.buckets"} <= known
+    assert inspect.getsource(manifest._facts_id).count("FACTS_MODULES") == 1
+
+
+def test_a_crash_counts_where_the_store_is_the_folder_of_one_name(tmp_path):
+    add_quick(tmp_path, "n", "r")
+    crashed = tmp_path / "n" / "crashed"
+    crashed.mkdir()
+    (crashed / "case.json").write_bytes((tmp_path / "n" / "r" / "case.json").read_bytes())
+    for store in (tmp_path, tmp_path / "n"):
+        summary, found, _ = report(store)
+        assert (summary.crashed, summary.exit_code) == (1, 255)
+        assert found == {"n/r": "valid"}
+
+
+@pytest.mark.parametrize("name", ["s[1]", "a*b", "q?", "it's", "{x,y}"])
+def test_a_store_may_have_any_name(tmp_path, name):
+    store = tmp_path / name
+    add_quick(store, "n", "r")
+    assert report(store)[1] == {"n/r": "valid"}
