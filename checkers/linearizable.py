@@ -147,15 +147,17 @@ class CatalogLinearizable:
             return self._conflicting(converted)
         found = refute(converted.operations)
         if found is not None:
-            return self._contradicted(found, converted)
+            proof = certify_core(found.part, found.core, minimal=True, limits=self._limits)
+            if proof.confirmed_by:
+                return self._contradicted(found, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
         outcome = _replayed(converted) or check_operations(
             model, converted.operations, timeout_s=time_limit_s, limits=self._limits
         )
-        proof = certify(model, converted.operations, outcome, limits=self._limits)
-        verdict, reason = _verdict(outcome, proof)
+        certified = certify(model, converted.operations, outcome, limits=self._limits)
+        verdict, reason = _verdict(outcome, certified)
         unknown = sum(operation.is_unknown for operation in converted.operations)
-        details = _details(outcome, proof, len(converted.operations), unknown)
+        details = _details(outcome, certified, len(converted.operations), unknown)
         if outcome.failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
                 reason = _linearizable(len(converted.operations), unknown)
@@ -182,9 +184,10 @@ class CatalogLinearizable:
             details,
         )
 
-    def _contradicted(self, found: Contradiction, converted: CatalogHistory) -> CheckResult:
+    def _contradicted(
+        self, found: Contradiction, proof: Certificate, converted: CatalogHistory
+    ) -> CheckResult:
         """What a pass found, in a sentence for each answer and one for what they break."""
-        proof = certify_core(found.part, found.core, minimal=True, limits=self._limits)
         shown = found.core[: 1 + CORE_SHOWN_MAX]
         text = [f"{sentence(converted.pairs[index])}." for index in shown]
         if len(found.core) > len(shown):
@@ -226,6 +229,7 @@ class CatalogLinearizable:
         ]
         against = conflict(shown, told.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
+        assert proof.confirmed_by, "two pairs are enumerated in three steps"
         return CheckResult(
             self.name,
             Verdict.INVALID,

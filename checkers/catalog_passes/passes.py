@@ -140,14 +140,24 @@ def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Con
 
 
 def _minimal(found: Contradiction) -> Contradiction:
-    """Without what the rest does not need."""
+    """Without what the rest does not need: large parts first, then one by one."""
     kept = list(found.part.operations)
-    for operation in found.part.operations:
-        rest = [other for other in kept if other is not operation]
-        if rest and check_operations(found.part.model, rest).result is Result.ILLEGAL:
-            kept = rest
+    size = max(1, len(kept) // 2)
+    while True:
+        ids = [operation.id for operation in kept]
+        for chunk in [set(ids[start : start + size]) for start in range(0, len(ids), size)]:
+            rest = [operation for operation in kept if operation.id not in chunk]
+            if rest and _contradict(found.part.model, rest):
+                kept = rest
+        if size == 1:
+            break
+        size = max(1, min(size, len(kept)) // 2)
     part = replace(found.part, operations=tuple(kept))
     return replace(found, core=tuple(operation.id for operation in kept), part=part)
+
+
+def _contradict(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> bool:
+    return check_operations(model, operations, explained=False).result is Result.ILLEGAL
 
 
 def _end(operation: Operation[Any, Any]) -> float:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from checkers import linearizable
 from checkers._catalog_history import catalog_history
-from checkers.catalog_passes import Contradiction, contradictions, refute
+from checkers.catalog_passes import Contradiction, contradictions, passes, refute
 from checkers.catalog_passes.views import Tenancy, TenancyInput
-from checkers.linearizability import Limits, Operation, Result, check_operations
-from checkers.linearizability.certificate import certify_core
+from checkers.linearizability import (
+    CheckOutcome,
+    Limits,
+    Operation,
+    Projection,
+    Result,
+    check_operations,
+)
+from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
@@ -342,6 +351,46 @@ def test_a_pass_that_lies_crashes_the_checker() -> None:
     part = type(found.part)(found.part.name, found.part.model, honest)
     with pytest.raises(CertificateError, match="has a legal order"):
         certify_core(part, found.core, minimal=True)
+
+
+def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    h.delete(0, "b", "T1")
+    h.get(1, "b", "T1")
+    monkeypatch.setattr(linearizable, "certify_core", unconfirmed)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=10)
+    assert result.verdict is Verdict.INVALID
+    assert "search" in result.details["decided_by"]
+    assert result.details["proof"]["confirmed_by"]
+
+
+def unconfirmed(part: Projection[Any, Any, Any], *_: object, **__: object) -> Certificate:
+    return Certificate(verdict=Result.ILLEGAL, part=part.name)
+
+
+def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    for version in range(1, 301):
+        altered(h, 0, "b", "T1", version)
+        if version == 150:
+            gone = h.get(1, "b", None)
+    asked: list[bool] = []
+
+    def counted(*args: Any, explained: bool = True, **options: Any) -> CheckOutcome:
+        asked.append(explained)
+        return check_operations(*args, explained=explained, **options)
+
+    monkeypatch.setattr(passes, "check_operations", counted)
+    found = refute(catalog_history(h.history).operations)
+    assert found is not None
+    assert found.core[0] == gone
+    assert len(found.core) == 3
+    assert len(asked) < 60
+    assert not any(asked)  # telling why takes a hundred times longer
 
 
 def test_the_earliest_contradiction_is_told() -> None:
