@@ -71,6 +71,11 @@ class Run(Protocol):
         """What became of it; `None` where it was cut short."""
         ...
 
+    @property
+    def label(self) -> str | None:
+        """What tells soaks apart; a run that was cut short may still say it in its footer."""
+        ...
+
 
 Row = tuple[Any, ...]
 
@@ -90,7 +95,10 @@ def _answered(pair: Pair) -> bool:
         return False
     if done.type is OpType.OK:
         return True
-    return done.type is OpType.FAIL and isinstance(done.value, dict) and "result" in done.value
+    said = done.value
+    if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
+        said = said[1]
+    return done.type is OpType.FAIL and isinstance(said, dict) and "result" in said
 
 
 def _error_code(pair: Pair) -> str | None:
@@ -182,7 +190,7 @@ class _Facts:
         interrupted = any(True for _ in self.history.facts("interrupted"))
         return (
             self.run.name,
-            None if record is None else record.label,
+            self.run.label,
             None if record is None else record.environment,
             case.target,
             case.profile,
@@ -433,6 +441,9 @@ def _sortable(row: Row) -> tuple[Any, ...]:
 
 
 def _setting(case: Case, environment: str | None) -> str:
-    """What stays equal over the seeds of one soak: the case without seed and schedule."""
-    bare = msgspec.structs.replace(case, seed=0, faults=None, ops=None)
+    """What stays equal over the seeds of one soak: the case without what is planned from the seed.
+
+    Operations are not: where a case lists them, somebody gave them.
+    """
+    bare = msgspec.structs.replace(case, seed=0, faults=None)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

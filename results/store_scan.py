@@ -178,10 +178,19 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
     else:
         problem("unfinished", "has no run.json: it was cut short, or is still going on")
     try:
-        return _with_history(folder, name, run, case, record)
+        info = _with_history(folder, name, run, case, record)
     except (HarnessError, OSError) as error:
         problem("history", error)
         return None
+    if record is not None and info.source == SOURCE_PARQUET:
+        sealed_as = info.footers[0].digest
+        if sealed_as and sealed_as != record.digest:
+            problem(
+                "record",
+                f"{SOURCE_PARQUET} is another history ({sealed_as[:12]}...) than the one that "
+                f"run.json tells of ({record.digest[:12]}...); it is judged as it is",
+            )
+    return info
 
 
 def _with_history(

@@ -149,3 +149,15 @@ def test_problems_are_bounded_and_counted():
     assert problems.total == PROBLEMS_MAX + 5
     assert len(problems.kept) == PROBLEMS_MAX
     assert len(problems.kept[0].text) < store_scan.TEXT_CHARS_MAX + 100
+
+
+def test_a_history_that_is_not_the_one_of_its_record_is_named(tmp_path):
+    from harness.store import write_parquet
+
+    folder = put_run(tmp_path, "n", "r", History(register_ops(1)))
+    assert scan_store(tmp_path).problems.kept == ()
+    write_parquet(folder / "history.parquet", History(register_ops(2)))
+    (problem,) = scan_store(tmp_path).problems.kept
+    assert (problem.run, problem.kind) == ("n/r", "record")
+    assert "another history" in problem.text
+    assert len(scan_store(tmp_path).runs) == 1

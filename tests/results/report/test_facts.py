@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from checkers.stats import READS as STATS_READS
 from checkers.stats import _kind
+from harness.case import ScheduledOp
 from harness.ops import History, Op, OpType
 from results.facts import READS, extract, kind_of
 from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
@@ -423,6 +424,34 @@ def test_strange_histories_make_facts_all_the_same():
     assert [row["term"] for row in found["elections"].to_pylist()] == [None, None]
     assert found["faults"].to_pylist()[0]["bite"] is None
     assert [row["value"] for row in found["traits"].to_pylist()] == ["kill", "x"]
+
+
+@pytest.mark.parametrize("said", [{"result": "exists"}, ["k", {"result": "exists"}]])
+def test_a_definite_no_is_an_answer_with_and_without_a_key(said):
+    script = Script()
+    script.do(1, 2, "fail", value=said)
+    script.do(3, 4, "fail", value=["k", {}])
+    (row,) = extract(run_of(), script.history())["runs"].to_pylist()
+    assert (row["fail"], row["refused"]) == (2, 1)
+
+
+def test_runs_of_given_operations_are_a_setting_of_their_own():
+    history = Script().history()
+
+    def setting(**case):
+        return extract(run_of(**case), history)["runs"].column("setting")[0].as_py()
+
+    given_op = ScheduledOp(0, 0, "read", {})
+    assert setting(seed=1) == setting(seed=2)
+    assert setting(seed=1) == setting(seed=2, faults=())
+    assert len({setting(), setting(ops=(given_op,)), setting(ops=(given_op, given_op))}) == 3
+
+
+def test_a_run_that_was_cut_short_has_the_label_of_its_footer():
+    run = run_of()
+    run.label = "v1"
+    (row,) = extract(run, Script().history())["runs"].to_pylist()
+    assert row["label"] == "v1"
 
 
 def test_equal_inputs_give_equal_tables():
