@@ -30,7 +30,15 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _DIGITS_MAX: Final = 4000  # beyond, reading a number takes quadratic time and Python refuses
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
-_CHARACTERS: Final = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
+_CHARACTERS: Final = {
+    "newline": "\n",
+    "space": " ",
+    "tab": "\t",
+    "return": "\r",
+    "formfeed": "\f",
+    "backspace": "\b",
+}
+_CODE_POINT: Final = re.compile(r"u[0-9a-fA-F]{4}")
 _WORDS: Final = {"nil": None, "true": True, "false": False}
 _DISCARD: Final = object()
 
@@ -145,6 +153,13 @@ class ExactReader:
         if following == "{":
             self.position += 2
             return self._items("}", depth, start)
+        if following == "#":  # ##Inf, ##-Inf, ##NaN: Clojure's, and no JSON either
+            token = _TOKEN.match(self.text, start)
+            assert token is not None, "it begins with '#'"
+            if token.end() == len(self.text) and not self.final:
+                raise UnfinishedError("the file ends", start)
+            what = f"{_short(token[0])!r} is no number that a history can hold"
+            raise MistakeError(what, start)
         self.position += 2 if following == "_" else 1
         if following != "_":
             token = _TOKEN.match(self.text, self.position)
@@ -211,10 +226,21 @@ class ExactReader:
                 raise MistakeError("a keyword without a name", start)
             return token_text[1:]
         if token_text.startswith("\\"):
-            return _CHARACTERS.get(token_text[1:], token_text[1:])
+            return _character(token_text[1:], start)
+        if token_text[0] == "^":  # what follows belongs to the next form, and would be one here
+            raise MistakeError("metadata ('^') is no EDN", start)
         if token_text[0] in "+-0123456789":
             return _number(token_text, start)
         return token_text
+
+
+def _character(name: str, start: int) -> str:
+    if not _CODE_POINT.fullmatch(name):
+        return _CHARACTERS.get(name, name)
+    code = int(name[1:], 16)
+    if 0xD800 <= code < 0xE000:
+        raise MistakeError("a character that is half a surrogate pair", start)
+    return chr(code)
 
 
 def _number(token: str, start: int) -> Any:

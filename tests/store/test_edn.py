@@ -45,6 +45,7 @@ def test_a_jepsen_history_is_understood(tmp_path):
         (r'"a\n\"\u0041" \newline \x sym/bol', ['a\n"A', "\n", "x", "sym/bol"]),
         ("(1 [2 {3 4}] #{5})", [[1, [2, {"3": 4}], [5]]]),
         ('#inst "2026" #_x :k', ["2026", "k"]),
+        (r"[\u0041 \formfeed \backspace \u \u004 \#]", [["A", "\f", "\b", "u", "u004", "#"]]),
         ("; only a comment", []),
     ],
 )
@@ -63,6 +64,11 @@ def test_the_grammar(text, form):
         (":", "keyword without a name"),
         ("#", "without a tag"),
         ("#_", "ends before"),
+        ("[##Inf 1]", "line 1, column 2: .*'##Inf' is no number that a history can hold"),
+        ("[1 ##NaN]", "'##NaN'"),
+        ("[^:meta x]", r"column 2: metadata \('\^'\) is no EDN"),
+        ("[^{:a 1} x]", "metadata"),
+        (r"\ud800", "half a surrogate pair"),
         ("[" * 300, "nested deeper"),
     ],
 )
