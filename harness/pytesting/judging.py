@@ -33,7 +33,10 @@ class HistoryOfTest:
     def ops(self) -> History:
         """The history of the last run of this test; raises `UsageError` before the first."""
         if self._runs.last is None:
-            raise UsageError("nothing ran in this test yet: use run_case(...) or cluster(...).run")
+            raise UsageError(
+                "nothing ran in this test yet, or the last run did not start: use run_case(...) or "
+                "cluster(...).run"
+            )
         return self._runs.last[0]
 
     def check(
@@ -54,7 +57,11 @@ class HistoryOfTest:
             raise UsageError(f"history.check() names no checker; name some of: {known}")
         expected = expected_verdict(expect)
         loaded = [load_plugin("checkers", name) for name in checkers]
-        self.ops  # noqa: B018 - refuses when nothing ran
+        if not self.ops.pairs:
+            raise UsageError(
+                "no operation was recorded, so there is nothing to judge: use live.invoke(...) or "
+                "live.traffic() in the coroutine"
+            )
         run = judge_last(self._runs, loaded, check_time_limit, replayable=False)
         return enforce(self._runs, run, expected, allow_unknown=allow_unknown)
 
@@ -83,7 +90,7 @@ def judge_last(
     history, case, environment, folder = runs.last
     judgement = judge(history, case, checkers, time_limit_s=time_limit_s)
     replay = runs.replay(environment, folder) if replayable else runs.test_again(environment)
-    runs.judged(judgement.verdict, judgement.results, replay)
+    runs.judged(judgement.results, replay)
     return JudgedRun(
         verdict=judgement.verdict,
         results=judgement.results,
@@ -117,7 +124,10 @@ def enforce(
 
 
 def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:
-    """Names of checkers, from one name or several."""
+    """Names of checkers, from one name or several; raises `UsageError` for none."""
     if checkers is None:
         return None
-    return [checkers] if isinstance(checkers, str) else list(checkers)
+    names = [checkers] if isinstance(checkers, str) else list(checkers)
+    if not names:
+        raise UsageError("checkers is []; name at least one, or leave it out")
+    return names

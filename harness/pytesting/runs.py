@@ -24,7 +24,7 @@ from harness import __version__
 from harness.case import Case
 from harness.cli.choose import choose_environment
 from harness.errors import UsageError
-from harness.ops import CheckResult, History, Verdict
+from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Environment
 from harness.pytesting.wishes import ENV_DEFAULT, wishes_of_markers
 from harness.store import RunFolder, RunRecord, new_run_id
@@ -84,6 +84,7 @@ class RunsOfTest:
         self.folders: list[RunFolder] = []
         self.live: LiveCluster | None = None
         self.last: tuple[History, Case, str, RunFolder] | None = None
+        self._results: dict[str, CheckResult] = {}  # of the last run, by checker
         self._record: RunRecord | None = None
 
     def wishes(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -106,7 +107,8 @@ class RunsOfTest:
         return choose_environment(name)
 
     def new_folder(self, case: Case) -> RunFolder:
-        """A folder for a run of `case`, which is written into it."""
+        """A folder for a run of `case`, which is in it; until that is over, no run is the last."""
+        self.last = None
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
         name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
         if self.settings.worker is not None:
@@ -143,6 +145,7 @@ class RunsOfTest:
         """Remember a run that is over, and finish its folder as far as nobody has judged it."""
         self.interrupted = self.interrupted or interrupted
         self.last = (history, case, environment, folder)
+        self._results = {}
         simulated = environment == "sim" and len(history) > 0
         self._record = RunRecord(
             run=folder.path.name,
@@ -160,12 +163,15 @@ class RunsOfTest:
         folder.write_results([], {"verdict": Verdict.UNKNOWN})
         folder.finish(self._record)
 
-    def judged(self, verdict: Verdict, results: Sequence[CheckResult], replay: str) -> None:
-        """Write the verdict on the last run down."""
+    def judged(self, results: Sequence[CheckResult], replay: str) -> None:
+        """Write down what was found in the last run: the worst of all who have judged it."""
         assert self.last is not None
         assert self._record is not None
         folder = self.last[3]
-        folder.write_results(list(results), {"verdict": verdict, "replay": replay})
+        self._results |= {result.checker: result for result in results}
+        verdict = worst(result.verdict for result in self._results.values())
+        found = list(self._results.values())
+        folder.write_results(found, {"verdict": verdict, "replay": replay})
         folder.finish(msgspec.structs.replace(self._record, verdict=verdict))
         last = max(i for i, (name, _) in enumerate(self._properties) if name == "harness_verdict")
         self._properties[last] = ("harness_verdict", verdict.value)

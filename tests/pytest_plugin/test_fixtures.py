@@ -495,6 +495,73 @@ def test_it(cluster, history):
     assert re.search(line, text, re.MULTILINE)
 
 
+def test_a_later_judgement_takes_no_verdict_back(by_hand, pytester):
+    result = by_hand(
+        """
+def test_it(cluster, history):
+    async def body(live):
+        await write_until_ok(live, 1)
+        await live.cluster.kill("r1")
+        await live.cluster.wipe("r1")
+        await live.cluster.start("r1")
+        await live.wait_ready()
+        await live.invoke("read", process=1)
+
+    cluster(seed=3).run(body)
+    history.check("linearizable-register", expect="invalid")
+    assert history.check("crash").verdict.value == "valid"
+""",
+        "--harness-artifacts=kept",
+    )
+    result.assert_outcomes(passed=1)
+    assert "1 run: 1 invalid" in text_of(result)
+    (folder,) = runs_in(pytester.path / "kept")
+    assert json.loads((folder / "run.json").read_text())["verdict"] == "invalid"
+    results = json.loads((folder / "results.json").read_text())
+    assert results["verdict"] == "invalid"
+    found = {item["checker"]: item["verdict"] for item in results["checkers"]}
+    assert found == {"linearizable-register": "invalid", "crash": "valid"}
+
+
+def test_the_history_of_an_older_run_is_not_that_of_one_that_failed_to_start(by_hand):
+    result = by_hand(
+        """
+import harness.pytesting.cases as cases
+
+def test_it(run_case, history, monkeypatch):
+    run_case(time_limit=1)
+    monkeypatch.setattr(cases, "conduct", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_case(time_limit=1)
+    history.check("linearizable-register")
+"""
+    )
+    result.assert_outcomes(failed=1)
+    assert "nothing ran in this test yet, or the last run did not start" in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("history.check('linearizable-register')", "no operation was recorded"),
+        ("run_case(checkers=[])", "checkers is []; name at least one"),
+    ],
+)
+def test_nothing_judged_is_nothing_passed(by_hand, line, reason):
+    result = by_hand(
+        f"""
+def test_it(cluster, run_case, history):
+    async def body(live):
+        pass
+
+    cluster().run(body)
+    {line}
+"""
+    )
+    result.assert_outcomes(failed=1)
+    assert reason in text_of(result)
+
+
 def test_what_the_body_raises_comes_out_and_its_history_stays(by_hand, pytester):
     result = by_hand(
         """
@@ -525,6 +592,22 @@ def test_it(cluster, nemesis):
     result = by_hand(body.replace("MAY", ""))
     result.assert_outcomes(failed=1)
     assert "hit nothing: missed: too few nodes for two halves" in text_of(result)
+    by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
+
+
+def test_a_strike_that_bites_nothing_fails_the_test(by_hand):
+    body = """
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with nemesis("partition-random-node"MAY) as strike:
+            pass
+        assert strike.targets and strike.bite.count == 0
+
+    cluster(target="kudu", workload="ddl").run(body)
+"""
+    result = by_hand(body.replace("MAY", ""))
+    result.assert_outcomes(failed=1)
+    assert re.search("aimed at .* and hit no frames: let more happen", text_of(result))
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
 
 
