@@ -49,10 +49,13 @@ log=logs/$label.log
 # --- soak and report ----------------------------------------------------------------------------
 
 code=0
+rm -f "reports/$label.json"                  # an interrupted one left it
 "$HARNESS" soak "${CASE[@]}" --seeds "$first..$last" --jobs "$JOBS" --label "$label" --store store \
     --keep all --junit "reports/$label.xml" --summary-json "reports/$label.json" --quiet \
     >> "$log" 2>&1 9>&- || code=$?
-if [ "$code" -eq 130 ]; then exit 130; fi    # interrupted: the next start goes on
+if [ "$code" -eq 130 ] || grep -qs '"interrupted":true' "reports/$label.json"; then
+    exit "$code"                             # the next start goes on
+fi
 if [ ! -s "reports/$label.json" ]; then      # it could not even begin, or its disk is full
     echo "soak $label did not come to its end (exit code $code); the next start tries again"
     tail -n 20 "$log"

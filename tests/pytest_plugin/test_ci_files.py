@@ -130,6 +130,32 @@ def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
     assert done.returncode == 254
     assert "'earthquake' is not among" in done.stdout
     assert (tmp_path / "current").exists()
+    # Nor does what an interrupted start left pass for the summary of one that could not begin.
+    label = (tmp_path / "current").read_text().split()[0]
+    (tmp_path / "reports" / f"{label}.json").write_text('{"interrupted":true}')
+    assert night("--resume", case=QUIET_CASE.replace("none", "earthquake")).returncode == 254
+    assert (tmp_path / "current").exists()
+    assert night("--resume").returncode == 0
+    assert (tmp_path / "next-seed").read_text() == "4\n"
+
+
+def interrupting(tmp_path, code):
+    """A program that says of a soak that it was interrupted, after it found what it found."""
+    program = tmp_path / "harness"
+    program.write_text(
+        "#!/bin/bash\n"
+        'while [ $# -gt 0 ]; do if [ "$1" = --summary-json ]; then file=$2; fi; shift; done\n'
+        f'echo \'{{"interrupted":true}}\' > "$file"; exit {code}\n'
+    )
+    program.chmod(0o755)
+    return f"HARNESS={program}"
+
+
+@pytest.mark.parametrize("code", [130, 1])
+def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, code):
+    assert night(more=interrupting(tmp_path, code)).returncode == code
+    assert (tmp_path / "current").exists()
+    assert not (tmp_path / "next-seed").exists()
     assert night("--resume").returncode == 0
     assert (tmp_path / "next-seed").read_text() == "4\n"
 
