@@ -13,7 +13,7 @@ as further answers, so that whatever stands on the page stands in a Parquet file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -63,7 +63,9 @@ def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Ans
         tables[name] = engine.sql(f"SELECT * FROM {name}" if name in BASES else query(name))  # noqa: S608
     tables["judged"] = engine.sql(query("judged"))  # a kept table has no order
     rows = {name: tables[name].to_pylist() for name in _NEEDED}
-    tables["detection_rates"] = _table(_with_rate(rows["detection"], "detected"), _RATE_COLUMNS)
+    tables["detection_rates"] = _table(
+        _with_rate(rows["detection"], "detected", _runs), _RATE_COLUMNS
+    )
     tables["clean_rates"] = _table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
     tables["uplift_ratios"] = _table(_uplift(rows), _UPLIFT_COLUMNS)
     comparison = None
@@ -149,23 +151,35 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.
     return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)
 
 
-def _with_rate(rows: Iterable[Row], hits: str) -> Rows:
+def _with_rate(rows: Iterable[Row], hits: str, trials: Callable[[Row], int]) -> Rows:
     found = []
     for row in rows:
-        interval = wilson(row[hits], row["runs"])
-        rate = row[hits] / row["runs"]
+        count = trials(row)
+        interval = wilson(row[hits], count)
+        rate = row[hits] / count if count else None
         found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
     return found
 
 
+def _runs(row: Row) -> int:
+    return int(row["runs"])
+
+
+def _known(row: Row) -> int:
+    return int(row["runs"] - row["unknown"])
+
+
 def _clean(rows: Rows) -> Rows:
-    """By nemeses, and all together under the nemeses `null`."""
+    """By nemeses, and all together under the nemeses `null`.
+
+    Trials are the runs whose verdict is known: an unknown one does not speak for the target.
+    """
     if rows:
         sums = {key: sum(row[key] for row in rows) for key in rows[0] if key != "nemeses"}
         rows = [*rows, {"nemeses": None, **sums}]
     return [
-        {**row, "below": zero_bound(row["runs"]) if row["invalid"] == 0 else None}
-        for row in _with_rate(rows, "invalid")
+        {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
+        for row in _with_rate(rows, "invalid", _known)
     ]
 
 

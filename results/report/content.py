@@ -108,7 +108,8 @@ def _clean(answers: Answers) -> Section:
         id="clean",
         title="Runs without a bug switch: is anybody blamed?",
         words="Where none of N runs is invalid, the rate of invalid runs is below the given share "
-        "with 95 % confidence (the exact one-sided bound).",
+        "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
+        "count for it.",
         tables=tuple(_tables(answers, "clean_rates", clean_rates=rows)),
     )
 

@@ -135,7 +135,9 @@ def _clean(answers: Answers) -> list[str]:
     rows = [row for row in answers.rows("clean_rates") if row["nemeses"] is None]
     lines = []
     for row in rows:
-        text = f"{row['invalid']} of {count(row['runs'])} invalid"
+        text = f"{row['invalid']} of {count(row['runs'] - row['unknown'])} invalid"
+        if row["unknown"]:
+            text += f" (besides {count(row['unknown'])} unknown)"
         if row["below"] is not None:
             text += f": the rate is below {share(row['below'])} at 95 %"
         else:

@@ -310,17 +310,19 @@ class Oracle:
         rows = []
         for nemeses, runs in [*cells.items(), (None, clean)]:
             bad = sum(run.verdict == "invalid" for run in runs)
-            low, high = wilson(bad, len(runs))
+            unknown = sum(run.verdict == "unknown" for run in runs)
+            known = len(runs) - unknown
+            low, high = wilson(bad, known)
             rows.append(
                 {
                     "nemeses": nemeses,
                     "runs": len(runs),
                     "invalid": bad,
-                    "unknown": sum(run.verdict == "unknown" for run in runs),
-                    "rate": bad / len(runs),
+                    "unknown": unknown,
+                    "rate": bad / known,
                     "low": low,
                     "high": high,
-                    "below": None if bad else 1 - 0.05 ** (1 / len(runs)),
+                    "below": None if bad else 1 - 0.05 ** (1 / known),
                     "length_ns": sum(run.end for run in runs),
                 }
             )

@@ -277,3 +277,17 @@ def test_quick_histories_are_what_the_tests_say():
 
     assert verdicts["linearizable-register"] is Verdict.VALID
     assert found.verdict is Verdict.UNKNOWN
+
+
+def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, capsys):
+    """The histories by hand end before liveness can be told: all are unknown, none is valid."""
+    for number in range(5):
+        add_quick(tmp_path, "n", f"r{number}", seed=number)
+    assert main(["report", str(tmp_path), "--json", "--executor", "inline"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdicts"] == {"valid": 0, "unknown": 5, "invalid": 0}
+    for row in found["answers"]["clean_rates"]:
+        assert (row["runs"], row["unknown"], row["rate"]) == (5, 5, None)
+        assert (row["low"], row["high"], row["below"]) == (0.0, 1.0, 1.0)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "0 of 0 invalid (besides 5 unknown): the rate is below 100 %" in capsys.readouterr().out
