@@ -143,11 +143,15 @@ class Checkers:
     def __init__(self) -> None:
         self._found: dict[str, Checker] = {}
 
-    def bounded(self, name: str, budget: Budget) -> Checker:
-        """The checker with the budget's bounds, where it has such; raises `UsageError`."""
+    def load(self, name: str) -> Checker:
+        """The checker; raises `UsageError`."""
         if name not in self._found:
             self._found[name] = load_plugin("checkers", name)
-        checker = self._found[name]
+        return self._found[name]
+
+    def bounded(self, name: str, budget: Budget) -> Checker:
+        """The checker with the budget's bounds, where it has such; raises `UsageError`."""
+        checker = self.load(name)
         bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
         if bounded is None:
             return checker
@@ -184,6 +188,7 @@ class _Work:
         facts_id = self.unit.facts_id
         if facts_id is not None and result_exists(self.results, facts_id):
             facts_id = None
+        checks = self._loadable(checks)
         if not checks and facts_id is None:
             return
         if self.unit.groups is not None:
@@ -239,6 +244,18 @@ class _Work:
                 self.problem("history", str(error) or type(error).__name__)
                 return
             self._store(check.result_id, table, limited=limited)
+
+    def _loadable(self, checks: list[Check]) -> list[Check]:
+        """Those whose checker this process has: its lack is no result, and not kept."""
+        found = []
+        for check in checks:
+            try:
+                self.checkers.load(check.checker)
+            except HarnessError as error:
+                self.problem("checker", f"a worker cannot load {check.checker}: {error}")
+            else:
+                found.append(check)
+        return found
 
     def _marker(self, stage: str) -> Marker:
         """Counts this unit's attempts: runs with equal histories share results, not deaths."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results import facts, manifest, pipeline, units
 from results.executors import cluster, pool
@@ -259,3 +260,22 @@ def test_a_store_may_have_any_name(tmp_path, name):
     store = tmp_path / name
     add_quick(store, "n", "r")
     assert report(store)[1] == {"n/r": "valid"}
+
+
+@pytest.mark.parametrize("buckets", [0, 2])
+def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch, buckets):
+    """An id says nothing of the machine: with the package installed there, the next one judges."""
+    history = keyed_history("abc") if buckets else History(register_ops(1))
+    put_run(tmp_path, "n", "r", history, buckets=buckets)
+
+    def load(group, name):
+        raise UsageError(f"{name} is not installed here")
+
+    with monkeypatch.context() as worker:
+        worker.setattr(units, "load_plugin", load)
+        checked = inline(tmp_path, checkers=(LINEAR,))
+    assert set(verdicts(checked).values()) == {"unknown"}
+    assert {(item.kind, item.run) for item in checked.problems} == {("checker", "n/r")}
+    again = inline(tmp_path, checkers=(LINEAR,))
+    assert set(verdicts(again).values()) == {"valid"}
+    assert again.problems == ()
