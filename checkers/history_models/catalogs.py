@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from checkers._catalog_history import catalog_history
 from checkers.history_models.engine import (
+    BROKEN,
     LinearizabilityCheck,
     refuse_settings,
     strange,
@@ -24,8 +25,18 @@ from checkers.linearizability.models.versioned import (
     VersionedInput,
     VersionedOutput,
 )
+from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
-from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, OpType, Pair
+from harness.ops import (
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+    OpType,
+    Pair,
+    Verdict,
+)
 
 __all__ = ["CatalogModel"]
 
@@ -45,7 +56,11 @@ class _DdlCheck:
     ) -> tuple[CheckResult, Counterexample | None]:
         """Judge as a run's history is judged."""
         del draw
-        return CatalogLinearizable().check(self.history, None, time_limit_s=time_limit_s), None
+        checker = CatalogLinearizable()
+        try:
+            return checker.check(self.history, None, time_limit_s=time_limit_s), None
+        except CertificateError as error:
+            return CheckResult(checker.name, Verdict.UNKNOWN, f"{BROKEN}: {error}"), None
 
 
 class CatalogModel:

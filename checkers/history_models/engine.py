@@ -39,14 +39,21 @@ from harness.ops import (
     Verdict,
 )
 
-__all__ = ["LinearizabilityCheck", "pairs_of", "refuse_settings", "strange", "unreturned"]
+__all__ = [
+    "BROKEN",
+    "LinearizabilityCheck",
+    "pairs_of",
+    "refuse_settings",
+    "strange",
+    "unreturned",
+]
 
 VERDICTS: Final = {
     Result.OK: Verdict.VALID,
     Result.ILLEGAL: Verdict.INVALID,
     Result.UNKNOWN: Verdict.UNKNOWN,
 }
-BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict"
+BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "a search found no legal order, but nothing else could confirm that in time"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
@@ -128,7 +135,7 @@ class LinearizabilityCheck:
         try:
             proof = certify(self.model, self.found, outcome, limits=self.limits)
         except CertificateError as error:
-            reason = f"{BROKEN} {outcome.result.value}: {error}"
+            reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if proof is not None:
             details["proof"] = proof.to_json()

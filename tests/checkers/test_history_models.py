@@ -2,6 +2,7 @@
 
 import pytest
 
+from checkers import linearizable
 from checkers.elle.columns import _Builder
 from harness.errors import HistoryError
 from harness.ops import ModelSettings, Op, OpType, Verdict
@@ -169,6 +170,20 @@ def test_states_follow_the_order_step_by_step():
         ((0, 2), ("the register holds 1", "the register holds 2")),
     ]
     assert counterexample.labels[2] == "cas 1 -> 2 (unknown)"
+
+
+def test_an_order_of_revisions_that_proves_nothing_is_a_crash(monkeypatch):
+    lines = [
+        ("0!", "create", {"name": "a", "nonce": "n", "columns": []}),
+        ("0+", "create", {"result": "ok", "table_id": "T1", "revision": 1}),
+        ("0!", "get", {"name": "a"}),
+        ("0+", "get", {"result": "ok", "table_id": "T1", "revision": 1}),
+    ]
+    assert judge("catalog", lines)[0].verdict is VALID
+    monkeypatch.setattr(linearizable, "replay", lambda *_: (2, 0))
+    result, _ = judge("catalog", lines)
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.reason.startswith("the check crashed: its own certificate does not hold: ")
 
 
 def test_every_shipped_model_says_what_it_is():
