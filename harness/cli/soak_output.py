@@ -35,6 +35,7 @@ __all__ = ["Replays", "SoakOutput"]
 FAILURES_SHOWN_MAX: Final = 50
 RESULTS_MAX: Final = 10_000
 SCHEMA_VERSION: Final = 2
+INTERRUPTED: Final = "interrupted: the same command goes on where it stopped"
 COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
 _OWN_FILES: Final = {"case.json", "history.parquet", "logs", "results.json", "run.json"}
 _MIB: Final = 1024 * 1024
@@ -154,6 +155,7 @@ class SoakOutput:
             properties=properties,
             replay=self._replay,
             folder=self._folder,
+            unfinished=campaign.stopped or (INTERRUPTED if self._interrupted else None),
         )
 
     def _write_json(self) -> None:
@@ -259,7 +261,7 @@ class SoakOutput:
         worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB a worker, " if simulated else ""
         lines.append(f"memory at most: {worker}{self._memory_bytes / _MIB:.0f} MiB the driver")
         if self._interrupted:
-            lines.append("interrupted: the same command goes on where it stopped")
+            lines.append(INTERRUPTED)
         elif campaign.stopped is not None:
             lines.append(f"stopped: {campaign.stopped}")
         elif campaign.enough and tally.seeds < spec.seeds:

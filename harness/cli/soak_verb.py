@@ -74,7 +74,6 @@ def _run(
     progress = None if quiet else SoakProgress(campaign.tally, campaign.spec.seeds)
     begin_s = time.monotonic()
     interrupted = False
-    broken: InfrastructureError | None = None
 
     def take(result: SeedResult) -> bool:
         go_on = campaign.take(result)
@@ -87,15 +86,15 @@ def _run(
             interrupted = _work(campaign, environment, parsed, take)
         left = campaign.spec.seeds - campaign.tally.seeds
         if left and not (interrupted or campaign.enough or campaign.stopped is not None):
-            broken = InfrastructureError(f"{left} seeds were not run; the same command runs them")
+            campaign.stopped = f"{left} seeds were not run; the same command runs them"
     except KeyboardInterrupt:
         interrupted = True
     except InfrastructureError as error:  # what is recorded is still worth its summary
-        broken = error
+        campaign.stopped = str(error)
     finally:
         if progress is not None:
             progress.finish()
-    code = _exit_code(campaign, interrupted=interrupted, broken=broken)
+    code = _exit_code(campaign, interrupted=interrupted)
     output = SoakOutput(
         campaign,
         parsed,
@@ -104,7 +103,7 @@ def _run(
         exit_code=code,
         interrupted=interrupted,
     )
-    return _finish(campaign, output, code, broken, as_json=parsed.json)
+    return _finish(campaign, output, code, as_json=parsed.json)
 
 
 def _work(
@@ -150,28 +149,25 @@ async def _in_workers(jobs: Iterator[SeedJob], workers: int, take: TakeResult) -
     return False
 
 
-def _exit_code(campaign: Campaign, *, interrupted: bool, broken: InfrastructureError | None) -> int:
+def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
     """Any invalid dominates; what was not finished is never called valid."""
     code = campaign.tally.exit_code
     if code == EXIT_INVALID:
         return code
     if interrupted:
         return EXIT_INTERRUPTED
-    return EXIT_CRASH if broken is not None or campaign.stopped is not None else code
+    return EXIT_CRASH if campaign.stopped is not None else code
 
 
 def _finish(
     campaign: Campaign,
     output: SoakOutput,
     code: int,
-    broken: InfrastructureError | None,
     *,
     as_json: bool,
 ) -> int:
     """Print and write everything; the exit code, in which a file that failed shows as well."""
-    if broken is not None:
-        note(f"harness: {broken}")
-    elif campaign.stopped is not None:
+    if campaign.stopped is not None:
         note(f"harness: {campaign.stopped}")
     output.make_artefacts()
     say(output.json() if as_json else output.text())

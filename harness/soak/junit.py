@@ -3,7 +3,8 @@
 A seed that was valid is one test case; of one that was not, each checker is, and a crash is one.
 Invalid is a `failure` that carries the command to replay it, unknown and crash are an `error`.
 Properties tell seed, version, code and run folder. Written as it is read, so its size in memory is
-constant; beyond `CASES_MAX` passing seeds are left out, which it says.
+constant; beyond `CASES_MAX` passing seeds are left out, which it says. A soak that did not come to
+its end has one more test case, an `error`: who reads but this file must not take it for good.
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ def write_junit(
     properties: Mapping[str, str],
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
+    unfinished: str | None = None,
 ) -> None:
-    """Write the file, whole or not at all. `results` is read twice: counts come first in it."""
+    """Write the file, whole or not at all. `results` is read twice: counts come first in it.
+
+    `unfinished` says why the soak did not come to its end.
+    """
     temporary = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8") as file:
-            _write(file, results, tally, suite, properties, replay, folder)
+            _write(file, results, tally, suite, properties, replay, folder, unfinished)
         temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -63,10 +68,14 @@ def _write(
     properties: Mapping[str, str],
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
+    unfinished: str | None,
 ) -> None:
     passing_max = max(0, CASES_MAX - tally.failed)
     cut = max(0, tally.seeds - tally.failed - passing_max)
     counts = _counts(results(), passing_max)
+    if unfinished is not None:
+        counts["tests"] += 1
+        counts["errors"] += 1
     attributes = " ".join(f'{name}="{count}"' for name, count in counts.items())
     given = dict(properties)
     if cut:
@@ -92,6 +101,11 @@ def _write(
                 _outcome(file, said, replay(result))
             file.write("</testcase>\n")
             time_s = "0.000"  # its checkers judge one run: it is counted once
+    if unfinished is not None:
+        file.write(
+            f'<testcase classname={_attribute(suite)} name="whole soak">\n'
+            f'<error type="unfinished" message={_attribute(unfinished)}/>\n</testcase>\n'
+        )
     file.write("</testsuite>\n</testsuites>\n")
 
 

@@ -143,6 +143,30 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     assert err.count("::error title=") == 3
 
 
+@pytest.mark.parametrize(
+    ("items", "why"),
+    [
+        (["valid", ("valid", "disk full")], "disk full"),
+        (["valid", ("invalid", "seed 2 (invalid) could not be kept")], "seed 2 (invalid) could"),
+        (["valid", InfrastructureError("no disk")], "no disk"),
+        (["valid", KeyboardInterrupt()], "interrupted"),
+        (["valid"], "1 seeds were not run"),
+        (["valid", "valid"], None),
+    ],
+)
+def test_a_soak_that_did_not_come_to_its_end_is_green_nowhere(items, why, scripted, tmp_path):
+    scripted(*items)
+    files = ("--junit", "j.xml", "--summary-json", "s.json")
+    assert (main([*BASE, *files, "--seeds", "1..2"]) == EXIT_VALID) == (why is None)
+    suite = ET.parse(tmp_path / "j.xml").getroot().find("testsuite")
+    assert suite.get("tests") == str(len(suite.findall("testcase"))) == "2"
+    errors = [case.find("error") for case in suite.findall("testcase[@name='whole soak']")]
+    assert (len(errors), suite.get("errors")) == ((0, "0") if why is None else (1, "1"))
+    assert all(why in error.get("message") for error in errors)
+    found = msgspec.json.decode((tmp_path / "s.json").read_bytes())
+    assert why in ("interrupted", None) or why in found["stopped"]
+
+
 def test_json_is_bounded_and_keeps_failures(scripted, capsys, monkeypatch):
     monkeypatch.setattr("harness.cli.soak_output.RESULTS_MAX", 3)
     scripted("valid", "valid", "valid", "invalid", "valid", "crash")
