@@ -197,8 +197,10 @@ def gather(
     folder = results / "tables" / name
     paths = {table: folder / f"{table}.parquet" for table in ("verdicts", *FACT_TABLES)}
     if folder.is_dir():
-        os.utime(folder)
-        return paths, []
+        if _are_whole(paths.values()):
+            os.utime(folder)
+            return paths, []
+        shutil.rmtree(folder, ignore_errors=True)  # the machine went down before the disk had them
     temporary = results / "tables" / f".{uuid.uuid4().hex}.part"
     temporary.mkdir(parents=True)
     try:
@@ -211,6 +213,19 @@ def gather(
         shutil.rmtree(temporary, ignore_errors=True)
     _forget_tables(folder)
     return paths, []
+
+
+def _are_whole(paths: Iterable[Path]) -> bool:
+    """Whether all files have their ends; whoever wrote them renamed the folder after the last."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        for path in paths:
+            pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 def _write_tables(

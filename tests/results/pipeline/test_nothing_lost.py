@@ -279,3 +279,16 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch, buckets):
     again = inline(tmp_path, checkers=(LINEAR,))
     assert set(verdicts(again).values()) == {"valid"}
     assert again.problems == ()
+
+
+@pytest.mark.parametrize("size", [0, 100, None])
+def test_tables_that_were_cut_off_are_gathered_again(tmp_path, size):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    first = inline(tmp_path)
+    rows = rows_of(first)
+    (path,) = first.tables["ops"]
+    if size is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:size])
+    assert rows_of(inline(tmp_path)) == rows
