@@ -156,8 +156,8 @@ def _completions(columns: KeyColumns, key: Ints, strange: npt.NDArray[np.bool_])
 
 
 def _understand(texts: Sequence[str]) -> _Values:
-    """Parse every distinct value once; equal scalars get equal numbers, and null gets 0."""
-    numbers: dict[Any, int] = {None: 0}
+    """Parse every distinct value once; equal scalars (true is not 1) get equal numbers, null 0."""
+    numbers: dict[tuple[bool, Any], int] = {(False, None): 0}
 
     def number(content: dict[str, Any], name: str) -> int:
         found = content.get(name, ABSENT_MARK)
@@ -165,7 +165,7 @@ def _understand(texts: Sequence[str]) -> _Values:
             return ABSENT
         if not isinstance(found, _SCALARS):
             return STRANGE
-        return numbers.setdefault(found, len(numbers))
+        return numbers.setdefault((isinstance(found, bool), found), len(numbers))
 
     decode = msgspec.json.Decoder().decode
     value, old, new = ([STRANGE] * len(texts) for _ in range(3))

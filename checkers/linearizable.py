@@ -29,7 +29,14 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate, certify, certify_core
 from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizability.models.register import Cas, Read, Register, RegisterInput, Write
+from checkers.linearizability.models.register import (
+    Cas,
+    Read,
+    Register,
+    RegisterInput,
+    Write,
+    distinct,
+)
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 
@@ -279,9 +286,9 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
         case "read":
             given = Read()
         case "write" if "value" in value:
-            given = Write(value["value"])
+            given = Write(distinct(value["value"]))
         case "cas" if "old" in value and "new" in value:
-            given = Cas(value["old"], value["new"])
+            given = Cas(distinct(value["old"]), distinct(value["new"]))
         case _:
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
@@ -299,7 +306,7 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
     if isinstance(given, Read):
         if "value" not in answer:
             raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-        output = answer["value"]
+        output = distinct(answer["value"])
     elif isinstance(given, Cas):
         output = True
     return Operation(process, given, call.index, output, done.index, call.index)

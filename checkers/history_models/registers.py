@@ -34,6 +34,7 @@ from checkers.linearizability.models.register import (
     RegisterInput,
     Txn,
     Write,
+    distinct,
 )
 from harness.ops import ModelSettings, Op, OpType, Pair
 
@@ -57,14 +58,14 @@ def _register_input(op: Op, model: str) -> RegisterInput:
             if isinstance(value, dict) and set(value) >= {"value"}:
                 value = value["value"]
             if isinstance(value, _SCALARS):
-                return Write(value)
+                return Write(distinct(value))
         case "cas":
             if isinstance(value, dict) and set(value) >= {"old", "new"}:
                 value = [value["old"], value["new"]]
             if isinstance(value, list) and len(value) == 2:
                 old, new = value
                 if isinstance(old, _SCALARS) and isinstance(new, _SCALARS):
-                    return Cas(old, new)
+                    return Cas(distinct(old), distinct(new))
     raise strange(op, model, _VOCABULARY)
 
 
@@ -76,7 +77,7 @@ def _read_value(op: Op, model: str) -> Any:
         value = value["value"]
     if not isinstance(value, _SCALARS):
         raise strange(op, model, "reads of numbers, strings, true, false and nil")
-    return value
+    return distinct(value)
 
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
@@ -213,7 +214,9 @@ class MultiRegisterModel:
                 case ["read" | "r" as f, key, value] | ["write" | "w" as f, key, value] if (
                     isinstance(key, (str, int)) and isinstance(value, _SCALARS)
                 ):
-                    micro.append(("read" if f in {"read", "r"} else "write", str(key), value))
+                    micro.append(
+                        ("read" if f in {"read", "r"} else "write", str(key), distinct(value))
+                    )
                 case _:
                     raise strange(op, self.name, "micro-operations [read k v] and [write k v]")
         return Txn(tuple(micro))

@@ -465,6 +465,14 @@ def test_register_stale_read_is_explained() -> None:
     assert "by then the register holds 4." in result.explanation[0]
 
 
+def test_register_true_is_not_one() -> None:
+    for read, verdict in ((True, Verdict.INVALID), (1, Verdict.VALID)):
+        h = Writer()
+        h.ok(1, "write", {"value": 1})
+        h.ok(2, "read", {}, {"value": read})
+        assert RegisterLinearizable().check(h.history, None, time_limit_s=10).verdict is verdict
+
+
 def test_register_mismatch_is_an_observation() -> None:
     h = Writer()
     h.ok(1, "write", {"value": 3})

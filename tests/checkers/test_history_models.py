@@ -45,6 +45,11 @@ def table(f, name, result, *, ident=1, version=1, payload=0, seen=0, name2="", l
 
 
 CASES = [
+    ("register", [*WROTE_1, *read(True)], INVALID),  # what Python holds equal
+    ("register", [("0!", "write", True), ("0+", "write", True), *read(True)], VALID),
+    ("register", [("0!", "write", False), ("0+", "write", False), *read(0)], INVALID),
+    ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1+", "cas", None)], INVALID),
+    ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1-", "cas", None)], VALID),
     ("cas-register", read(0), VALID),
     ("cas-register", read(None), VALID),  # a wildcard
     ("cas-register", [*WROTE_1, *read(None)], VALID),

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
-__all__ = ["Cas", "MultiRegister", "Read", "Register", "RegisterInput", "Txn", "Write"]
+__all__ = [
+    "Cas",
+    "MultiRegister",
+    "Read",
+    "Register",
+    "RegisterInput",
+    "Truth",
+    "Txn",
+    "Write",
+    "distinct",
+]
 
-Scalar = int | float | str | bool | None
+
+class Truth(enum.Enum):
+    """True and false as values of a register: to Python they equal 1 and 0, which they are not."""
+
+    TRUE = True
+    FALSE = False
+
+    def __repr__(self) -> str:
+        """As the value itself."""
+        return repr(self.value)
+
+
+Scalar = int | float | str | bool | Truth | None
 SOMETHING: Final = "(some value that nobody looks at)"
+
+
+def distinct(value: Scalar) -> Scalar:
+    """The value as one that equals no other."""
+    return Truth(value) if isinstance(value, bool) else value
 
 
 class Read(NamedTuple):
