@@ -108,6 +108,7 @@ class _Worker:
                 [sys.executable, "-P", "-m", "results.executors.worker", text],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the report, which ends us
             )
         except OSError as error:
             raise InfrastructureError(f"cannot start a worker: {error}") from error

@@ -7,7 +7,6 @@ signal handlers nor memory. It ends when its input does. Whatever checkers print
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import msgspec
@@ -22,7 +21,6 @@ __all__: list[str] = []
 
 def main(config: Config) -> None:
     """Do units until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the report, which ends us
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     decoder = msgspec.json.Decoder(Unit)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.ops import History
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.executors import pool
 from results.executors.pool import PoolExecutor
 from results.manifest import Unit
 from results.packing import pack
@@ -238,3 +239,13 @@ def test_a_pool_without_work_starts_nothing():
     from results.units import Config
 
     assert list(PoolExecutor(2).run([], Config("", "", limit_memory=False))) == []
+
+
+def test_a_worker_is_out_of_reach_of_ctrl_c_from_its_first_moment_on():
+    from results.units import Config
+
+    worker = pool._Worker(Config("", "", limit_memory=False))
+    try:
+        assert os.getpgid(worker._process.pid) != os.getpgrp()
+    finally:
+        worker.end()
