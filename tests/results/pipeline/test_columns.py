@@ -82,8 +82,9 @@ def test_columns_say_what_histories_say(lines, tmp_path_factory):
         if judged.valid[number]:
             assert valid
             assert judged.reasons[number] == result.reason
-        elif native.is_native():
-            assert not valid  # small ones are all found
+        elif native.is_native() and valid:
+            # One short lean search finds all small ones, unless lost answers work together.
+            assert result.details["unknown"] > 1
         assert columns.operations()[number] == len(history.pairs)
 
 
