@@ -80,6 +80,11 @@ def _field(op: Op, name: str) -> Any:
     return value[name]
 
 
+def _text(value: Any) -> str | None:
+    """An id or a nonce as text, since a comment is text, too; `None` where there is none."""
+    return None if value is None or value == "" else str(value)
+
+
 def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
     """(table id, nonce or `None`) of every table that a successful answer shows to exist."""
     done = pair.completion
@@ -90,15 +95,18 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
         return
     if done.f == "list":
         for entry in _field(done, "tables"):
-            if entry[1]:
-                yield entry[1], None
-    elif value.get("table_id"):
+            ident = _text(entry[1])
+            if ident is not None:
+                yield ident, None
+        return
+    ident = _text(value.get("table_id"))
+    if ident is not None:
         nonce = None
         if done.f == "create":
-            nonce = _value(pair.invoke).get("nonce")
+            nonce = _text(_value(pair.invoke).get("nonce"))
         elif done.f == "get":
-            nonce = value.get("comment") or None
-        yield value["table_id"], nonce
+            nonce = _text(value.get("comment"))
+        yield ident, nonce
 
 
 def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
@@ -154,7 +162,7 @@ def _answer(op: Op) -> Answer:
     if result != "ok":
         return Answer(result)
     if op.f == "list":
-        listing = tuple((e[0], e[1] or None, e[2]) for e in _field(op, "tables"))
+        listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
             # No state has two tables with one name, and so no step allows this answer.
             listing = (*listing, *listing)
@@ -162,9 +170,9 @@ def _answer(op: Op) -> Answer:
     columns = value.get("columns") if op.f == "get" else None
     return Answer(
         "ok",
-        table_id=value.get("table_id"),
+        table_id=_text(value.get("table_id")),
         version=value.get("schema_version"),
-        key=(value.get("comment") or None) if op.f == "get" else None,
+        key=_text(value.get("comment")) if op.f == "get" else None,
         applied=value.get("applied_schema_version") if op.f == "get" else None,
         columns=None if columns is None else tuple(columns),
     )
@@ -183,11 +191,9 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 def _shown_nonces(history: History) -> set[str]:
     """What comments say, also where no id comes with them."""
-    return {
-        str(done.value["comment"])
-        for done in (pair.completion for pair in history.pairs)
-        if done is not None and isinstance(done.value, dict) and done.value.get("comment")
-    }
+    answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
+    comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
+    return {comment for comment in comments if comment is not None}
 
 
 def catalog_history(history: History) -> CatalogHistory:
@@ -249,7 +255,7 @@ def _is_observation(done: Op) -> bool:
 
 
 def _nonce(call: Op, nonces: dict[str, int]) -> str:
-    nonce = str(_value(call).get("nonce") or f"op {call.index}")
+    nonce = _text(_value(call).get("nonce")) or f"op {call.index}"
     if nonce in nonces:
         raise HistoryError(
             f"ops {nonces[nonce]} and {call.index} are both creates with nonce {nonce!r}; "

@@ -284,6 +284,36 @@ def test_a_lost_create_is_seen_by_its_nonce_alone() -> None:
         assert check(h.history).verdict is Verdict.INVALID  # no create makes two tables
 
 
+@pytest.mark.parametrize("nonces", [(7, 8), (7, "8"), (0, 1), ("", "8"), (None, 8)])
+def test_nonces_may_be_numbers(nonces: tuple[Any, Any]) -> None:
+    """In histories that others wrote; a comment is a text."""
+    h = Writer()
+    h.create(1, "b", "T1")
+    for number, nonce in enumerate(nonces):
+        name, ident = f"c{number}", f"U{number}"
+        call = {"name": name, "nonce": nonce, "columns": ["a"]}
+        shown = "" if nonce is None else str(nonce)
+        if number:
+            h.lost(9, "create", call)
+        else:
+            h.ok(1, "create", call, {"table_id": ident, "schema_version": 0})
+        h.get(2, name, ident, comment=shown)
+        h.get(2, name, ident, comment=nonce)
+        assert check(h.history).verdict is Verdict.VALID
+    h.get(2, "c1", "U1", comment="n-T1")
+    assert check(h.history).verdict is Verdict.INVALID
+
+
+def test_ids_may_be_numbers() -> None:
+    for tables, verdict in (([["b", 0, 0]], Verdict.VALID), ([["b", 1, 0]], Verdict.INVALID)):
+        h = Writer()
+        h.create(1, "b", "x", table_id=0)
+        h.get(1, "b", "x", table_id="0")
+        h.ok(2, "list", {}, {"tables": tables})
+        h.get(1, "b", "x", table_id=0)
+        assert check(h.history).verdict is verdict
+
+
 def test_an_id_of_an_unseen_create_is_bound_once() -> None:
     h = Writer()
     h.lost(1, "create", {"name": "b", "nonce": "n1", "columns": ["a"]})
