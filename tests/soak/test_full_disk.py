@@ -58,9 +58,8 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
 
 
 def test_a_summary_that_finds_no_room_shows_in_the_exit_code(tmp_path):
-    code, found, said = soak(
-        tmp_path, *WORK, "--seeds", "1..1", "--junit", "/dev/full/j.xml", "--summary-json", tmp_path
-    )
+    files = ("--junit", "/dev/full/j.xml", "--summary-json", "/dev/full/s.json")
+    code, found, said = soak(tmp_path, *WORK, "--seeds", "1..1", *files)
     assert (code, found["seeds"]) == (EXIT_CRASH, 1)
     assert "choose another --junit" in said
     assert "choose another --summary-json" in said
