@@ -86,7 +86,9 @@ class RegisterExplainer:
                     self._pairs.setdefault(code, source)
         name: str | None = self._pairs.get(before * accesses.count + after)
         time = order.time
-        if name is None and time is not None and time.exit[before] < time.entry[after]:
+        # A version that was left before it was met again does not precede itself.
+        timed = name is None and time is not None and before != after
+        if timed and time is not None and time.exit[before] < time.entry[after]:
             name = "linearizable-keys"
         return None if name is None else _SOURCES[name]
 
