@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from checkers._elle_certificate import certified
 from checkers._transactions import transactions_of
 from harness.ops import CheckResult, History
 
@@ -58,7 +59,10 @@ def _details(result: ElleResult) -> dict[str, Any]:
     }
 
 
-def _check_result(name: str, result: ElleResult) -> CheckResult:
+def _check_result(
+    name: str, found: ElleResult, history: History, promised: Sequence[str] = ()
+) -> CheckResult:
+    result, proof = certified(found, history, name.removeprefix("elle-"), promised)
     operations: dict[int, None] = {}
     for cases in result.anomalies.values():
         for case in cases:
@@ -69,7 +73,7 @@ def _check_result(name: str, result: ElleResult) -> CheckResult:
         result.reason,
         _sentences(result),
         tuple(operations)[:_OPERATIONS_MAX],
-        _details(result),
+        _details(result) | ({} if proof is None else {"proof": proof}),
     )
 
 
@@ -89,10 +93,11 @@ class ElleListAppend:
         from checkers.elle.check import check_list_append
 
         del case
+        transactions = transactions_of(history)
         result = check_list_append(
-            transactions_of(history), consistency_models=self._models, time_limit_s=time_limit_s
+            transactions, consistency_models=self._models, time_limit_s=time_limit_s
         )
-        return _check_result(self.name, result)
+        return _check_result(self.name, result, transactions)
 
 
 class ElleRwRegister:
@@ -131,4 +136,10 @@ class ElleRwRegister:
             wfr_keys=self._wfr_keys,
             time_limit_s=time_limit_s,
         )
-        return _check_result(self.name, result)
+        flags = {
+            "linearizable-keys": self._linearizable_keys,
+            "sequential-keys": self._sequential_keys,
+            "wfr-keys": self._wfr_keys,
+        }
+        promised = [flag for flag, given in flags.items() if given]
+        return _check_result(self.name, result, history, promised)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from checkers._elle_certificate import certified
 from checkers._transactions import transactions_of
 from harness.errors import UsageError
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
@@ -43,20 +44,21 @@ class _Check:
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
         """Judge; see `harness.plugins.PreparedCheck`."""
-        result = self._judge(self.settings.consistency_models or DEFAULT_MODELS, time_limit_s)
+        found = self._judge(self.settings.consistency_models or DEFAULT_MODELS, time_limit_s)
+        result, proof = certified(found, self.history, self.name, self._promised())
         calls = {
             pair.completion.index: pair.invoke.index
             for pair in self.history.pairs
             if pair.completion is not None
         }
-        cases = [case for found in result.anomalies.values() for case in found]
+        cases = [case for shown in result.anomalies.values() for case in shown]
         blamed = dict.fromkeys(
             calls.get(index, index) for case in cases for index in case.operations
         )
         text: list[str] = []
-        for name, found in result.anomalies.items():
-            text.append(f"{name} ({result.counts.get(name, len(found))} found):")
-            for case in found[:CASES_TOLD_MAX]:
+        for name, shown in result.anomalies.items():
+            text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
+            for case in shown[:CASES_TOLD_MAX]:
                 text.extend(f"  {sentence}" for sentence in case.text)
         text.extend(result.notes)
         drawings = [case.drawing for case in cases if case.drawing is not None]
@@ -70,6 +72,9 @@ class _Check:
             "drawings": drawings[:DRAWINGS_MAX],
             **{key: value for key, value in result.statistics.items() if key != "operations"},
         }
+        if proof is not None:
+            text.append(f"Certificate: {proof['text']}.")
+            details["proof"] = proof
         judged = CheckResult(
             self.name, result.verdict, result.reason, tuple(text), tuple(blamed), details
         )
@@ -77,6 +82,11 @@ class _Check:
             return judged, None
         labels = {pair.invoke.index: _label(pair) for pair in self.history.pairs}
         return judged, Counterexample(None, tuple(blamed), (), labels)
+
+    def _promised(self) -> list[str]:
+        """What may be assumed of single keys."""
+        flags = ("linearizable_keys", "sequential_keys", "wfr_keys")
+        return [flag.replace("_", "-") for flag in flags if getattr(self.settings, flag)]
 
     def _judge(self, models: Sequence[str], time_limit_s: float) -> ElleResult:
         from checkers.elle import check_list_append, check_rw_register

@@ -1,0 +1,77 @@
+"""The certificate of Elle's verdicts: what `checkers.elle.verify` says of the cases shown.
+
+The first case of each anomaly is gone over. If one is not there, the check is wrong and its verdict
+is no verdict. If what cannot be verified is all there is against the weakest models violated, the
+verdict is `unknown`, too: nothing but the check itself would stand for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.ops import History, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+
+__all__ = ["certified"]
+
+KINDS: Final = ("list-append", "rw-register")
+"""What the verifier knows; whatever else is checked goes without a certificate."""
+
+BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
+UNCONFIRMED: Final = "a cycle search found it, but no case could be verified independently"
+
+
+def certified(
+    result: ElleResult, history: History, kind: str, promised: Collection[str] = ()
+) -> tuple[ElleResult, dict[str, Any] | None]:
+    """The result, or `unknown` in its place; and the certificate, if it was about cases.
+
+    `kind` is "list-append" or "rw-register", `promised` what the check was allowed to assume.
+    """
+    from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
+    from checkers.elle.verify import CaseError, NotVerified, Verifier, transactions
+
+    if result.verdict is not Verdict.INVALID or kind not in KINDS:
+        return result, None
+    cases = [found[0] for name, found in result.anomalies.items() if name not in UNKNOWN_TYPES]
+    verified: list[str] = []
+    beyond: dict[str, str] = {}
+    try:
+        verifier = Verifier(transactions(history), cases, kind, promised)
+        for case in cases:
+            try:
+                verifier.verify(case)
+                verified.append(case.type)
+            except NotVerified as why:
+                beyond[case.type] = f"not verified independently: {why}"
+    except CaseError as error:
+        return _unknown(result, f"{BROKEN}: {error}"), None
+    certificate = {
+        "verdict": result.verdict.value,
+        "text": f"{len(verified)} of {len(cases)} cases verified",
+        "verified": verified,
+        "not_verified": beyond,
+        "confirmed_by": "a verifier that derives each case from the transactions alone",
+    }
+    fallen = impossible_models(verified)
+    if not verified or (result.not_ and not any(canonical(m) in fallen for m in result.not_)):
+        told = "; ".join(f"{name}: {why}" for name, why in beyond.items())
+        return _unknown(result, f"{UNCONFIRMED} ({result.reason}; {told})"), certificate
+    return result, certificate
+
+
+def _unknown(result: ElleResult, reason: str) -> ElleResult:
+    """Nothing is claimed but the reason."""
+    return replace(
+        result,
+        verdict=Verdict.UNKNOWN,
+        reason=reason,
+        anomalies={},
+        counts={},
+        not_=(),
+        also_not=(),
+    )

@@ -1,0 +1,110 @@
+"""Reported anomalies, derived once more from nothing but what the transactions did.
+
+This module and its parts (`verify_raw`: what was recorded, `verify_versions`: orders of versions,
+`verify_single`: what is no cycle) share nothing with the rest of `checkers.elle`: no columns, no
+graph, no search. They are told one case, which is its name, its operations, and for a cycle its
+steps with the data behind each, and look at the transactions themselves. `CaseError`: the case is
+not there, so the check is wrong. `NotVerified`: it may be, but not by means as plain as these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.elle.verify_raw import NIL, CaseError, NotVerified, Raw, Txn, transactions
+from checkers.elle.verify_single import SINGLE
+from checkers.elle.verify_versions import next_in_list, precedes
+
+__all__ = ["CaseError", "NotVerified", "Txn", "Verifier", "fits", "transactions"]
+
+
+class Verifier(Raw):
+    """Verifies the cases it was made for."""
+
+    def verify(self, case: Any) -> None:
+        """That the case is there; raises `CaseError` or `NotVerified`."""
+        if case.type.endswith("-cycle-exists"):
+            raise NotVerified("such a cycle is known to exist, but none is shown")
+        if missing := [number for number in case.operations if number not in self.ops]:
+            raise CaseError(f"{case.type}: op {missing[0]} is no transaction of this history")
+        alone = case.type == "incompatible-order"  # one operation may have read both
+        if len(set(case.operations)) != len(case.operations) and not alone:
+            raise CaseError(f"{case.type}: an operation is named twice")
+        if case.type not in SINGLE:
+            self._verify_cycle(case)
+            return
+        ops = [self.ops[number] for number in case.operations]
+        told = [case.details.get(name) for name in ("key", "value", "next_value")]
+        try:
+            check = SINGLE[case.type]
+            holds = [check(self, ops, *data, case.details) for data in self.named(*told)]
+        except (KeyError, ValueError) as error:
+            raise CaseError(f"{case.type}: the case is not whole ({error})") from error
+        if not any(holds):
+            if None in holds:
+                raise NotVerified("it rests on declared values or orders, or on too many versions")
+            raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
+
+    def _verify_cycle(self, case: Any) -> None:
+        kinds = [step.reason.relation for step in case.steps]
+        sources = [step.source for step in case.steps]
+        if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
+            raise CaseError(f"{case.type}: the steps are no cycle")
+        if sources != list(case.operations) or not fits(case.type, kinds):
+            raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
+        orders: dict[Any, Any] = {}
+        for step in case.steps:
+            told = step.reason.key, step.reason.value, step.reason.next_value
+            source, target = self.ops[step.source], self.ops[step.target]
+            holds = [
+                self._precedes(step.reason.relation, source, target, data, orders)
+                for data in self.named(*told)
+            ]
+            if not any(holds):
+                if None in holds or "transaction-order" in self.promised:
+                    raise NotVerified("the order of its versions is not simply read off")
+                edge = f"{step.reason.relation} of {told[0]}" if told[0] else kinds[0]
+                raise CaseError(
+                    f"{case.type}: nothing puts op {source.index} before op {target.index} ({edge})"
+                )
+
+    def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
+        """Whether `source` precedes `target` so; `None` if that cannot be told.
+
+        That an `info` took effect is shown by the step that leaves it: somebody saw its write.
+        """
+        key, value, after = data
+        if "fail" in (source.type, target.type) or (
+            source is target and (self.lists, kind) != (False, "wr")
+        ):
+            return False
+        if kind in ("process", "realtime"):
+            same = kind == "realtime" or source.process == target.process
+            return same and source.end < target.call
+        wrote, made = self.wrote(source, key), self.wrote(target, key)
+        saw, met = self.reads(source, key), self.reads(target, key)
+        if not self.lists:  # what others see: the last write, and a read that comes first
+            wrote, made = wrote[-1:], made[-1:]
+            saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
+            met = [s for write, s, _ in self.acts(target, key)[:1] if not write]
+        if kind == "wr":
+            return value in wrote and any(shown[-1:] == (value,) for shown in met)
+        ends = [shown[-1] if shown else NIL for shown in saw]
+        if value not in (ends if kind == "rw" else wrote) or after not in made:
+            return False
+        if self.lists:
+            return next_in_list(self, key, value, after, orders)
+        return (kind == "rw" or source.type == "ok") and precedes(
+            self, key, value, after, self.promised
+        )
+
+
+def fits(name: str, kinds: list[str]) -> bool:
+    """Whether a cycle of such steps is what its name says."""
+    count = kinds.count("rw")
+    adjacent = count > 1 and any(kinds[i - 1] == kinds[i] == "rw" for i in range(len(kinds)))
+    base = {0: "G1c" if "wr" in kinds else "G0", 1: "G-single-item"}.get(
+        count, "G2-item" if adjacent else "G-nonadjacent-item"
+    )
+    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
+    return name == base + suffix and set(kinds) <= {"ww", "wr", "rw", "process", "realtime"}
