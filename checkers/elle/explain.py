@@ -21,6 +21,8 @@ _COLOURS: Final = {
     "ww": "#b3261e",
     "wr": "#0b57d0",
     "rw": "#8a4b00",
+    "wrp": "#0b57d0",
+    "rwp": "#8a4b00",
     "process": "#5f6368",
     "realtime": "#5f6368",
 }

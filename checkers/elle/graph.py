@@ -7,6 +7,8 @@ An edge says that its source must come before its target in any serial order. Re
 | ww       | the target's write follows the source's in the version order          |
 | wr       | the target read what the source wrote                                 |
 | rw       | the source read a version that the target's write replaced            |
+| wrp      | the target's predicate read selected what the source wrote            |
+| rwp      | the target's write changed what the source's predicate read matched   |
 | process  | one process did both, in this order                                   |
 | realtime | the source's completion came before the target's invocation           |
 
@@ -32,7 +34,9 @@ __all__ = [
     "PROCESS",
     "REALTIME",
     "RW",
+    "RWP",
     "WR",
+    "WRP",
     "WW",
     "Component",
     "Graph",
@@ -47,6 +51,8 @@ PROCESS: Final = 8
 REALTIME: Final = 16
 JOINT: Final = 32
 """The way out of a joint; the relation is that of the edge that led in."""
+WRP: Final = 64
+RWP: Final = 128
 
 REDUCED_EDGES_MAX: Final = 32
 """Real-time edges per transaction of a component, above which gates are better."""

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkers.elle.columns import IntArray
-from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
+from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, RWP, WR, WRP, WW, Component
 
 __all__ = ["Adjacency", "Budget", "Cycle", "Kind", "TimedOut", "Walker", "cycle_of"]
 
 ENUMERATED_MAX: Final = 20_000
 DEADLINE_EVERY_STEPS: Final = 4096
+
+_ANTI: Final = frozenset({RW, RWP})
 
 Adjacency = list[list[tuple[int, int]]]
 Walk = list[tuple[int, int]]
@@ -40,18 +42,15 @@ class Cycle:
     @property
     def name(self) -> str:
         """The anomaly it is."""
-        count = self.relations.count(RW)
-        if count == 1:
-            name = "G-single-item"
-        elif count:
+        anti = [relation in _ANTI for relation in self.relations]
+        if any(anti):
             # Position -1 is the last step, which comes before the first.
-            adjacent = any(
-                relation == RW and self.relations[i - 1] == RW
-                for i, relation in enumerate(self.relations)
-            )
-            name = "G2-item" if adjacent else "G-nonadjacent-item"
+            adjacent = any(here and anti[i - 1] for i, here in enumerate(anti))
+            name = "G2" if adjacent else "G-nonadjacent"
+            name = "G-single" if anti.count(True) == 1 else name
+            name += "" if RWP in self.relations else "-item"
         else:
-            name = "G1c" if WR in self.relations else "G0"
+            name = "G1c" if WR in self.relations or WRP in self.relations else "G0"
         if REALTIME in self.relations:
             return f"{name}-realtime"
         return f"{name}-process" if PROCESS in self.relations else name
@@ -95,10 +94,12 @@ class Kind:
     """A kind of cycle as an automaton.
 
     `rw` is how many anti-dependencies there must be: 0, 1 (exactly) or 2 (or more); `apart` says
-    that no two may follow each other.
+    that no two may follow each other. Those of `anti` count; with predicates, a cycle begins with
+    one over a predicate, since it must have one.
     """
 
     free: int
+    anti: int
     rw: int
     apart: bool
     first: int
@@ -106,17 +107,19 @@ class Kind:
 
     @staticmethod
     def named(name: str) -> Kind:
-        """The automaton for `name`; those of predicates are unknown here."""
+        """The automaton for `name`."""
         suffix = 0
         if name.endswith("-process"):
             suffix = PROCESS
         elif name.endswith("-realtime"):
             suffix = REALTIME
         base = name.removesuffix("-process").removesuffix("-realtime")
-        free = (WW if base == "G0" else WW | WR) | suffix
-        rw = {"G0": 0, "G1c": 0, "G-single-item": 1}.get(base, 2)
-        first = RW if rw else WR if base == "G1c" else suffix or WW
-        return Kind(free, rw, base == "G-nonadjacent-item", first, suffix)
+        free = (WW if base == "G0" else WW | WR | WRP) | suffix
+        item = base.endswith("-item")
+        rw = {"G0": 0, "G1c": 0, "G-single": 1}.get(base.removesuffix("-item"), 2)
+        first = (RW if item else RWP) if rw else WR | WRP if base == "G1c" else suffix or WW
+        anti = (RW if item else RW | RWP) if rw else 0
+        return Kind(free, anti, rw, base.startswith("G-nonadjacent"), first, suffix)
 
     def step(self, state: int, relation: int) -> int:
         """The state after a step by `relation`, or -1 if this kind has no such step.
@@ -126,9 +129,9 @@ class Kind:
         """
         if relation == JOINT:
             return state
-        if relation == RW:
+        if relation & self.anti:
             count = state & 3
-            if not self.rw or (self.rw == 1 and count) or (self.apart and state & 4):
+            if (self.rw == 1 and count) or (self.apart and state & 4):
                 return -1
             return (state & 8) | min(count + 1, 2) | 4
         if not relation & self.free:
@@ -173,9 +176,9 @@ class Walker:
         try:
             for origin in range(self._members):
                 for head, relation in self._out[origin]:
-                    if relation != self._kind.first or not self._may(origin, head):
+                    if not relation & self._kind.first or not self._may(origin, head):
                         continue
-                    walk = self._walk(origin, head, size)
+                    walk = self._walk(origin, head, relation, size)
                     if walk is None:
                         continue
                     txns = [node for node, _ in walk if node < self._members]
@@ -199,13 +202,16 @@ class Walker:
             return self._label[origin] == self._label[head + self._count]
         return self._label[origin] == self._label[head]
 
-    def _walk(self, origin: int, head: int, best: int) -> Walk | None:
-        """The shortest walk over `head` back to `origin`, if shorter than `best` transactions."""
+    def _walk(self, origin: int, head: int, first: int, best: int) -> Walk | None:
+        """The shortest walk that goes to `head` by `first`, and back to `origin`.
+
+        It has fewer than `best` transactions, if `best` is not 0.
+        """
         kind, label, extended = self._kind, self._label, self._extended
         members, count = self._members, self._count
-        state = kind.step(0, kind.first)
+        state = kind.step(0, first)
         if head == origin:
-            return [(origin, kind.first)] if kind.accepts(state) else None
+            return [(origin, first)] if kind.accepts(state) else None
         start = (head, state)
         parents: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {start: None}
         length = {start: 1 if head >= members else 2}
@@ -224,7 +230,7 @@ class Walker:
                     continue
                 if following == origin:
                     if kind.accepts(after):
-                        return _unwind(parents, place, relation, origin, kind.first)
+                        return _unwind(parents, place, relation, origin, first)
                     continue
                 size = length[place] + (following < members)
                 if best and size >= best:
@@ -258,7 +264,7 @@ class Walker:
                     visited = {step[0] for step in path}
                     size = sum(step[0] < members for step in path) + (node < members)
                     for following, relation in reversed(self._out[node]):
-                        if not path and relation != kind.first:
+                        if not path and not relation & kind.first:
                             continue
                         after = kind.step(state, relation)
                         if after < 0:

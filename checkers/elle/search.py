@@ -25,7 +25,17 @@ from typing import Final
 import numpy as np
 
 from checkers.elle.columns import IntArray
-from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, WR, WW, Component
+from checkers.elle.graph import (
+    JOINT,
+    PROCESS,
+    REALTIME,
+    RW,
+    RWP,
+    WR,
+    WRP,
+    WW,
+    Component,
+)
 from checkers.elle.kernels import strong_components
 from checkers.elle.kinds import Adjacency, Budget, Cycle, Kind, TimedOut, Walker, cycle_of
 from checkers.elle.models import (
@@ -44,34 +54,45 @@ _ORDER: Final = (
     "G-single-item-process",
     "G1c",
     "G-nonadjacent-item-process",
+    "G-single",
     "G-single-item-realtime",
     "G2-item",
+    "G-nonadjacent",
     "G-nonadjacent-item-realtime",
+    "G2",
     "G0-process",
     "G1c-process",
     "G2-item-process",
+    "G-single-process",
+    "G-nonadjacent-process",
+    "G2-process",
     "G0-realtime",
     "G1c-realtime",
     "G2-item-realtime",
+    "G-single-realtime",
+    "G-nonadjacent-realtime",
+    "G2-realtime",
 )
 
 _EXTENDED: Final = frozenset(
     {"PL-SI", "strong-session-snapshot-isolation", "strong-snapshot-isolation"}
 )
+_SEEN: Final = WW | WR | WRP
+_ALL: Final = _SEEN | RW | RWP
 _EXISTENCE: Final = {
     "PL-1": WW,
-    "PL-2": WW | WR,
-    "PL-SI": WW | WR | RW,
-    "PL-2.99": WW | WR | RW,
-    "PL-3": WW | WR | RW,
+    "PL-2": _SEEN,
+    "PL-SI": _ALL,
+    "PL-2.99": _SEEN | RW,
+    "PL-3": _ALL,
     "strong-session-PL-1": WW | PROCESS,
-    "strong-session-PL-2": WW | WR | PROCESS,
-    "strong-session-snapshot-isolation": WW | WR | RW | PROCESS,
-    "strong-session-serializable": WW | WR | RW | PROCESS,
+    "strong-session-PL-2": _SEEN | PROCESS,
+    "strong-session-snapshot-isolation": _ALL | PROCESS,
+    "strong-session-serializable": _ALL | PROCESS,
     "strong-PL-1": WW | REALTIME,
-    "strong-PL-2": WW | WR | REALTIME,
-    "strong-snapshot-isolation": WW | WR | RW | REALTIME,
-    "PL-SS": WW | WR | RW | REALTIME,
+    "strong-PL-2": _SEEN | REALTIME,
+    "strong-snapshot-isolation": _ALL | REALTIME,
+    "PL-SS": _ALL | REALTIME,
 }
 
 _SHOWN_BY: Final = {
@@ -95,17 +116,30 @@ _SHOWN_BY: Final = {
     )
     for model, names in zip(
         models,
-        (("G0",), ("G1c",), ("G-single-item", "G-nonadjacent-item"), ("G2-item",), ("G2-item",)),
+        (
+            ("G0",),
+            ("G1c",),
+            ("G-single-item", "G-nonadjacent-item", "G-single", "G-nonadjacent"),
+            ("G2-item",),
+            ("G2-item", "G2"),
+        ),
         strict=True,
     )
 }
 
 
-def kinds_left(refuted: Iterable[str]) -> list[str]:
-    """The kinds of cycles that there can be if existence refutes no more than `refuted`."""
+def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
+    """The kinds of cycles that there can be if existence refutes no more than `refuted`.
+
+    Without anti-dependencies over `predicates` there are none of the kinds that need one.
+    """
     possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
     impossible = forbidden_by(possible)
-    return [name for name in _ORDER if name not in impossible]
+    return [
+        name
+        for name in _ORDER
+        if name not in impossible and (predicates or Kind.named(name).first != RWP)
+    ]
 
 
 class Search:
@@ -115,6 +149,11 @@ class Search:
         self._component = component
         self._labels: dict[tuple[int, bool], IntArray] = {}
         self._preference = preference
+
+    def kinds_left(self, refuted: Iterable[str]) -> list[str]:
+        """`kinds_left` for this component."""
+        predicates = bool((self._component.relation == RWP).any())
+        return kinds_left(refuted, predicates=predicates)
 
     @cached_property
     def _raw(self) -> Adjacency:
@@ -139,7 +178,7 @@ class Search:
             keep = (whole.relation & (relations | JOINT)) != 0
             source, target = whole.source[keep], whole.target[keep]
             if extended:
-                rw = whole.relation[keep] == RW
+                rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
                 # Node i after a free step, node i + count after an anti-dependency.
@@ -197,7 +236,7 @@ class Search:
         found: list[Cycle] = []
         unfinished: list[str] = []
 
-        for name in kinds_left(refuted):
+        for name in self.kinds_left(refuted):
             if name in redundant:
                 continue
             # Without anti-dependencies the kind itself does not depend on how steps are named.
@@ -247,7 +286,7 @@ class Search:
 
     def _scope(self, kind: Kind) -> tuple[IntArray, bool]:
         if kind.rw == 2:
-            return self._label(kind.free | RW, extended=kind.apart), kind.apart
+            return self._label(kind.free | kind.anti, extended=kind.apart), kind.apart
         return self._label(kind.free, extended=False), False
 
     def any_cycle(self) -> Cycle:
@@ -278,7 +317,7 @@ def _named(
 
     Order of process or of time names a step only where no data does.
     """
-    rank = np.full(JOINT + 1, len(preference), np.int32)
+    rank = np.full(RWP + 1, len(preference), np.int32)
     for position, relation in enumerate(preference):
         rank[relation] = position
     source, target = component.source, component.target

@@ -14,7 +14,7 @@ from checkers.elle import Transaction, check_list_append, check_rw_register
 from checkers.elle import check as check_module
 from checkers.elle import graph as graph_module
 from checkers.elle.columns import NEVER, Columns, columns_of
-from checkers.elle.graph import PROCESS, REALTIME, RW, WR, WW, GraphBuilder
+from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW, GraphBuilder
 from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut
 from checkers.elle.models import EXISTENCE_MODELS
 from checkers.elle.search import _EXISTENCE, _EXTENDED, _ORDER, Search
@@ -27,7 +27,9 @@ Edge = tuple[int, int, int]
 spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), min_size=NODES, max_size=NODES)
 data = st.lists(
     st.tuples(
-        st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.sampled_from([WW, WR, RW, RW])
+        st.integers(0, NODES - 1),
+        st.integers(0, NODES - 1),
+        st.sampled_from([WW, WR, RW, RW, WRP, RWP]),
     ),
     max_size=12,
 )
@@ -75,19 +77,23 @@ def simple_cycles(edges: set[Edge]) -> Iterator[list[Edge]]:
 
 def is_of(kind: Kind, relations: list[int]) -> bool:
     """Whether a cycle with these relations is of the kind, by its definition."""
-    count = relations.count(RW)
+    predicates = kind.first == RWP
+    anti = [relation == RW or (predicates and relation == RWP) for relation in relations]
+    count = anti.count(True)
     suffix = kind.suffix
-    if any(relation != RW and not relation & kind.free for relation in relations):
+    others = [relation for relation, is_anti in zip(relations, anti, strict=True) if not is_anti]
+    allowed = {WW} if kind.first in (WW, suffix) else {WW, WR, WRP}
+    if not set(others) <= allowed | ({suffix} if suffix else set()):
+        return False
+    if predicates and RWP not in relations:
         return False
     if suffix and suffix not in relations:
         return False
     if kind.rw == 0:
-        return count == 0 and (kind.first != WR or WR in relations)
+        return count == 0 and (allowed == {WW} or bool({WR, WRP} & set(relations)))
     if kind.rw == 1:
         return count == 1
-    together = any(
-        a == b == RW for a, b in zip(relations, relations[-1:] + relations, strict=False)
-    )
+    together = any(a and b for a, b in zip(anti, anti[-1:] + anti, strict=False))
     return count >= 2 and not (kind.apart and together)
 
 
@@ -115,7 +121,7 @@ def test_the_shortest_cycle_of_each_kind_is_found(
     edges = {(a, b, r) for a, b, r in drawn if a != b}
     edges |= {(a, b, PROCESS) for a, b in sessions if (a, b) in order}
     builder = GraphBuilder(columns)
-    for relation in (WW, WR, RW, PROCESS):
+    for relation in (WW, WR, RW, WRP, RWP, PROCESS):
         pairs = np.array([(a, b) for a, b, r in sorted(edges) if r == relation], np.int32)
         builder.add(*pairs.reshape(-1, 2).T, relation)
     if realtime:
@@ -127,7 +133,7 @@ def test_the_shortest_cycle_of_each_kind_is_found(
         txns = set(component.txns.tolist())
         inner = {(a, b, r) for a, b, r in edges if a in txns and b in txns}
         cycles = list(simple_cycles(inner))
-        search = Search(component, (WW, WR, RW))
+        search = Search(component, (WW, WR, WRP, RW, RWP))
         for name in _ORDER:
             found = search.find(name, budget())
             expected = shortest(Kind.named(name), cycles)
@@ -160,7 +166,7 @@ def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
     columns = columns_for(times)
     edges = {(a, b, r) for a, b, r in drawn if a != b}
     builder = GraphBuilder(columns)
-    for relation in (WW, WR, RW):
+    for relation in (WW, WR, RW, WRP, RWP):
         pairs = np.array([(a, b) for a, b, r in sorted(edges) if r == relation], np.int32)
         builder.add(*pairs.reshape(-1, 2).T, relation)
     edges |= {(a, b, REALTIME) for a, b in precedence(columns)}
@@ -168,14 +174,14 @@ def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
         components = list(builder.build(realtime=True).components())
     for component in components:
         txns = set(component.txns.tolist())
-        search = Search(component, (WW, WR, RW))
+        search = Search(component, (WW, WR, WRP, RW, RWP))
         inner = {(a, b, r) for a, b, r in edges if a in txns and b in txns}
         for model in EXISTENCE_MODELS:
             allowed = _EXISTENCE[model]
             step = {(a, b) for a, b, r in inner if r & allowed}
             if model in _EXTENDED:
-                free = {(a, b) for a, b, r in inner if r & allowed and r != RW}
-                jump = {(a, b) for a, b, r in inner if r == RW}
+                free = {(a, b) for a, b, r in inner if r & allowed and r not in (RW, RWP)}
+                jump = {(a, b) for a, b, r in inner if r in (RW, RWP)}
                 step = free | {(a, d) for a, b in free for c, d in jump if b == c}
             assert _cyclic(step) == bool(search._members(model)), model
 
