@@ -234,6 +234,127 @@ def test_without_the_promise_nothing_is_derived_from_it(name: str) -> None:
         assert "refused" in told
 
 
+def cycle(type_: str, text: str) -> Case:
+    """ "0 ww 1 x 1 2, 1 realtime 0" as the case of a cycle; nothing told is "-"."""
+    steps = []
+    for source, kind, target, *told in (step.split() for step in text.split(", ")):
+        data = [None if thing == "-" else thing for thing in told]
+        steps.append(Step(int(source), int(target), Reason(kind, "", *data)))
+    return Case(type_, (), tuple(step.source for step in steps), {}, tuple(steps))
+
+
+LINEAR = {"linearizable_keys": True}
+# name: (history, kind, promises, type, steps, the same history but for one thing, where it holds)
+NEARLY = {
+    "failed writer": (
+        *(concurrent("fail:a x 1, a y 2", "a x 2, a y 1", "r x [1 2]", "r y [1 2]"), "list", {}),
+        *("G0", "0 ww 1 x 1 2, 1 ww 0 y 1 2"),
+        concurrent("info:a x 1, a y 2", "a x 2, a y 1", "r x [1 2]", "r y [1 2]"),
+    ),
+    "other process": (
+        *(sequence("a x 2", "a x 1", "r x [1 2]", processes="012"), "list", {}),
+        *("G0-process", "0 process 1, 1 ww 0 x 1 2"),
+        sequence("a x 2", "a x 1", "r x [1 2]", processes="002"),
+    ),
+    "overlapping": (
+        *(placed(("a x 2", 0, 5), ("a x 1", 4, 9), ("r x [1 2]", 1, 9)), "list", {}),
+        *("G0-realtime", "0 realtime 1, 1 ww 0 x 1 2"),
+        placed(("a x 2", 0, 3), ("a x 1", 4, 9), ("r x [1 2]", 1, 9)),
+    ),
+    "nobody knows when it ended": (
+        *(sequence("info:a x 2", "a x 1", "r x [1 2]"), "list", {}),
+        *("G0-realtime", "0 realtime 1, 1 ww 0 x 1 2"),
+        sequence("a x 2", "a x 1", "r x [1 2]"),
+    ),
+    "not the last element": (
+        *(concurrent("a x 1, r y [1]", "a y 1, r x [1 2]", "a x 2"), "list", {}),
+        *("G1c", "0 wr 1 x 1, 1 wr 0 y 1"),
+        concurrent("a x 1, r y [1]", "a y 1, r x [1]", "a x 2"),
+    ),
+    "read by an unknown": (
+        *(concurrent("a x 1, r y [1]", "info:a y 1, r x [1]"), "list", {}),
+        *("G1c", "0 wr 1 x 1, 1 wr 0 y 1"),
+        concurrent("a x 1, r y [1]", "a y 1, r x [1]"),
+    ),
+    "unseen, but not after the last": (
+        *(concurrent("a x 1, r y [1]", "a y 1, a x 2", "r x [1 3]", "a x 3"), "list", {}),
+        *("G1c", "0 ww 1 x 1 2, 1 wr 0 y 1"),
+        concurrent("a x 1, r y [1]", "a y 1, a x 2", "r x [1]"),
+    ),
+    "not its successor": (
+        *(concurrent("r x [1], a y 1", "r y [], a x 3", "a x 1", "a x 2", "r x [1 2 3]"), "list"),
+        *({}, "G2-item", "0 rw 1 x 1 3, 1 rw 0 y - 1"),
+        concurrent("r x [1], a y 1", "r y [], a x 3", "a x 1", "a x 2", "r x [1 3]"),
+    ),
+    "own append of a list": (
+        *(concurrent("a x 1, r x [1]"), "list", {}, "G1c", "0 wr 0 x 1"),
+        None,
+    ),
+    "write passed over": (
+        *(concurrent("w x 1, w x 2, r y 1", "w y 1, r x 1"), "register", {}),
+        *("G1c", "0 wr 1 x 1, 1 wr 0 y 1"),
+        concurrent("w x 1, r y 1", "w y 1, r x 1"),
+    ),
+    "read after own write": (
+        *(concurrent("w x 1, r y 1", "w y 1, w x 2, r x 1"), "register", {}),
+        *("G1c", "0 wr 1 x 1, 1 wr 0 y 1"),
+        concurrent("w x 1, r y 1", "w y 1, r x 1, w x 2"),
+    ),
+    "nil read after own write": (
+        *(concurrent("w x 2, r x nil, w y 1", "r y nil, w x 1"), "register", {}),
+        *("G2-item", "0 rw 1 x nil 1, 1 rw 0 y nil 1"),
+        concurrent("r x nil, w x 2, w y 1", "r y nil, w x 1"),
+    ),
+    "overwritten before it was over": (
+        *(concurrent("r x nil, w y 1", "r y nil, w x 1, w x 2"), "register", {}),
+        *("G2-item", "0 rw 1 x nil 1, 1 rw 0 y nil 1"),
+        concurrent("r x nil, w y 1", "r y nil, w x 1"),
+    ),
+    "versions that overlap": (
+        *(placed(("w x 1, w y 2", 0, 9), ("w x 2, w y 1", 1, 9), ("r x 1", 2, 5), ("r x 2", 4, 8),
+                 ("r y 1", 2, 3), ("r y 2", 4, 5)), "register", LINEAR),
+        *("G0", "0 ww 1 x 1 2, 1 ww 0 y 1 2"),
+        placed(("w x 1, w y 2", 0, 9), ("w x 2, w y 1", 1, 9), ("r x 1", 2, 3), ("r x 2", 4, 8),
+               ("r y 1", 2, 3), ("r y 2", 4, 5)),
+    ),
+    "before itself": (
+        *(placed(("w x 1", 0, 1), ("r x 1", 5, 6)), "register", LINEAR),
+        *("G-single-item", "0 wr 1 x 1, 1 rw 0 x 1 1"),
+        None,
+    ),
+    "unknown writer of a register": (
+        *(sequence("info:w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2"), "register"),
+        *(LINEAR, "G0", "0 ww 2 x 1 2, 2 ww 0 y 1 2"),
+        sequence("w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2"),
+    ),
+    "writes that follow reads, unpromised": (
+        *(concurrent("r y 1, w x 1, w y 2", "r x 1, w x 2, w y 1"), "register"),
+        *({"linearizable_keys": True, "sequential_keys": True}, "G0"),
+        *("0 ww 1 x 1 2, 1 ww 0 y 1 2", None),
+    ),
+    "real time, unpromised": (
+        *(sequence("w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2"), "register"),
+        *({"wfr_keys": True, "sequential_keys": True}, "G0"),
+        *("0 ww 2 x 1 2, 2 ww 0 y 1 2", None),
+    ),
+    "sessions, unpromised": (
+        *(sequence("w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2", processes="00000"),
+          "register"),
+        *({"wfr_keys": True}, "G0", "0 ww 2 x 1 2, 2 ww 0 y 1 2", None),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_what_is_nearly_a_cycle_is_refused(name: str) -> None:
+    history, kind, options, type_, text, holds = NEARLY[name]
+    case = cycle(type_, text)
+
+    assert outcome(history, case, KINDS[kind], options) == "refused"
+    if holds is not None:
+        assert outcome(holds, case, KINDS[kind], options) == "verified"
+
+
 @pytest.mark.parametrize(
     ("name", "kinds", "holds"),
     [
