@@ -1,6 +1,11 @@
 """Transactional isolation: infer dependencies from what transactions saw, and find cycles."""
 
-from checkers.elle.check import ElleResult, check_list_append, check_rw_register
+from checkers.elle.check import (
+    ElleResult,
+    check_closed_predicate,
+    check_list_append,
+    check_rw_register,
+)
 from checkers.elle.columns import Transaction
 from checkers.elle.findings import Case, Reason, Step
 
@@ -10,6 +15,7 @@ __all__ = [
     "Reason",
     "Step",
     "Transaction",
+    "check_closed_predicate",
     "check_list_append",
     "check_rw_register",
 ]

@@ -39,13 +39,16 @@ from checkers.elle.models import (
     prohibited,
     with_implied,
 )
+from checkers.elle.predicate import infer_predicates
+from checkers.elle.predicate_columns import PredicateColumns, predicate_columns
 from checkers.elle.register import RegisterOptions, infer_register
-from checkers.elle.search import Search, kinds_left
+from checkers.elle.search import Search
 from harness.ops import History, Verdict
 
 __all__ = [
     "ElleResult",
     "Request",
+    "check_closed_predicate",
     "check_columns",
     "check_list_append",
     "check_rw_register",
@@ -179,6 +182,27 @@ def check_rw_register(
     )
 
 
+def check_closed_predicate(
+    source: History | PredicateColumns | Iterable[Transaction],
+    *,
+    universe: Mapping[Any, Any] | None = None,
+    consistency_models: Sequence[str] = ("strict-serializable",),
+    anomalies: Sequence[str] = (),
+    time_limit_s: float = 60.0,
+    search_steps: int = SEARCH_STEPS_MAX,
+) -> ElleResult:
+    """Check transactions that insert, delete, write, and read by key or by predicate.
+
+    A history declares its universe by an `init`; transactions without a history do by `universe`.
+    Limits and errors as in `check_list_append`.
+    """
+    wanted = request(
+        consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
+    )
+    columns = predicate_columns(source, universe)
+    return check_columns(columns, lambda _: infer_predicates(columns), wanted)
+
+
 def check_columns(
     columns: Columns, infer: Callable[[Columns], Inference], wanted: Request
 ) -> ElleResult:
@@ -264,7 +288,7 @@ class _Found:
         known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
-        unfinished = kinds_left(refuted)
+        unfinished = search.kinds_left(refuted)
         searchable = component.members <= MEMBERS_SEARCHED_MAX
         if searchable:
             cycles, unfinished = search.find_all(refuted, budget, with_implied(known))

@@ -83,7 +83,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="a run, file or folder")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--model", metavar="M", help="check linearizability against this model")
-    chosen.add_argument("--elle", metavar="KIND", help="check isolation: list-append, rw-register")
+    chosen.add_argument(
+        "--elle", metavar="KIND", help="check isolation: list-append, rw-register, closed-predicate"
+    )
     parser.add_argument(
         "--consistency-model",
         action="append",

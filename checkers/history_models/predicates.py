@@ -1,0 +1,110 @@
+"""closed-predicate: transactional isolation where transactions read by predicates, too.
+
+`checkers.elle` is imported where it is used: it brings numpy, and listing plug-ins must stay quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from checkers.history_models.transactions import (
+    CASES_TOLD_MAX,
+    DEFAULT_MODELS,
+    DRAWINGS_MAX,
+    LABEL_CHARS_MAX,
+)
+from harness.errors import UsageError
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+    from checkers.elle.predicate_columns import PredicateColumns
+
+__all__ = ["ClosedPredicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Transactions, ready to be checked."""
+
+    name: str
+    columns: PredicateColumns
+    settings: ModelSettings
+
+    @property
+    def operations(self) -> int:
+        """How many transactions will be checked; declaring the universe is none."""
+        return len(self.columns)
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; see `harness.plugins.PreparedCheck`."""
+        from checkers.elle import check_closed_predicate
+
+        columns = self.columns
+        result = check_closed_predicate(
+            columns,
+            consistency_models=self.settings.consistency_models or DEFAULT_MODELS,
+            time_limit_s=time_limit_s,
+        )
+        calls = dict(zip(columns.index.tolist(), columns.call_index.tolist(), strict=True))
+        cases = [case for shown in result.anomalies.values() for case in shown]
+        blamed = tuple(dict.fromkeys(calls[index] for case in cases for index in case.operations))
+        drawings = [case.drawing for case in cases if case.drawing is not None]
+        details: dict[str, Any] = {
+            **result.statistics,
+            "operations": self.operations,
+            "configurations": 0,
+            "anomalies": sorted(result.anomalies),
+            "counts": dict(result.counts),
+            "not": list(result.not_),
+            "also_not": list(result.also_not),
+            "drawings": drawings[:DRAWINGS_MAX],
+        }
+        judged = CheckResult(
+            self.name, result.verdict, result.reason, _sentences(result), blamed, details
+        )
+        if not draw or result.verdict is not Verdict.INVALID:
+            return judged, None
+        labels = {call: self._label(txn) for txn, call in enumerate(columns.call_index.tolist())}
+        return judged, Counterexample(None, blamed, (), labels)
+
+    def _label(self, txn: int) -> str:
+        text = self.columns.render_txn(txn)
+        return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
+
+
+def _sentences(result: ElleResult) -> tuple[str, ...]:
+    text: list[str] = []
+    for name, shown in result.anomalies.items():
+        text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
+        for case in shown[:CASES_TOLD_MAX]:
+            text.extend(f"  {sentence}" for sentence in case.text)
+    return (*text, *result.notes)
+
+
+class ClosedPredicate:
+    """Transactions over a declared universe that write, and read by key or predicate."""
+
+    api_version = 1
+    name = "closed-predicate"
+    doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"
+    kind = "elle"
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
+        """See `HistoryModel`."""
+        from checkers.elle.models import check_names
+        from checkers.elle.predicate_columns import predicate_columns
+
+        for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
+            if getattr(settings, flag):
+                raise UsageError(
+                    f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
+                    "closed-predicate assumes nothing of the kind; use it with --elle rw-register"
+                )
+        check_names(settings.consistency_models, ())
+        history = ops if isinstance(ops, History) else History(ops)
+        return _Check(self.name, predicate_columns(history), settings)
