@@ -8,7 +8,7 @@ An edge says that its source must come before its target in any serial order. Re
 | wr       | the target read what the source wrote                                 |
 | rw       | the source read a version that the target's write replaced            |
 | wrp      | the target's predicate read selected what the source wrote            |
-| rwp      | the target's write changed what the source's predicate read matched   |
+| rwp      | the target's write changes what the source's predicate read shows     |
 | process  | one process did both, in this order                                   |
 | realtime | the source's completion came before the target's invocation           |
 

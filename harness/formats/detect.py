@@ -92,6 +92,8 @@ def model_for(format_: str, ops: Iterable[Op]) -> str:
                 micro += [mop for mop in op.value if isinstance(mop, list) and len(mop) == 3]
     if names == {"txn"}:
         return _transactional(micro)
+    if "init" in names and names <= {"init", "txn"}:
+        return "closed-predicate"
     for known, model in _BY_OPERATIONS:
         if names <= known:
             return model

@@ -97,6 +97,7 @@ def test_parquet(tmp_path):
         (":f :txn :value [[:r :x nil] [:append :x 1]]", "list-append"),
         (":f :txn :value [[:r :x [1 2]]]", "list-append"),
         (":f :txn :value [[:r :x 1]]", "rw-register"),
+        (":f :init :value {:x 1}", "closed-predicate"),
         (":f :txn :value [[:w :x 1]]", "rw-register"),
         (":f :txn :value [[:read :x nil]]", "multi-register"),
         (":f :create :value {:name t}", "catalog"),
