@@ -404,6 +404,14 @@ SINGLE = {
         "fail:a x 1|a x 2|r x [2 1]",
         *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
     ),
+    "not failed": (
+        "info:a x 1|a x 2|r x [1 2]",
+        *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
+    ),
+    "not committed": (
+        "fail:a x 1|info:a x 2|r x [1 2]",
+        *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
+    ),
     "own": ("r x [1], a x 2, r x [1 2]|a x 1", "internal", (0,), {"key": "x"}),
     "own alone": ("a x 2, r x [1 2]|a x 1", "internal", (0,), {"key": "x"}),
     "same nil": ("r x nil, r x nil", "internal", (0,), {"key": "x"}),
@@ -430,6 +438,14 @@ def test_what_only_resembles_an_anomaly_is_refused(name: str) -> None:
     case = Case(type_, (), operations, details)
 
     assert outcome(concurrent(*text.split("|")), case, "list-append") == "refused"
+
+
+def test_versions_in_one_order_are_not_cyclic() -> None:
+    details = {"key": "x", "values": ["1", "2"], "sources": ["initial-state", "sequential-keys"]}
+    for values in (["1", "2"], ["2", "1"]):
+        case = Case("cyclic-versions", (), (0, 1), {**details, "values": values})
+        history = sequence("w x 1", "w x 2", processes="00")
+        assert outcome(history, case, "rw-register", {"sequential_keys": True}) == "refused"
 
 
 def test_things_that_print_alike_are_not_the_same() -> None:
