@@ -448,6 +448,16 @@ def test_versions_in_one_order_are_not_cyclic() -> None:
         assert outcome(history, case, "rw-register", {"sequential_keys": True}) == "refused"
 
 
+def test_what_only_leads_to_cyclic_versions_is_none_of_them() -> None:
+    history = sequence("w x 9", "w x 1", "w x 2", "r x 1", "w x 8", processes="00000")
+    told = {}
+    for other in ("2", "8", "9"):
+        details = {"key": "x", "values": ["1", other], "sources": ["sequential-keys"]}
+        case = Case("cyclic-versions", (), (0,), details)
+        told[other] = outcome(history, case, "rw-register", {"sequential_keys": True})
+    assert told == {"2": "verified", "8": "refused", "9": "refused"}
+
+
 def test_things_that_print_alike_are_not_the_same() -> None:
     read = Transaction([["r", "x", ["1"]]], 0, 10)
     wrote = Transaction([["append", "x", 1]], 1, 11, OpType.FAIL, 1)
