@@ -174,6 +174,11 @@ def test_a_search_without_steps_still_shows_a_cycle() -> None:
         (at_once("rp = 0 {x 0}; w x 1", "rp = 0 {y 0}; w y 1"), {"x": 0, "y": 0}, {"G1c"}),
         (at_once("rp = 1 {}; w x 1", "rp = 1 {}; w y 1"), {"x": 0, "y": 0}, {"G2"}),
         (at_once("d v; w w 8; d x", "rp true {w 0 x 0}"), {"v": 0, "w": 0, "x": 0}, {"G-single"}),
+        # What it writes itself later it cannot have selected.
+        (at_once("w x 2; w y 2", "rp = 2 {y 2}; w x 5"), {"x": 0, "y": 0}, {"G-single"}),
+        (at_once("rp true {}; d x; w x 2"), {"x": 1}, {"predicate-read-miss"}),
+        # A write that matches no more than what it replaced makes no difference.
+        (at_once("w x 2; i y 1", "rp = 1 {y 1}"), {"x": 0}, set()),
         # What a predicate read showed is another with any other version.
         (at_once("w x 1; w y 1", "rp true {x 0 y 1}"), {"x": 0, "y": 0}, {"G-single"}),
         # An item read against a predicate that selected what it missed.
