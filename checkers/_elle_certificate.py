@@ -1,8 +1,9 @@
 """The certificate of Elle's verdicts: what `checkers.elle.verify` says of the cases shown.
 
 The first case of each anomaly is gone over. If one is not there, the check is wrong and its verdict
-is no verdict. If what cannot be verified is all there is against the weakest models violated, the
-verdict is `unknown`, too: nothing but the check itself would stand for it.
+is no verdict. What the verifier has no simple means to derive (the existence of a cycle that nobody
+showed, say) is not refuted by that: it keeps its verdict, and the certificate says that nothing but
+the check itself stands for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ KINDS: Final = ("list-append", "rw-register")
 """What the verifier knows; whatever else is checked goes without a certificate."""
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
-UNCONFIRMED: Final = "a cycle search found it, but no case could be verified independently"
 
 
 def certified(
@@ -50,17 +50,17 @@ def certified(
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
         return _unknown(result, f"{BROKEN}: {error}"), None
+    text = f"{len(verified)} of {len(cases)} cases verified"
+    fallen = impossible_models(verified)
+    if not any(canonical(model) in fallen for model in result.not_):
+        text += ", none of which refutes a weakest model by itself: the check alone stands for that"
     certificate = {
         "verdict": result.verdict.value,
-        "text": f"{len(verified)} of {len(cases)} cases verified",
+        "text": text,
         "verified": verified,
         "not_verified": beyond,
         "confirmed_by": "a verifier that derives each case from the transactions alone",
     }
-    fallen = impossible_models(verified)
-    if not verified or (result.not_ and not any(canonical(m) in fallen for m in result.not_)):
-        told = "; ".join(f"{name}: {why}" for name, why in beyond.items())
-        return _unknown(result, f"{UNCONFIRMED} ({result.reason}; {told})"), certificate
     return result, certificate
 
 

@@ -511,7 +511,8 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPa
     assert drawn is None
 
 
-def test_what_nobody_can_confirm_is_unknown() -> None:
+def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so() -> None:
+    """The verifier's means are few; that it cannot follow refutes nothing."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})
@@ -519,11 +520,12 @@ def test_what_nobody_can_confirm_is_unknown() -> None:
         replace(result, anomalies={bare.type: (bare,)}), history, "list-append"
     )
 
-    assert after.verdict is Verdict.UNKNOWN
-    assert "PL-1-cycle-exists: not verified independently" in after.reason
-    assert (after.not_, after.anomalies) == ((), {})
+    assert after.verdict is Verdict.INVALID
+    assert after.not_ == result.not_
     assert proof is not None
-    assert proof["text"] == "0 of 1 cases verified"
+    assert proof["verified"] == []
+    assert list(proof["not_verified"]) == ["PL-1-cycle-exists"]
+    assert proof["text"].startswith("0 of 1 cases verified, none of which refutes a weakest model")
     both = {bare.type: (bare,), **result.anomalies}
     after, proof = certified(replace(result, anomalies=both), history, "list-append")
     assert after.verdict is Verdict.INVALID
@@ -531,7 +533,7 @@ def test_what_nobody_can_confirm_is_unknown() -> None:
     assert proof["text"] == "1 of 2 cases verified"
 
 
-def test_what_verifies_must_refute_a_weakest_model() -> None:
+def test_what_verifies_may_not_stand_for_the_weakest_model() -> None:
     """A true case against a strong model does not stand for what was told of a weaker one."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
@@ -540,7 +542,10 @@ def test_what_verifies_must_refute_a_weakest_model() -> None:
         result, anomalies={**result.anomalies, bare.type: (bare,)}, not_=("read-uncommitted",)
     )
 
-    assert certified(told, history, "list-append")[0].verdict is Verdict.UNKNOWN
+    after, proof = certified(told, history, "list-append")
+    assert after.verdict is Verdict.INVALID
+    assert proof is not None
+    assert "the check alone stands for that" in proof["text"]
 
 
 def test_verdicts_carry_their_certificate() -> None:
