@@ -1,6 +1,7 @@
 """For all tests: what a test's marks say it needs is looked for, and groups of tests hold."""
 
 import os
+import signal
 
 import pytest
 
@@ -8,6 +9,11 @@ from tests.requirements import NEEDS, refusal
 from tests.xdist_groups import pytest_collection_modifyitems
 
 __all__ = ["pytest_collection_modifyitems"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a script, which has its children ignore Ctrl-C for good; what we
+    # start ourselves must not, since tests interrupt it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
