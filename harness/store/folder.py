@@ -61,9 +61,9 @@ class StoredRun(msgspec.Struct, frozen=True):
 
 
 def new_run_id(seed: int) -> str:
-    """A name for a run: UTC time to the second, seed, and this process, so that none collide."""
+    """A name for a run: UTC time to the millisecond, seed, and this process: none collide."""
     now = dt.datetime.now(tz=dt.UTC)
-    return f"{now:%Y%m%dT%H%M%S}-{seed}-{os.getpid()}"
+    return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}-{seed}-{os.getpid()}"
 
 
 def check_name(text: str, flag: str) -> None:

