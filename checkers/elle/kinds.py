@@ -261,8 +261,9 @@ class Walker:
                 while stack:
                     path, node, state = stack.pop()
                     budget.spend(1)
-                    visited = {step[0] for step in path}
-                    size = sum(step[0] < members for step in path) + (node < members)
+                    # Gates and joints lead forward only, and two steps may pass the same ones.
+                    visited = {step[0] for step in path if step[0] < members}
+                    size = len(visited) + (node < members)
                     for following, relation in reversed(self._out[node]):
                         if not path and not relation & kind.first:
                             continue

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
@@ -108,6 +108,14 @@ def budget() -> Budget:
 
 
 @settings(deadline=None, max_examples=300)
+# Two steps of real time that pass the same gates, in a cycle that only simple paths show.
+@example(
+    times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
+    drawn=[(1, 0, WW), (3, 0, RW), (4, 1, RW), (5, 3, WW)],
+    sessions=[],
+    gates=True,
+    realtime=True,
+)
 @given(spans, data, process, st.booleans(), st.booleans())
 def test_the_shortest_cycle_of_each_kind_is_found(
     times: list[tuple[int, int]],

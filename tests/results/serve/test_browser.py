@@ -53,6 +53,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     page.get_by_role("button", name="Show").click()
     cell = page.locator("table.matrix td.cell a", has_text="1 invalid").first
     cell.click()
+    page.wait_for_load_state()  # the address is there before the rows are
     assert page.url.startswith(served.url + "/?")
     assert "a3" in rows_of(page)
     page.get_by_role("link", name="as trends").click()
