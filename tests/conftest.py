@@ -4,11 +4,17 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 from tests.requirements import NEEDS, refusal
 from tests.xdist_groups import pytest_collection_modifyitems
 
 __all__ = ["pytest_collection_modifyitems"]
+
+# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
+settings.register_profile("same-every-time", derandomize=True)
+if os.environ.get("HARNESS_FUZZ") != "1":
+    settings.load_profile("same-every-time")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, which has its children ignore Ctrl-C for good; what we
