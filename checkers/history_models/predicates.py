@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkers.history_models.transactions import (
-    CASES_TOLD_MAX,
     DEFAULT_MODELS,
-    DRAWINGS_MAX,
     LABEL_CHARS_MAX,
+    details_of,
+    refuse_version_orders,
+    sentences,
 )
-from harness.errors import UsageError
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
 
 if TYPE_CHECKING:
-    from checkers.elle import ElleResult
     from checkers.elle.predicate_columns import PredicateColumns
 
 __all__ = ["ClosedPredicate"]
@@ -53,19 +52,13 @@ class _Check:
         calls = dict(zip(columns.index.tolist(), columns.call_index.tolist(), strict=True))
         cases = [case for shown in result.anomalies.values() for case in shown]
         blamed = tuple(dict.fromkeys(calls[index] for case in cases for index in case.operations))
-        drawings = [case.drawing for case in cases if case.drawing is not None]
-        details: dict[str, Any] = {
-            **result.statistics,
-            "operations": self.operations,
-            "configurations": 0,
-            "anomalies": sorted(result.anomalies),
-            "counts": dict(result.counts),
-            "not": list(result.not_),
-            "also_not": list(result.also_not),
-            "drawings": drawings[:DRAWINGS_MAX],
-        }
         judged = CheckResult(
-            self.name, result.verdict, result.reason, _sentences(result), blamed, details
+            self.name,
+            result.verdict,
+            result.reason,
+            tuple(sentences(result)),
+            blamed,
+            details_of(result, self.operations),
         )
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
@@ -75,15 +68,6 @@ class _Check:
     def _label(self, txn: int) -> str:
         text = self.columns.render_txn(txn)
         return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
-
-
-def _sentences(result: ElleResult) -> tuple[str, ...]:
-    text: list[str] = []
-    for name, shown in result.anomalies.items():
-        text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
-        for case in shown[:CASES_TOLD_MAX]:
-            text.extend(f"  {sentence}" for sentence in case.text)
-    return (*text, *result.notes)
 
 
 class ClosedPredicate:
@@ -99,12 +83,7 @@ class ClosedPredicate:
         from checkers.elle.models import check_names
         from checkers.elle.predicate_columns import predicate_columns
 
-        for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
-            if getattr(settings, flag):
-                raise UsageError(
-                    f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
-                    "closed-predicate assumes nothing of the kind; use it with --elle rw-register"
-                )
+        refuse_version_orders(settings, "closed-predicate assumes nothing of the kind")
         check_names(settings.consistency_models, ())
         history = ops if isinstance(ops, History) else History(ops)
         return _Check(self.name, predicate_columns(history), settings)

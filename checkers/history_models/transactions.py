@@ -55,23 +55,8 @@ class _Check:
         blamed = dict.fromkeys(
             calls.get(index, index) for case in cases for index in case.operations
         )
-        text: list[str] = []
-        for name, shown in result.anomalies.items():
-            text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
-            for case in shown[:CASES_TOLD_MAX]:
-                text.extend(f"  {sentence}" for sentence in case.text)
-        text.extend(result.notes)
-        drawings = [case.drawing for case in cases if case.drawing is not None]
-        details: dict[str, Any] = {
-            "operations": self.operations,
-            "configurations": 0,
-            "anomalies": sorted(result.anomalies),
-            "counts": dict(result.counts),
-            "not": list(result.not_),
-            "also_not": list(result.also_not),
-            "drawings": drawings[:DRAWINGS_MAX],
-            **{key: value for key, value in result.statistics.items() if key != "operations"},
-        }
+        text = sentences(result)
+        details = details_of(result, self.operations)
         if proof is not None:
             text.append(f"Certificate: {proof['text']}.")
             details["proof"] = proof
@@ -122,6 +107,47 @@ def _atom(value: Any) -> str:
     return str(value)
 
 
+def sentences(result: ElleResult) -> list[str]:
+    """The first cases of every anomaly in words, and what else there is to say."""
+    text: list[str] = []
+    for name, shown in result.anomalies.items():
+        text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
+        for case in shown[:CASES_TOLD_MAX]:
+            text.extend(f"  {sentence}" for sentence in case.text)
+    text.extend(result.notes)
+    return text
+
+
+def details_of(result: ElleResult, operations: int) -> dict[str, Any]:
+    """What `harness check --json` and the pages want to know of a check of `operations`."""
+    drawings = [
+        case.drawing
+        for shown in result.anomalies.values()
+        for case in shown
+        if case.drawing is not None
+    ]
+    return {
+        "operations": operations,
+        "configurations": 0,
+        "anomalies": sorted(result.anomalies),
+        "counts": dict(result.counts),
+        "not": list(result.not_),
+        "also_not": list(result.also_not),
+        "drawings": drawings[:DRAWINGS_MAX],
+        **{key: value for key, value in result.statistics.items() if key != "operations"},
+    }
+
+
+def refuse_version_orders(settings: ModelSettings, why: str) -> None:
+    """Raise `UsageError` for assumptions about registers, where the versions are none of theirs."""
+    for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
+        if getattr(settings, flag):
+            raise UsageError(
+                f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
+                f"{why}; use it with --elle rw-register"
+            )
+
+
 class ListAppend:
     """Transactions of appends to lists and reads of whole lists."""
 
@@ -132,12 +158,7 @@ class ListAppend:
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
         """See `HistoryModel`."""
-        for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
-            if getattr(settings, flag):
-                raise UsageError(
-                    f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
-                    "lists show their order; use it with --elle rw-register"
-                )
+        refuse_version_orders(settings, "lists show their order")
         return _prepared(self.name, transactions_of(ops), settings, "append")
 
 
