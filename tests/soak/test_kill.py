@@ -68,7 +68,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
             wait_until(lambda workers=workers: not any(map(alive, workers)))
         else:
             process.communicate()
-    assert kills >= 2  # a quick machine is done sooner
+    assert kills >= 3
     before = journaled(tmp_path)
     code, found, said = soak(tmp_path, *KUDU)
     assert code == EXIT_INVALID
