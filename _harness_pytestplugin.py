@@ -94,10 +94,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Attach the folders of its runs to the report of a failing test."""
+    """Attach the folders of its runs to the report of a failing test, and be brief in summaries."""
     report: pytest.TestReport = yield
     if report.failed:
         item.stash[_failed] = True
+        _shorten_summary(report)
         folders = [str(value) for name, value in item.user_properties if name == PROPERTY]
         if folders and report.when == "call":
             report.sections.append(("harness runs", "\n".join(folders)))
@@ -130,6 +131,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
     if len(failing) > FAILING_LINES_MAX:
         terminalreporter.write_line(f"  ... and {len(failing) - FAILING_LINES_MAX} more")
+
+
+def _shorten_summary(report: pytest.TestReport) -> None:
+    """Leave one line of a verdict for the places that name a failure in one line.
+
+    On a CI system (where CI or BUILD_NUMBER is set) pytest repeats a failure's message untrimmed
+    in its short summary, and JUnit files have it as an attribute; the text itself stays whole.
+    """
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and crash.message.startswith("Failed: harness: "):
+        crash.message = crash.message.partition("\n")[0]
 
 
 def _as_given(item: pytest.Item) -> str:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,24 @@ def test_a_failing_verdict_fails_the_test_and_its_replay_line_replays_it(suite, 
     report = json.loads(replayed.stdout)
     assert (replayed.returncode, report["verdict"]) == (1, "invalid")
     assert report["history_sha256"] == history_digest(folder)
+
+
+@pytest.mark.parametrize("variable", ["CI", "BUILD_NUMBER", None])
+def test_the_short_summary_is_short_on_ci_systems_too(suite, pytester, monkeypatch, variable):
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "true")  # with which pytest no longer trims its summary
+    monkeypatch.setenv("COLUMNS", "200")
+    text = text_of(suite(STALE, "--junitxml=junit.xml"))
+    summary = text.partition("short test summary info")[2].splitlines()[1:-1]
+    assert summary == [
+        "FAILED test_user.py::test_finds - Failed: harness: INVALID: a promise was broken"
+    ]
+    (failure,) = ET.parse(pytester.path / "junit.xml").getroot().iter("failure")
+    assert failure.get("message") == "Failed: harness: INVALID: a promise was broken"
+    for whole in (text, failure.text):  # which have the explanation, once
+        assert len(re.findall("^replay +harness run", whole, re.MULTILINE)) == 1
 
 
 def test_the_line_that_repeats_a_test_repeats_it(suite, pytester):
@@ -352,7 +371,7 @@ def test_ctrl_c_ends_the_run_and_keeps_what_there_is(pytester):
     command = [sys.executable, "-m", "pytest", "-q"]
     running = pytester.popen(command, stdin=subprocess.DEVNULL)
     deadline_s = time.monotonic() + 60
-    while not any(log.stat().st_size > 10_000 for log in pytester.path.glob("store/*/2*/ops.log")):
+    while not any(log.stat().st_size > 100_000 for log in pytester.path.glob("store/*/2*/ops.log")):
         assert time.monotonic() < deadline_s
         assert running.poll() is None, running.communicate()
         time.sleep(0.02)
