@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, Final
 
@@ -37,7 +37,16 @@ from results.statistics import (
     wilson,
 )
 
-__all__ = ["BETTER", "NO_EVIDENCE", "WORSE", "Comparison", "Line", "compare"]
+__all__ = [
+    "BETTER",
+    "NO_EVIDENCE",
+    "WORSE",
+    "Comparison",
+    "Line",
+    "chosen_label",
+    "compare",
+    "listed",
+]
 
 WORSE: Final = "worse"
 BETTER: Final = "better"
@@ -94,7 +103,7 @@ def compare(
     runs: Sequence[Row], latencies: Sequence[Row], *, baseline: str, label: str | None
 ) -> Comparison:
     """Compare the runs of `label` (the only other one where `None`) with those of `baseline`."""
-    label = _chosen(runs, baseline, label)
+    label = chosen_label((row["label"] for row in runs), baseline, label)
     by_run: dict[str, dict[str, Row]] = {}
     for row in latencies:
         by_run.setdefault(row["run"], {})[row["f"]] = row
@@ -126,25 +135,32 @@ def compare(
     )
 
 
-def _chosen(runs: Sequence[Row], baseline: str, label: str | None) -> str:
-    """The label to compare; raises `UsageError` that lists those there are."""
-    labels = sorted({row["label"] for row in runs})
-    shown = ", ".join(repr(name) for name in labels[:_LABELS_SHOWN_MAX]) or "none"
-    if baseline not in labels:
+def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
+    """The label to compare with `baseline`; raises `UsageError` that lists those there are."""
+    known = sorted({name for name in labels if name is not None})
+    if baseline not in known:
         raise UsageError(
-            f"--baseline is {baseline!r}, which no judged run has; the labels here: {shown} "
-            "(give runs one with `harness soak --label`)"
+            f"--baseline is {baseline!r}, which no run here has; the labels here: "
+            f"{listed(known)} (give runs one with `harness soak --label`)"
         )
-    others = [name for name in labels if name != baseline]
+    others = [name for name in known if name != baseline]
     if label is None and len(others) == 1:
-        return str(others[0])
+        return others[0]
     if label is None or label not in others:
         given = "is missing" if label is None else f"is {label!r}"
         raise UsageError(
             f"--label {given}; it says which runs are compared with {baseline!r}, one of: "
-            f"{', '.join(repr(name) for name in others[:_LABELS_SHOWN_MAX]) or 'none'}"
+            f"{listed(others)}"
         )
     return label
+
+
+def listed(labels: Iterable[str | None]) -> str:
+    """Labels on one line, sorted, the first few of many."""
+    known = sorted({name for name in labels if name is not None})
+    shown = ", ".join(repr(name) for name in known[:_LABELS_SHOWN_MAX]) or "none"
+    more = len(known) - _LABELS_SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _name(sides: Mapping[str, Sequence[Row]]) -> str:

@@ -77,16 +77,20 @@ def check_store(
     checkers: Sequence[str] | None = None,
     facts: bool = True,
     label: str | None = None,
+    accept: Callable[[Sequence[RunInfo]], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Checked:
     """Judge every run of `store` that is not judged yet, and gather the tables of all of them.
 
     `checkers` replaces those that each run's workload names; with `label` only its runs are looked
-    at. `spark_master` is any URL that `results.spark.get_spark` takes. Raises `UsageError` for what
+    at. `accept` is shown all runs of the store before any work is done, and may raise.
+    `spark_master` is any URL that `results.spark.get_spark` takes. Raises `UsageError` for what
     cannot be, and `InfrastructureError` where Spark or the disk fails.
     """
     begin_s, cpu_s = time.perf_counter(), time.process_time()
     scan = scan_store(store)
+    if accept is not None:
+        accept(scan.runs)
     runs = tuple(info for info in scan.runs if label is None or info.label == label)
     first = budget or Budget()
     job = _Job(

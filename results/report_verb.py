@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from results.aggregate import Answers
     from results.pipeline import Checked, Progress
     from results.report.summary import Summary
+    from results.store_scan import RunInfo
 
 __all__ = ["main", "report_store"]
 
@@ -200,11 +201,11 @@ def report_store(
         spark_master=spark_master if executor in {"auto", "spark"} else None,
         budget=Budget(cpu_s=check_time_limit_s),
         label=label if baseline is None else None,
+        accept=functools.partial(_accept_labels, baseline=baseline, label=label),
         progress=progress,
     )
     if not checked.runs and not checked.problems:
-        which = "" if label is None else f" labelled {label!r}"
-        raise UsageError(f"{str(store)!r} holds no run{which}; give the --store of finished runs")
+        raise UsageError(f"{str(store)!r} holds no run; give the --store of finished runs")
     with _opened(engine, spark_master) as opened:
         for name in COLUMNS:
             opened.register(name, checked.tables.get(name, ()))
@@ -224,6 +225,19 @@ def report_store(
             f"cannot write the report to {output}: {error.strerror or error}; choose another "
             "--output"
         ) from error
+
+
+def _accept_labels(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
+    """Refuse labels that no run has, before hours are spent on the others."""
+    from results.baseline import chosen_label, listed
+
+    labels = {info.label for info in runs}
+    if baseline is not None:
+        chosen_label(labels, baseline, label)
+    elif label is not None and label not in labels:
+        raise UsageError(
+            f"--label is {label!r}, which no run here has; the labels here: {listed(labels)}"
+        )
 
 
 def _about(checked: Checked) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from harness.errors import UsageError
-from results.baseline import BETTER, NO_EVIDENCE, WORSE, compare
+from results.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label, compare
 
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
 
@@ -140,3 +140,14 @@ def test_the_other_label_goes_without_saying_if_there_is_one():
         Runs().add("a", 3).compared(label=None)
     with pytest.raises(UsageError, match="--baseline is 'z'"):
         Runs().add("a", 3).compared(baseline="z")
+
+
+def test_of_many_labels_the_first_are_shown_and_the_others_counted():
+    labels = [f"v{number:02d}" for number in range(25)]
+    with pytest.raises(UsageError) as raised:
+        chosen_label([*labels, None, "v00"], "x", None)
+
+    assert "'v00', 'v01', " in str(raised.value)
+    assert "'v19' and 5 more (give" in str(raised.value)
+    with pytest.raises(UsageError, match=r"'v20' and 4 more$"):
+        chosen_label(labels, "v00", None)

@@ -166,14 +166,14 @@ def test_only_the_runs_of_a_label(small, capsys):
     [
         (
             ["--baseline", "x"],
-            "--baseline is 'x', which no judged run has; the labels here: 'a', 'b'",
+            "--baseline is 'x', which no run here has; the labels here: 'a', 'b' (give",
         ),
         (
             ["--baseline", "a", "--label", "x"],
             "--label is 'x'; it says which runs are compared with",
         ),
         (["--baseline", "a", "--label", "a"], "--baseline and --label are both 'a'"),
-        (["--label", "x"], "holds no run labelled 'x'"),
+        (["--label", "x"], "--label is 'x', which no run here has; the labels here: 'a', 'b'"),
         (["--jobs", "0"], "--jobs is 0; it must be in 1 .. 512"),
         (["--check-time-limit", "0"], "--check-time-limit is 0.0; it must be positive"),
         (["--engine", "sqlite"], "invalid choice: 'sqlite'"),
@@ -190,6 +190,17 @@ def test_bad_use_is_one_clear_line(small, capsys, arguments, message):
     assert out == ""
     assert message in err
     assert len(err.strip().splitlines()) == 1
+    assert not (small / ".results").exists()  # refused before any work
+
+
+def test_a_label_that_no_run_has_is_refused_also_in_a_poisoned_store(small, capsys):
+    torn = add_quick(small, "poison", "torn", label="c")
+    (torn / "history.parquet").write_bytes(b"PAR1")
+    code, _, err = report(capsys, small, "--label", "x")
+
+    assert code == 254
+    assert "the labels here: 'a', 'b'" in err
+    assert not (small / ".results").exists()
 
 
 def test_no_store_and_an_empty_one(tmp_path, capsys):
