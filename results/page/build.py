@@ -15,6 +15,7 @@ from results.page.logs import read_logs
 from results.page.summary import (
     SUMMARIES,
     Results,
+    about,
     by_kind,
     certificate_of,
     checker_rows,
@@ -62,6 +63,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "title": f"{stored.folder.resolve().parent.name}/{stored.folder.resolve().name}",
         "verdict": verdict.value,
         "summary": SUMMARIES[verdict],
+        "about": about(stored),
         "notes": _notes(stored, results, chosen),
         "checkers": checker_rows(results),
         "focus": focus,

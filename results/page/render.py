@@ -81,7 +81,8 @@ def script_safe(text: str) -> str:
 
 def _text(data: dict[str, Any]) -> str:
     """The verdict for browsers that run no scripts."""
-    lines = [f"{data['title']}: {data['verdict']}. {data['summary']}", *data["notes"], ""]
+    lines = [f"{data['title']}: {data['verdict']}. {data['summary']}", data["about"]]
+    lines += [*data["notes"], ""]
     for row in data["checkers"]:
         lines.append(f"{row['name']}: {row['verdict']}: {row['reason']}")
         lines += [f"    {line}" for line in row["sentences"]]

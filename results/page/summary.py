@@ -15,6 +15,7 @@ from harness.store import StoredRun
 __all__ = [
     "SUMMARIES",
     "Results",
+    "about",
     "by_kind",
     "certificate_of",
     "checker_rows",
@@ -115,6 +116,21 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
+
+
+def about(stored: StoredRun) -> str:
+    """What was run, in one line: what tells this run from its neighbours."""
+    case, record = stored.case, stored.record
+    parts = [f"{case.target}/{case.profile}"]
+    if case.bugs:
+        parts.append(f"with the bug {', '.join(case.bugs)} switched on")
+    parts += [f"workload {case.workload}", f"nemesis {', '.join(case.nemeses)}"]
+    if record is not None:
+        parts.append(f"in {record.environment}")
+    parts.append(f"seed {case.seed}")
+    if record is not None and record.label is not None:
+        parts.append(f"label {record.label}")
+    return _short(" · ".join(parts))
 
 
 def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:

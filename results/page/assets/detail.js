@@ -85,6 +85,13 @@ function attemptTable(page, i) {
     el("thead", {}, el("tr", {}, ...["to", "sent", "took", "outcome"].map((name) => el("th", { scope: "col" }, name)))), body));
 }
 
+// The last leader seen: until it ended, nothing is known of another.
+function leading(reign, time) {
+  if (!reign) return "no leader seen yet";
+  if (reign.end === null || reign.end > time) return `${reign.node} leads in term ${reign.term}`;
+  return `no leader: ${reign.node} led in term ${reign.term} until ${seconds(reign.end)}, when ${reign.until}`;
+}
+
 // What else was the case at a moment: phase, faults, leader, nodes that did not run.
 function meanwhile(page, time) {
   const { data } = page;
@@ -94,7 +101,7 @@ function meanwhile(page, time) {
   const states = data.states.filter((state) => state.start <= time && (state.end === null || state.end >= time));
   const items = [
     phase ? `phase ${phase[1]}` : null,
-    reign ? `${reign.node} leads in term ${reign.term}` : "no leader seen yet",
+    leading(reign, time),
     ...data.reigns.filter((one) => one.answered && one.end <= time && one.answered >= time).map((one) => `${one.node} still answers in term ${one.term}`),
     ...faults.slice(0, 20).map((fault) => `${fault.id}: ${fault.note}`),
     ...states.slice(0, 20).map((state) => `${state.node} is ${state.kind}`),

@@ -121,9 +121,12 @@ function drawFaults(pen, page, top, row, boxes) {
       const from = Math.max(box[0], LEFT) + 5;
       if (box[2] - from > 20) pen.fillText(fitted(pen, fault.note || fault.targets.join(", "), box[2] - from - 4), from, y + 7.5);
     }
-    boxes.add(...box, { lines: faultLines(fault), click: () => page.selectFact(`fault ${fault.id}`, faultLines(fault), fault.start, end) });
+    boxes.add(...box, { lines: faultLines(fault), click: () => selectFault(page, fault) });
   }
 }
+
+const selectFault = (page, fault) => page.selectFact(`fault ${fault.id}`, faultLines(fault), fault.start);
+const selectReign = (page, reign) => page.selectFact(`${reign.node} leads in term ${reign.term}`, reignLines(page, reign), reign.start);
 
 function faultLines(fault) {
   const lines = [fault.id, fault.note];
@@ -146,7 +149,7 @@ function drawMarks(pen, page, top, row, boxes) {
     pen.lineTo(x - 5, y);
     pen.fill();
     const lines = [f, text, `at ${seconds(time)}`];
-    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact(f, lines, time, time) });
+    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact(f, lines, time) });
   }
 }
 
@@ -163,10 +166,11 @@ function drawNode(pen, page, top, row, boxes) {
     const last = Math.max(end, reign.answered || 0);
     if (last < view.from || reign.start > view.to) continue;
     const lines = reignLines(page, reign);
-    const thing = { lines, click: () => page.selectFact(`${reign.node} leads in term ${reign.term}`, lines, reign.start, last) };
+    const thing = { lines, click: () => selectReign(page, reign) };
     boxes.add(...bar(pen, reign.start, end, top + 3, row.height - 8, ink.lead, `term ${reign.term}`, ink.paper), thing);
     if (reign.answered) {
       const box = bar(pen, end, reign.answered, top + 3, row.height - 8, hatch(pen, ink.lead), "", "");
+      hatchedText(pen, `still answers in term ${reign.term}`, box);
       pen.strokeStyle = ink.lead;
       pen.lineWidth = 1;
       pen.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - box[0] - 1, box[3] - box[1] - 1);
@@ -177,10 +181,20 @@ function drawNode(pen, page, top, row, boxes) {
     const end = state.end === null ? page.data.end : state.end;
     if (end < view.from || state.start > view.to) continue;
     const lines = [`${state.node} is ${state.kind}`, `${seconds(state.start)} to ${state.end === null ? "the end" : seconds(end)}, ${duration(end - state.start)}`, state.why];
-    const thing = { lines, click: () => page.selectFact(lines[0], lines, state.start, end) };
+    const thing = { lines, click: () => page.selectFact(lines[0], lines, state.start) };
     const colour = state.kind === "down" ? ink.down : ink.paused;
     boxes.add(...bar(pen, state.start, end, top + 3, row.height - 8, colour, state.kind, ink.paper), thing);
   }
+}
+
+// A text that can be read on hatching: on a ground of its own, where there is room for all of it.
+function hatchedText(pen, text, [x0, top, x1, bottom]) {
+  const from = Math.max(x0, LEFT) + 4, wide = pen.measureText(text).width + 6;
+  if (x1 - from < wide + 4) return;
+  pen.fillStyle = ink.paper;
+  pen.fillRect(from, top + 1, wide, bottom - top - 2);
+  pen.fillStyle = ink.ink;
+  pen.fillText(text, from + 3, (top + bottom) / 2 + 0.5);
 }
 
 function reignLines(page, reign) {

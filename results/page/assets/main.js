@@ -10,10 +10,11 @@ function makePage(data) {
   return {
     data, ops, focus, blamed: named.length ? named[0] : -1, focusSet: new Set(focus), focusFacts: data.focus_facts,
     selected: -1, moment: null, colourBy: "kind", showRpc: false, quantile: 0.99, filterCount: 0,
-    theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
+    fact: null, theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
 
     select(position, bring = false) {
       this.selected = position;
+      this.fact = null;
       this.moment = ops.start[position];
       const end = Math.min(ops.end[position], data.end);
       if (bring) bringOp(ops.start[position], end); else view.reveal(ops.start[position], end);
@@ -23,6 +24,7 @@ function makePage(data) {
     selectIndex(index) { const position = positionOf(ops, index); if (position >= 0) this.select(position, true); },
     selectFact(title, lines, start) {
       this.selected = -1;
+      this.fact = null;
       this.moment = start;
       showFact(this, title, lines, start);
       redraw();
@@ -30,6 +32,7 @@ function makePage(data) {
     selectTable(lane) { this.selected = -1; showTable(this, lane); redraw(); },
     clear() {
       this.selected = -1;
+      this.fact = null;
       this.moment = null;
       fill("detail", el("p", { class: "soft" }, "Select an operation, a fault, a leader or a table to see all that is known of it. Press ? for the keys."));
       redraw();
@@ -74,6 +77,25 @@ function step(page, positions, by) {
   else at = ordered.findLastIndex((i) => (selected >= 0 ? i < selected : ops.start[i] <= view.to));
   if (at < 0) at = by > 0 ? 0 : ordered.length - 1;
   page.select(ordered[at], true);
+}
+
+// The next fault or leader (or the one before), from the moment of what is selected: these lanes
+// have no other way in for a keyboard.
+function stepFact(page, facts, select, by) {
+  if (!facts.length) return;
+  const ordered = [...facts].sort((a, b) => a.start - b.start);
+  const last = ordered.indexOf(page.fact);
+  let at = last < 0 ? -1 : last + by;
+  if (last < 0) {
+    const moment = page.moment === null ? (by > 0 ? -Infinity : Infinity) : page.moment;
+    at = by > 0 ? ordered.findIndex((fact) => fact.start > moment) : ordered.findLastIndex((fact) => fact.start < moment);
+  }
+  const fact = ordered[at < 0 || at >= ordered.length ? (by > 0 ? 0 : ordered.length - 1) : at];
+  select(page, fact);
+  page.fact = fact; // several may begin at one moment, so the moment alone would not lead past them
+  const end = fact.end === null ? page.data.end : Math.min(fact.end, page.data.end);
+  bringOp(fact.start, end);
+  redraw();
 }
 
 function onPointer(page, panel) {
@@ -158,7 +180,9 @@ function actions(page) {
     ArrowLeft: () => view.pan(-0.15), ArrowRight: () => view.pan(0.15), ArrowUp: () => view.zoom(0.75), ArrowDown: () => view.zoom(1 / 0.75),
     "+": () => view.zoom(0.5), "=": () => view.zoom(0.5), "-": () => view.zoom(2), PageUp: () => view.pan(-0.9), PageDown: () => view.pan(0.9),
     Home: () => view.pan(-1e6), End: () => view.pan(1e6), 0: () => view.fit(),
-    a: () => showAnomaly(page), n: () => step(page, page.focus, 1), p: () => step(page, page.focus, -1),
+    a: () => { showAnomaly(page); showTimeline(); }, n: () => { step(page, page.focus, 1); showTimeline(); }, p: () => { step(page, page.focus, -1); showTimeline(); },
+    f: () => stepFact(page, page.data.faults, selectFault, 1), F: () => stepFact(page, page.data.faults, selectFault, -1),
+    l: () => stepFact(page, page.data.reigns, selectReign, 1), L: () => stepFact(page, page.data.reigns, selectReign, -1),
     j: () => step(page, filter.found, 1), k: () => step(page, filter.found, -1), "[": () => beside(0), "]": () => beside(1), Enter: near,
     "/": () => byId("text").focus(), r: () => { byId("rpc").click(); }, c: () => { byId("colour").click(); }, t: () => toggleTheme(page),
     x: () => page.setFilter({ kind: "", outcome: "", process: "", node: "", table: "", text: "" }),
@@ -248,7 +272,8 @@ function cuts({ data }) {
 }
 
 function status(page) {
-  byId("status").textContent = `${seconds(Math.max(0, view.from))} to ${seconds(Math.min(view.to, page.data.end))} (${duration(view.to - view.from)})`
+  const from = Math.max(0, view.from), to = Math.min(view.to, page.data.end);
+  byId("status").textContent = `${seconds(from)} to ${seconds(to)} (${duration(to - from)})`
     + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
 }
 
@@ -294,6 +319,8 @@ function start(data) {
   }
   if (view.from === 0 && view.to === 1) view.fit();
   window.addEventListener("hashchange", () => showAddress(page));
+  // Panels out of sight are not kept up to date; on paper all of them can be seen.
+  window.addEventListener("beforeprint", () => { for (const panel of panels) panel.paint(true); });
   // For tests and for the curious: what is shown, and the functions that counted it.
   window.harnessPage = { page, view, filter, panels, quantiles, rates, redraw };
   document.documentElement.dataset.ready = "yes";

@@ -56,8 +56,8 @@ class Panel {
     return [width, height];
   }
 
-  paint() {
-    if (!this.visible || this.canvas.offsetParent === null) return;
+  paint(unseen = false) {
+    if (!(this.visible || unseen) || this.canvas.offsetParent === null) return;
     const [width, height] = this.fitSize();
     this.pen.clearRect(0, 0, width, height);
     this.pen.font = "11px system-ui, sans-serif";

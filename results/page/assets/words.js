@@ -9,6 +9,7 @@ function showWords(page) {
   badge.textContent = data.verdict;
   badge.className = `is-${data.verdict}`;
   byId("summary").textContent = data.summary;
+  byId("about").textContent = data.about;
   fill("notes", ...data.notes.map((note) => el("p", {}, note)));
   fill("why", ...data.checkers.filter((one) => one.verdict !== "valid").map((one, n) => checkerStory(page, one, n === 0)));
   fill("checkers", ...data.checkers.map((one) => el("tr", {},
@@ -36,12 +37,22 @@ function checkerStory(page, checker, open) {
   story.append(el("ol", {}, ...sentences.map((sentence) => el("li", {}, ...withOps(page, sentence)))));
   const named = checker.operations.map((index) => positionOf(page.ops, index)).filter((position) => position >= 0);
   if (named.length) {
-    const shown = named.slice(0, 60).map((position) => opButton(page, position, `op ${page.ops.index[position]}`));
+    const shown = named.slice(0, 60).map((position) => storyButton(page, position, `op ${page.ops.index[position]}`));
     const rest = checker.operations_total - Math.min(60, named.length);
     story.append(el("p", { class: "ops" }, "Operations: ", ...shown, rest > 0 ? ` and ${rest} more` : null));
   }
   return story;
 }
+
+// Where the head is long or the window small, the timeline is out of sight: what a sentence names is
+// brought into it.
+function storyButton(page, position, text) {
+  const button = opButton(page, position, text);
+  button.addEventListener("click", showTimeline);
+  return button;
+}
+
+function showTimeline() { byId("operations").scrollIntoView({ block: "nearest" }); }
 
 function withOps(page, sentence) {
   const parts = [];
@@ -49,7 +60,7 @@ function withOps(page, sentence) {
   for (const match of sentence.matchAll(/\bop (\d{1,9})\b/g)) {
     const position = positionOf(page.ops, Number(match[1]));
     if (position < 0) continue;
-    parts.push(sentence.slice(done, match.index), opButton(page, position, match[0]));
+    parts.push(sentence.slice(done, match.index), storyButton(page, position, match[0]));
     done = match.index + match[0].length;
   }
   return [...parts, sentence.slice(done)];

@@ -1,0 +1,150 @@
+"""The page as a reader meets it: what stands where, and what leads where, in a real browser."""
+
+import re
+
+import pytest
+
+from harness.case import Case
+from harness.ops import CheckResult, Verdict
+from harness.store import load_run
+from results.page import PageReporter
+from results.page.build import build
+from results.page.summary import about, read_results
+from tests.results.page.runs import MS, Script, small_run, stale_read, write_run
+
+browser_test = pytest.mark.browser
+
+TEXTS = """() => new Promise((done) => {
+  const texts = [], draw = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    texts.push(text);
+    return draw.call(this, text, ...rest);
+  };
+  harnessPage.redraw();
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    CanvasRenderingContext2D.prototype.fillText = draw;
+    done(texts);
+  }));
+})"""
+"""What the canvases say when they are drawn once more."""
+
+
+def heading(page):
+    return page.inner_text("#detail h2")
+
+
+def test_one_line_tells_a_run_from_its_neighbours(tmp_path):
+    history = small_run()
+    case = Case(seed=7, bugs=("NO-LEASE",), nemeses=("partition-leader", "kill-leader"))
+    stored = load_run(write_run(tmp_path, history, [stale_read(history)], case=case))
+    line = about(stored)
+    assert line == build(stored, read_results(stored.folder))["about"]
+    for part in ("kudu/", "bug NO-LEASE", "partition-leader, kill-leader", "in sim", "seed 7"):
+        assert part in line
+    clean = load_run(write_run(tmp_path / "other", history, [stale_read(history)]))
+    assert "bug" not in about(clean)
+
+
+@browser_test
+def test_that_line_stands_under_the_verdict(open_page):
+    assert open_page.inner_text("#about").endswith("in sim · seed 7")
+    assert "in sim · seed 7" in open_page.inner_html("noscript")
+
+
+@browser_test
+def test_a_bar_of_a_leader_that_still_answers_says_so(open_page):
+    assert "still answers in term 1" in open_page.evaluate(TEXTS)
+    open_page.evaluate("() => harnessPage.view.fit()")
+    narrow = open_page.evaluate(TEXTS)
+    assert "term 1" in narrow  # the bar itself; no room is left for half a sentence on the hatching
+    assert not [text for text in narrow if re.match("still answers.*…", text)]
+
+
+@browser_test
+def test_faults_and_leaders_are_reached_without_a_pointer(open_page):
+    press = open_page.keyboard.press
+    press("0")
+    press("Escape")
+    press("f")
+    assert heading(open_page) == "fault partition-leader-1"
+    assert "cut m1 off" in open_page.inner_text("#said")
+    press("f")
+    assert heading(open_page) == "fault kill-leader-1"
+    press("f")  # and round again
+    assert heading(open_page) == "fault partition-leader-1"
+    press("Shift+F")
+    assert heading(open_page) == "fault kill-leader-1"
+    press("Shift+L")
+    assert heading(open_page) == "m2 leads in term 2"
+    press("Shift+L")
+    assert heading(open_page) == "m1 leads in term 1"
+    press("l")
+    assert heading(open_page) == "m2 leads in term 2"
+    assert open_page.evaluate("() => harnessPage.view.from <= 500e6 && harnessPage.view.to >= 1e9")
+
+
+@browser_test
+def test_faults_of_one_moment_are_all_passed(browser_page, tmp_path):
+    script = Script().fact(0, "phase", {"phase": "chaos"})
+    for node in ("m1", "m2", "m3"):
+        fault = {"fault": f"cut-{node}", "targets": [node], "note": f"cut {node} off"}
+        script.nemesis(100, "cut", action="inject", **fault)
+        script.nemesis(200, "cut", action="heal", **fault)
+    script.op(50, 60, 0, "list", {}, "ok", {"tables": [], "term": 1})
+    valid = CheckResult("stats", Verdict.VALID, "fine")
+    browser_page.open(PageReporter().write(write_run(tmp_path, script.history(), [valid])))
+    browser_page.wait_for_selector("html[data-ready]")
+    seen = []
+    for _ in range(4):
+        browser_page.keyboard.press("f")
+        seen.append(heading(browser_page))
+    assert seen == ["fault cut-m1", "fault cut-m2", "fault cut-m3", "fault cut-m1"]
+
+
+@browser_test
+def test_a_sentence_brings_the_timeline_into_a_small_window(browser, made_page):
+    context = browser.new_context(viewport={"width": 400, "height": 600})
+    page = context.new_page()
+    page.goto(made_page.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    box = "() => document.getElementById('operations').getBoundingClientRect().toJSON()"
+    before = page.evaluate(box)["top"]
+    wanted = stale_read(small_run()).operations[1]
+    page.click(f"#why li button:text-is('op {wanted}')")
+    after = page.evaluate(box)
+    context.close()
+    assert before > 600
+    assert 0 <= after["top"] < after["bottom"] <= 600
+
+
+@browser_test
+def test_nobody_leads_after_the_leader_ended(open_page):
+    late = next(pair for pair in small_run().pairs if pair.invoke.time == 1010 * MS)
+    open_page.evaluate(f"() => harnessPage.page.selectIndex({late.invoke.index})")
+    text = open_page.inner_text("#detail")
+    assert "no leader: m2 led in term 2 until 1.000 s, when its process ended" in text
+    assert "m2 leads" not in text
+
+
+@browser_test
+def test_the_part_in_view_is_as_long_as_it_says(open_page):
+    open_page.evaluate("() => harnessPage.view.fit()")
+    open_page.wait_for_function(
+        "() => document.getElementById('status').textContent.includes('1.800')"
+    )
+    assert open_page.inner_text("#status").startswith("0.000 s to 1.800 s (1.800 s)")
+
+
+@browser_test
+def test_a_printed_page_has_all_panels_as_they_are_now(browser, made_page):
+    context = browser.new_context(viewport={"width": 900, "height": 300})
+    page = context.new_page()
+    page.goto(made_page.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate("() => harnessPage.view.fit()")
+    rate = "() => document.getElementById('table-lanes').toDataURL()"
+    before = page.evaluate(rate)
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    after = page.evaluate(rate)
+    context.close()
+    assert before != after
