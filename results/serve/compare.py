@@ -52,9 +52,13 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
 
 
 def differences(first: tuple[Path, RunRow], second: tuple[Path, RunRow]) -> Differences:
-    """Every field of case and record that differs, and how many do not."""
+    """Every field of case and record that differs, and how many do not.
+
+    Planned faults come last: there are many fields of them, nearly all of which differ as soon as
+    the seed does, and the few others must be neither cut nor hidden by them.
+    """
     left, right = (_fields(*run) for run in (first, second))
-    names = list(dict.fromkeys([*left, *right]))
+    names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
     found = [
         Difference(name, left.get(name), right.get(name))
         for name in names
@@ -73,6 +77,20 @@ class Differences(msgspec.Struct, frozen=True):
     shown: tuple[Difference, ...]
     count: int
     equal: int
+
+    @property
+    def of_faults(self) -> tuple[Difference, ...]:
+        """Those of planned faults."""
+        return tuple(item for item in self.shown if _is_of_faults(item.field))
+
+    @property
+    def others(self) -> tuple[Difference, ...]:
+        """All others."""
+        return self.shown[: len(self.shown) - len(self.of_faults)]
+
+
+def _is_of_faults(field: str) -> bool:
+    return field.partition("[")[0].partition(".")[0] == "faults"
 
 
 def _fields(folder: Path, row: RunRow) -> dict[str, str]:

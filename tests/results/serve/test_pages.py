@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from harness.case import Fault
 from results.run_numbers import run_numbers
 from tests.results.serve.conftest import serving
-from tests.results.serve.stores import HOSTILE, add_run, big_store
+from tests.results.serve.stores import HOSTILE, S, add_run, big_store, history
 
 GOOD = ["b3", "b2", "b1", "a4", "a3", "a2", "a1"]
 
@@ -216,6 +217,42 @@ def test_a_comparison_tells_fields_verdicts_and_latencies_apart(served):
     assert same["differences_count"] == 0
     assert served.ask("/compare?run=alpha/a1")[0] == 400
     assert served.ask("/compare?run=alpha/a1&run=alpha/none")[0] == 404
+
+
+def test_what_two_cases_differ_in_is_not_buried_under_their_faults(tmp_path):
+    store = tmp_path / "store"
+    for seed in (1, 2):
+        faults = tuple(Fault(f"f{n}", "kill", (n + 1) * S + seed, S) for n in range(300))
+        add_run(store, "a", f"r{seed}", seed=seed, faults=faults, label=f"v{seed}")
+    with serving(store) as served:
+        data = served.api("compare?run=a/r1&run=a/r2")
+        page = served.page("/compare?run=a/r1&run=a/r2")
+    fields = [item["field"] for item in data["differences"]]
+    assert (len(fields), data["differences_count"]) == (200, 302)
+    assert {"seed", "run.label"} == set(fields[:2])
+    assert all(re.fullmatch(r"faults\[\d+\].at_ns", field) for field in fields[2:])
+    folded = page[page.index("Planned faults: 198 of these") :].partition("</details>")[0]
+    assert (folded.count("faults["), page.count("faults[")) == (198, 198)
+
+
+def test_numbers_are_written_alike(tmp_path):
+    store = tmp_path / "store"
+    add_run(store, "a", "slow", made=history(latency_ms=2_500, count=1_300))
+    with serving(store) as served:
+        page = served.page("/run/a/slow/")
+    assert "1\u202f300" in page
+    assert "2\u202f500" in page
+    assert "2,500" not in page
+
+
+def test_few_points_of_a_trend_have_their_names_below_them(tmp_path):
+    store = tmp_path / "store"
+    for label in ("one", "two", "three"):
+        add_run(store, "a", label, label=label)
+    with serving(store) as served:
+        page = served.page("/trends")
+    for label in ("one", "two", "three"):
+        assert page.count(f"<span>{label}</span>") == 3  # once a plot
 
 
 @pytest.mark.parametrize(
