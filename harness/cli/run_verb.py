@@ -52,9 +52,10 @@ def main(arguments: Sequence[str]) -> int:
     progress = Progress()
     started = dt.datetime.now(tz=dt.UTC)
     begin_s = time.monotonic()
+    bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""
     note(
         f"{plan.case.target}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
-        f"{','.join(plan.case.nemeses)}, seed {plan.case.seed}, in {environment.name}"
+        f"{','.join(plan.case.nemeses)}, {bugs}seed {plan.case.seed}, in {environment.name}"
     )
     try:
         outcome = conduct(
