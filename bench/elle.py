@@ -1,14 +1,19 @@
-"""How fast transactions are checked: `python -m bench.elle [TRANSACTIONS ...]`.
+"""How fast transactions are checked: `python -m bench.elle [--planted ANOMALY] [TRANSACTIONS ...]`.
 
 Histories come from a simulated strictly serializable store: transactions of one to four
 micro-operations from `PROCESSES` processes over ten live keys, popular ones more often, each
 written up to `WRITES_MAX` times before a fresh one takes its place. A transaction takes effect at
 one moment between its call and its end. Parsing (from Python objects to columns) is timed apart
 from checking. Memory is what the process holds at its peak, less what it held before the columns.
+
+One anomaly may be planted: `skew`, a write skew of two transactions in the middle of the history,
+or `stale`, a last transaction that does not see what the first one wrote, which puts all
+transactions into one component.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import random
@@ -16,18 +21,24 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from checkers.elle.append import infer_append
-from checkers.elle.check import check_columns, request
+from checkers.elle.check import ElleResult, check_columns, request
 from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.register import RegisterOptions, infer_register
 
 PROCESSES = 10
 LIVE_KEYS = 10
 WRITES_MAX = 256
+Mop = tuple[str, Any, Any]
 KINDS = ("list-append", "rw-register")
+LINES_MAX = 12
+PLANTED = ("none", "skew", "stale")
+GENERATED_ALONE_MAX = 1_000_000
+"""Transactions that are made up once more, to know how long that takes; it is linear."""
 
 
 def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transaction]:
@@ -66,6 +77,30 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
         yield Transaction(mops, call=call, end=end, process=process)
 
 
+def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
+    """The same history with `anomaly` in it, done by processes of its own."""
+    write = "append" if lists else "w"
+    nothing: list[int] | None = [] if lists else None
+    one: list[int] | int = [1] if lists else 1
+
+    def short(mops: Sequence[Mop], call: int, process: int) -> Transaction:
+        return Transaction(mops, call=call, end=call + 2, process=PROCESSES + process)
+
+    if anomaly == "stale":  # before and behind everything else; somebody else sees it at once
+        yield short([(write, "planted", 1)], -9, 0)
+        yield short([("r", "planted", one)], -6, 0)
+    latest = 0
+    for number, txn in enumerate(transactions(count, lists=lists)):
+        yield txn
+        latest = max(latest, txn.end or 0)
+        if anomaly == "skew" and number == count // 2:
+            yield short([("r", "left", nothing), (write, "right", 1)], txn.call, 0)
+            yield short([("r", "right", nothing), (write, "left", 1)], txn.call + 1, 1)
+            yield short([("r", "left", one), ("r", "right", one)], txn.call + 9, 2)
+    if anomaly == "stale":
+        yield short([("r", "planted", nothing)], latest + 9, 0)
+
+
 def _last(values: list[int]) -> int | None:
     return values[-1] if values else None
 
@@ -77,7 +112,7 @@ def _resident_mb(*, peak: bool) -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def _check(columns: Columns, kind: str) -> tuple[str, float]:
+def _check(columns: Columns, kind: str) -> tuple[ElleResult, float]:
     models = request(("strict-serializable",), (), time_limit_s=600.0)
     began = time.process_time()
     if kind == "list-append":
@@ -85,46 +120,60 @@ def _check(columns: Columns, kind: str) -> tuple[str, float]:
     else:
         options = RegisterOptions(linearizable_keys=True)
         result = check_columns(columns, lambda these: infer_register(these, options), models)
-    return result.verdict.value, time.process_time() - began
+    return result, time.process_time() - began
 
 
-def measure(kind: str, count: int) -> None:
+def measure(kind: str, count: int, anomaly: str) -> None:
     """Print one row; the best of three, or one for large histories."""
     lists = kind == "list-append"
     before = _resident_mb(peak=False)
+    alone = min(count, GENERATED_ALONE_MAX)
     began = time.process_time()
-    for _ in transactions(count, lists=lists):
+    for _ in planted(alone, anomaly, lists=lists):
         pass
-    generating = time.process_time() - began  # taken off below
+    generating = (time.process_time() - began) * count / alone  # taken off below
+    wall_began = time.monotonic()
     began = time.process_time()
-    columns = columns_of(transactions(count, lists=lists), writes_are="append" if lists else "w")
+    columns = columns_of(
+        planted(count, anomaly, lists=lists), writes_are="append" if lists else "w"
+    )
     parsing = max(time.process_time() - began - generating, 1e-9)
     gc.collect()
     runs = [_check(columns, kind) for _ in range(3 if count <= 200_000 else 1)]
-    verdict, took = min(runs, key=lambda run: run[1])
+    wall = time.monotonic() - wall_began
+    result, took = min(runs, key=lambda run: run[1])
     per_txn = (_resident_mb(peak=True) - before) * 2**20 / count
     print(
-        f"| {kind} | {count:,} | {verdict} | {count / parsing:,.0f} | {took:.2f} | "
-        f"{count / took:,.0f} | {columns.nbytes / count:,.0f} | {per_txn:,.0f} |",
+        f"| {kind} | {count:,} | {result.verdict.value} | {count / parsing:,.0f} | {took:.2f} | "
+        f"{count / took:,.0f} | {columns.nbytes / count:,.0f} | {per_txn:,.0f} | {wall:.0f} |",
         flush=True,
     )
+    for name, cases in result.anomalies.items():
+        print(f"\n{name}, {result.counts[name]} found; the first:")
+        print(*(f"    {line}" for line in cases[0].text[:LINES_MAX]), sep="\n", flush=True)
+        if len(cases[0].text) > LINES_MAX:
+            print(f"    and {len(cases[0].text) - LINES_MAX} lines more", flush=True)
 
 
 def main() -> None:
     """Print the table; each row in a process of its own, so that peaks of memory are its own."""
-    if len(sys.argv) == 4 and sys.argv[1] == "--row":
-        measure(sys.argv[2], int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("transactions", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--planted", choices=PLANTED, default="none", help="an anomaly")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind")
+    parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.row:
+        measure(asked.kind[0], asked.transactions[0], asked.planted)
         return
-    counts = [int(word) for word in sys.argv[1:]] or [10_000, 100_000, 1_000_000]
     print(f"One process of {os.cpu_count()} cores, CPU seconds, all checks, strict-serializable\n")
     titles = "kind | transactions | verdict | parsing, txn/s | checking, s | checking, txn/s"
-    titles += " | columns, B/txn | peak, B/txn"
+    titles += " | columns, B/txn | peak, B/txn | wall, s"
     print(f"| {titles} |\n{'|---' * (titles.count('|') + 1)}|", flush=True)
-    for kind in KINDS:
-        for count in counts:
-            subprocess.run(
-                [sys.executable, "-m", "bench.elle", "--row", kind, str(count)], check=True
-            )
+    for kind in asked.kind or KINDS:
+        for count in asked.transactions:
+            row = ["--row", "--kind", kind, "--planted", asked.planted, str(count)]
+            subprocess.run([sys.executable, "-m", "bench.elle", *row], check=True)
 
 
 if __name__ == "__main__":
