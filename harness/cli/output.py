@@ -20,9 +20,9 @@ def say(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        _mute()  # the reader has what it wanted
+        _mute(sys.stdout)  # the reader has what it wanted
     except OSError as error:
-        _mute()
+        _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
 
 
@@ -43,24 +43,28 @@ def reader_went_away() -> bool:
 
 
 def flush_output() -> None:
-    """Write out what stdout still holds; what nobody wants is dropped without a word."""
-    stdout: TextIO | None = sys.stdout
-    if stdout is None:  # it was closed when we were started
-        return
-    try:
-        stdout.flush()
-    except BrokenPipeError:
-        _mute()
-    except (OSError, ValueError) as error:
-        note(f"harness: the results cannot be printed: {error}")
-        with contextlib.suppress(OSError, ValueError):
-            _mute()
+    """Write out what stdout and stderr still hold; what nobody wants is dropped without a word.
+
+    Python does the same at its end, but exits with 120 where it cannot.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:  # it was closed when we were started
+            continue
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            _mute(stream)
+        except (OSError, ValueError) as error:
+            with contextlib.suppress(OSError, ValueError):
+                _mute(stream)
+            if stream is sys.stdout:
+                note(f"harness: the results cannot be printed: {error}")
 
 
-def _mute() -> None:
-    """Let stdout end in nothing, so that what is still buffered raises no second time."""
+def _mute(stream: TextIO) -> None:
+    """Let a stream end in nothing, so that what is still buffered raises no second time."""
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
+    os.dup2(nothing, stream.fileno())
     os.close(nothing)
 
 

@@ -16,6 +16,12 @@ RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "registe
 RUN += ["--time-limit", "2"]
 
 
+@pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
+def unbuffered(request, monkeypatch):
+    """Python keeps what a stream did not take, and tries again at its end, unless told not to."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
+
+
 def exit_code(words, tmp_path, **streams):
     return subprocess.run([*PROGRAM, *words], cwd=tmp_path, check=False, **streams).returncode
 
