@@ -35,6 +35,7 @@ __all__ = ["CheckRequest", "Outcome", "Prepared", "Task", "find_tasks", "judge_t
 
 KEPT_BYTES_MAX: Final = 64 << 20
 FILES_MAX: Final = 1_000_000
+PATH_CHARS_MAX: Final = 200
 PAGE_NAME: Final = "counterexample.html"
 _OP: Final = re.compile(r"op (\d+)\b")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -76,59 +77,71 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | None = None
 
 
+class LeftAside(msgspec.Struct, frozen=True):
+    """Files in folders whose suffix is none of a history: how many, and the first."""
+
+    files: int = 0
+    first: Path | None = None
+
+
 # --- finding ---------------------------------------------------------------------------------
 
 
-def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], int]:
-    """The histories at `paths`, in order, and how many files in folders were left aside.
+def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside]:
+    """The histories at `paths`, in order, and what in folders was left aside.
 
     A folder with a `case.json` is one run; others are searched for files whose suffix says that
     they may be histories. Links inside folders are not followed. Raises `UsageError` for paths
-    that hold no history.
+    that hold no history, or cannot be read.
     """
     tasks: list[Task] = []
-    skipped = 0
+    aside = LeftAside()
     for path in paths:
-        if path.is_dir():
-            before = len(tasks)
-            for found in _walk(path):
+        before = len(tasks)
+        try:
+            for found in _walk(path) if path.is_dir() else _named(path):
                 if isinstance(found, Task):
                     tasks.append(found)
                 else:
-                    skipped += 1
+                    aside = LeftAside(aside.files + 1, aside.first or found)
                 if len(tasks) > FILES_MAX:
                     raise UsageError(
                         f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
                     )
-            if len(tasks) == before:
-                raise UsageError(
-                    f"{str(path)!r} is no run folder (it holds no case.json), and there is no "
-                    "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
-                    "or is named itself"
-                )
-        elif path.exists():
-            tasks.append(_file_task(path))
-        else:
-            raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
-    return tasks, skipped
+        except OSError as error:
+            place = str(error.filename or path)
+            shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
+            raise UsageError(
+                f"cannot read {shown!r}: {error.strerror}; no verdict is given on a part of what "
+                "was asked for"
+            ) from error
+        if len(tasks) == before:
+            raise UsageError(
+                f"{str(path)!r} is no run folder (it holds no case.json), and there is no "
+                "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
+                "or is named itself"
+            )
+    return tasks, aside
 
 
-def _walk(folder: Path) -> Iterator[Task | None]:
-    """The tasks below `folder`, sorted; `None` for each file that was left aside."""
+def _named(path: Path) -> Iterator[Task]:
+    if not path.exists():
+        raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
+    yield _file_task(path)
+
+
+def _walk(folder: Path) -> Iterator[Task | Path]:
+    """The tasks below `folder`, sorted, and the files that are left aside."""
     if (folder / "case.json").exists():
         yield Task(folder, is_run=True)
         return
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise UsageError(f"cannot read the folder {str(folder)!r}: {error.strerror}") from error
-    for entry in entries:
+    for entry in sorted(folder.iterdir()):
         if entry.is_symlink():
             continue
         if entry.is_dir():
             yield from _walk(entry)
         elif entry.is_file():
-            yield _file_task(entry) if is_history_name(entry) else None
+            yield _file_task(entry) if is_history_name(entry) else entry
 
 
 def _file_task(path: Path) -> Task:

@@ -54,9 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     """Check every history; the exit code is that of the worst verdict."""
     parsed = _parse(arguments)
     request = _request(parsed)
-    tasks, skipped = find_tasks(parsed.path)
-    if skipped:
-        note(f"harness: left {skipped} files aside whose suffix is none of a history")
+    tasks, aside = find_tasks(parsed.path)
+    if aside.files:
+        what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
+        note(
+            f"harness: left {what} aside whose suffix is none of a history, "
+            f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
+        )
     verdicts = []
     for outcome in _outcomes(tasks, request, jobs=min(parsed.jobs, len(tasks))):
         verdicts.append(outcome.verdict)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,14 @@ from harness.ops import Op
 __all__ = ["SUFFIXES", "is_history_name", "model_for", "open_history"]
 
 HEAD_BYTES: Final = 1 << 16
+_COMPRESSED: Final = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"BZh", "bzip2"),
+    (b"PK\x03\x04", "zip"),
+)
+_NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+")
 SAMPLE_OPS: Final = 2_000
 SUFFIXES: Final = frozenset({".edn", ".log", ".parquet", ".tsv", ".txt"})
 
@@ -60,17 +70,37 @@ def is_history_name(path: Path) -> bool:
 def open_history(path: Path) -> Source:
     """The file as a source of ops; raises `HistoryError` if it is in none of the formats."""
     try:
+        # Looking at the head of a pipe takes it away: the rest would be taken for the whole.
+        # Asked beforehand, since opening a pipe that nobody writes to would wait for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise HistoryError(
+                f"{str(path)!r} is no regular file, and a history is read more than once; write "
+                "it to a file and check that"
+            )
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    if not head:
-        raise HistoryError(f"{path}, line 1, column 1: the file is empty; a history has operations")
-    for recognises, source in _FORMATS:
+    for recognises, source in () if _compression(head) else _FORMATS:
         if recognises(head):
             return source(path)
-    raise HistoryError(
-        f"{path}, line 1, column 1: {head.lstrip()[:40].decode(errors='replace')!r} begins no "
+    raise HistoryError(f"{path}, line 1, column 1: {_what_is_wrong(head)}")
+
+
+def _compression(head: bytes) -> str | None:
+    return next((name for magic, name in _COMPRESSED if head.startswith(magic)), None)
+
+
+def _what_is_wrong(head: bytes) -> str:
+    """Why a file that begins like this is no history."""
+    if not head:
+        return "the file is empty; a history has operations"
+    if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):
+        return "there is nothing in it but blanks and comments; a history has operations"
+    if (name := _compression(head)) is not None:
+        return f"the file is compressed ({name}); unpack it first"
+    return (
+        f"{head.lstrip()[:40].decode(errors='replace')!r} begins no "
         "history; known are Jepsen EDN, Porcupine's etcd and kv logs, the tables of registers and "
         "catalogs (see docs/checking.md), and our Parquet"
     )

@@ -1,11 +1,17 @@
 """`harness check` on foreign histories: verdicts, output, pictures, and bad input."""
 
+import bz2
 import csv
 import dataclasses
+import errno
+import gzip
 import json
+import lzma
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -170,7 +176,8 @@ def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, cap
     (tmp_path / "loop").symlink_to(tmp_path)
     code, out, err = run([tmp_path, "--json"], capsys)
     assert (code, len(objects(out))) == (EXIT_VALID, 1)
-    assert err == "harness: left 1 files aside whose suffix is none of a history\n"
+    readme = str(tmp_path / "README.md")
+    assert err == f"harness: left 1 file aside whose suffix is none of a history, {readme!r}\n"
 
 
 def test_jobs_give_the_same_lines(tmp_path, capsys):
@@ -322,6 +329,72 @@ def test_bad_requests(arguments, words, tmp_path, capsys):
 def test_a_folder_without_histories_is_an_error(tmp_path, capsys):
     code, _, err = run([tmp_path], capsys)
     assert (code, "there is no history in it" in err) == (EXIT_USAGE, True)
+
+
+def test_a_pipe_is_refused_since_its_head_is_gone_once_looked_at(tmp_path, capsys):
+    # `harness check <(cat stale.edn)` looked at the head, read nothing more, and said VALID.
+    reading, writing = os.pipe()
+    os.write(writing, STALE.encode())
+    os.close(writing)
+    try:
+        code, out, err = run([f"/dev/fd/{reading}"], capsys)
+    finally:
+        os.close(reading)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert f"'/dev/fd/{reading}' is no regular file" in err
+
+
+def test_pipes_within_folders_are_no_histories(tmp_path, capsys):
+    os.mkfifo(tmp_path / "a-pipe.edn")
+    (tmp_path / "h.edn").write_text(STALE)
+    code, out, _ = run([tmp_path, "--json"], capsys)
+    assert (code, [Path(found["path"]).name for found in objects(out)]) == (EXIT_INVALID, ["h.edn"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "the file is empty"),
+        (b" \n\t\n", "nothing in it but blanks and comments"),
+        (b"; one\n\n ; two", "nothing in it but blanks and comments"),
+        (gzip.compress(STALE.encode()), "compressed (gzip); unpack it"),
+        (b"\x28\xb5\x2f\xfd\x04\x58", "compressed (zstd); unpack it"),
+        (lzma.compress(STALE.encode()), "compressed (xz); unpack it"),
+        (bz2.compress(STALE.encode()), "compressed (bzip2); unpack it"),
+        (b"PK\x03\x04 and so on", "compressed (zip); unpack it"),
+    ],
+)
+def test_files_without_a_history_say_what_they_are(content, words, tmp_path, capsys):
+    (tmp_path / "h.edn").write_bytes(content)
+    code, out, err = run([tmp_path / "h.edn", "--model", "cas-register"], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert f"{tmp_path / 'h.edn'}, line 1, column 1: " in err
+    assert words in err
+
+
+@pytest.mark.parametrize("asked", [".", "closed", "closed/h.edn"])
+def test_what_may_not_be_looked_into_is_one_line(asked, tmp_path, capsys, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "open.edn").write_text(GOOD)
+    real = os.stat
+
+    def refusing(path, *arguments, **named):
+        if "closed" in Path(path).parts[:-1]:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr("os.stat", refusing)
+    code, out, err = run([tmp_path / asked], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert f"cannot read '{tmp_path}/closed/" in err
+    assert "Permission denied" in err
+
+
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path, capsys):
+    code, out, err = run([tmp_path / ("x" * 5000)], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert "File name too long" in err
+    assert len(err) < 500
 
 
 def test_no_time_is_unknown(tmp_path, capsys):
