@@ -9,8 +9,10 @@ use crate::bits::Map;
 use crate::depth::{DepthFirst, Status};
 use crate::frontier::Frontier;
 use crate::load::{self, Load, RegisterTypes};
+use crate::load_versioned::{versioned, VersionedTypes};
 use crate::model::{Register, Step, ILLEGAL};
 use crate::problem::{Opens, Problem};
+use crate::versioned::Catalog;
 
 create_exception!(
     _native,
@@ -103,6 +105,10 @@ enum Model {
         register: Register,
         values: Vec<Py<PyAny>>,
     },
+    Versioned {
+        catalog: Catalog,
+        names: Vec<String>,
+    },
 }
 
 /// One history with its model: what `Problem` and `Stepper` are in Python.
@@ -116,8 +122,9 @@ pub struct Core {
 #[pymethods]
 impl Core {
     /// `operations` as a tuple; `hooks` is a tuple of what is needed from the Python side: the
-    /// `UNKNOWN` output, `contradiction(input, output, state) -> error`, and for a plain register
-    /// its input types (Read, Write, Cas), else `None`. `reads` and `separable` say whether the
+    /// `UNKNOWN` output, `contradiction(input, output, state) -> error`, and, else `None`, for a
+    /// plain register its input types (Read, Write, Cas), and for a plain versioned catalog those
+    /// of its inputs and its outputs. `reads` and `separable` say whether the
     /// model overrides `read_only` and `footprint`.
     #[new]
     fn new(
@@ -159,6 +166,20 @@ impl Core {
                     problem,
                     read_only,
                     model,
+                });
+            }
+        }
+        let types = hooks.get_item(3)?;
+        if !types.is_none() {
+            let (input, output) = types.extract()?;
+            if let Some(loaded) = versioned(&raws, &VersionedTypes { input, output }, &unknown) {
+                let problem = py.detach(|| Problem::new(&loaded.spans, loaded.footprints));
+                check_size(&problem)?;
+                let (catalog, names) = (loaded.catalog, loaded.names);
+                return Ok(Self {
+                    problem,
+                    read_only: loaded.read_only,
+                    model: Model::Versioned { catalog, names },
                 });
             }
         }
@@ -212,7 +233,7 @@ impl Core {
     /// Whether steps are taken without Python.
     #[getter]
     fn is_native_model(&self) -> bool {
-        matches!(self.model, Model::Register { .. })
+        !matches!(self.model, Model::Python(_))
     }
 
     /// How often the model was asked.
@@ -220,7 +241,7 @@ impl Core {
     fn model_calls(&self) -> u64 {
         match &self.model {
             Model::Python(model) => model.calls,
-            Model::Register { .. } => 0,
+            Model::Register { .. } | Model::Versioned { .. } => 0,
         }
     }
 
@@ -294,6 +315,7 @@ impl Core {
         match &self.model {
             Model::Python(_) => 0,
             Model::Register { register, .. } => register.initial(),
+            Model::Versioned { catalog, .. } => catalog.initial(),
         }
     }
 
@@ -306,6 +328,7 @@ impl Core {
         let after = match &mut self.model {
             Model::Python(model) => Attached { py, model }.step(state, op)?,
             Model::Register { register, .. } => sure(register.step(state, op)),
+            Model::Versioned { catalog, .. } => sure(catalog.step(state, op)),
         };
         Ok(if after == ILLEGAL {
             -1
@@ -316,12 +339,24 @@ impl Core {
 
     /// The state behind a number.
     fn state(&self, py: Python<'_>, number: u32) -> PyResult<Py<PyAny>> {
-        let states = match &self.model {
-            Model::Python(model) => &model.states,
-            Model::Register { values, .. } => values,
+        let state = match &self.model {
+            Model::Python(model) => model.states.get(number as usize).map(|s| s.clone_ref(py)),
+            Model::Register { values, .. } => values.get(number as usize).map(|s| s.clone_ref(py)),
+            Model::Versioned { catalog, names } if (number as usize) < catalog.states() => {
+                let entries = catalog.state(number).map(|(name, held)| {
+                    let name = names[name as usize].as_str();
+                    (name, held.ident, held.version, held.payload)
+                });
+                Some(
+                    PyTuple::new(py, entries.collect::<Vec<_>>())?
+                        .into_any()
+                        .unbind(),
+                )
+            }
+            Model::Versioned { .. } => None,
         };
-        match states.get(number as usize) {
-            Some(state) => Ok(state.clone_ref(py)),
+        match state {
+            Some(state) => Ok(state),
             None => Err(PyIndexError::new_err(format!("there is no state {number}"))),
         }
     }
@@ -337,6 +372,7 @@ impl Core {
         let order = match &mut self.model {
             Model::Python(model) => self.problem.replay(&mut Attached { py, model }, &choices)?,
             Model::Register { register, .. } => sure(self.problem.replay(register, &choices)),
+            Model::Versioned { catalog, .. } => sure(self.problem.replay(catalog, &choices)),
         };
         order.ok_or_else(|| PyValueError::new_err("a search took an illegal step"))
     }
@@ -358,6 +394,7 @@ type Remaining = (Vec<(Vec<u32>, Vec<u32>, u32, i64)>, Vec<(i64, i64, u32)>);
 trait Explore: Send + Sync {
     fn run_python(&mut self, problem: &Problem, model: &mut Attached, limit: u64) -> PyResult<()>;
     fn run_register(&mut self, problem: &Problem, model: &mut Register, limit: u64);
+    fn run_versioned(&mut self, problem: &Problem, model: &mut Catalog, limit: u64);
     fn status(&self) -> Status;
     fn steps(&self) -> u64;
     fn best(&self) -> u32;
@@ -378,6 +415,9 @@ macro_rules! explore {
                 self.run(problem, model, limit)
             }
             fn run_register(&mut self, problem: &Problem, model: &mut Register, limit: u64) {
+                sure(self.run(problem, model, limit));
+            }
+            fn run_versioned(&mut self, problem: &Problem, model: &mut Catalog, limit: u64) {
                 sure(self.run(problem, model, limit));
             }
             fn status(&self) -> Status {
@@ -494,6 +534,7 @@ impl Search {
         let explore = match model {
             Model::Python(model) => start_fitting(problem, &mut Attached { py, model }, kind)?,
             Model::Register { register, .. } => sure(start_fitting(problem, register, kind)),
+            Model::Versioned { catalog, .. } => sure(start_fitting(problem, catalog, kind)),
         };
         drop(borrowed);
         Ok(Self { core, explore })
@@ -513,6 +554,9 @@ impl Search {
                 }
                 Model::Register { register, .. } => {
                     py.detach(|| explore.run_register(problem, register, slice));
+                }
+                Model::Versioned { catalog, .. } => {
+                    py.detach(|| explore.run_versioned(problem, catalog, slice));
                 }
             }
             py.check_signals()?;
