@@ -21,7 +21,7 @@ from results.budgets import SpentError, cpu_limit
 from results.columns import Columns, read_columns
 from results.manifest import Check, Unit
 from results.schema import verdicts
-from results.units import Checkers, Row, judge_history, table_of
+from results.units import Checkers, Row, gravest, judge_history, mark_of, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,8 @@ class _Judge(NamedTuple):
 
 def judge_groups(
     check: Check, part: Part, checkers: Checkers, complain: Callable[[str, str], None]
-) -> tuple[pa.Table, bool]:
-    """The verdicts of one checker over all keys of a part, and whether a budget cut any short.
+) -> tuple[pa.Table, str]:
+    """The verdicts of one checker over all keys of a part, and their mark (see `mark_of`).
 
     `complain(kind, text)` is told what went wrong on the way. Raises `HistoryError` where the file
     cannot be read.
@@ -59,19 +59,19 @@ def judge_groups(
 
     judge = _Judge(check, part, checkers, complain)
     tables = []
-    limited = False
+    marks = []
     begin_ns = (time.perf_counter_ns(), time.process_time_ns())
     for columns in read_columns(part.path, *part.groups):
-        table, cut = _verdicts(judge, columns, _together(judge, columns), begin_ns)
+        table, mark = _verdicts(judge, columns, _together(judge, columns), begin_ns)
         tables.append(table)
-        limited = limited or cut
+        marks.append(mark)
         begin_ns = (time.perf_counter_ns(), time.process_time_ns())
-    return pa.concat_tables(tables), limited
+    return pa.concat_tables(tables), gravest(marks)
 
 
 def _verdicts(
     judge: _Judge, columns: Columns, judged: Any, begin_ns: tuple[int, int]
-) -> tuple[pa.Table, bool]:
+) -> tuple[pa.Table, str]:
     import numpy as np
     import pyarrow as pa
 
@@ -106,7 +106,7 @@ def _verdicts(
     alone = np.flatnonzero(~valid).tolist()
     rows = _alone(judge, columns, alone) if alone else []
     table = pa.concat_tables([*together, table_of(rows, run, result_id)])
-    return table, any(row.limited for row in rows)
+    return table, mark_of(rows)
 
 
 def _together(judge: _Judge, columns: Columns) -> Any:

@@ -26,7 +26,14 @@ from results.facts import bare
 from results.manifest import Manifest, Unit, Wanted, plan
 from results.packing import BINS_A_CORE, pack
 from results.store_scan import NO_LOSS, Problem, Problems, RunInfo, scan_store
-from results.stored import RESULTS, forget_markers, gather, index
+from results.stored import (
+    RESULTS,
+    forget_markers,
+    forget_unsettled,
+    gather,
+    index,
+    is_unsettled,
+)
 from results.units import Config, no_verdict, table_of
 
 if TYPE_CHECKING:
@@ -60,6 +67,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     problems_total: int
     results_known: int
     results_new: int
+    results_unsettled: int  # of both: unknown for want of time, memory or a worker
     units: int  # pieces of work done
     cpu_s: float  # of all processes but Spark's Java side
     wall_s: float
@@ -77,15 +85,17 @@ def check_store(
     checkers: Sequence[str] | None = None,
     facts: bool = True,
     label: str | None = None,
+    again: bool = False,
     accept: Callable[[Sequence[RunInfo]], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Checked:
     """Judge every run of `store` that is not judged yet, and gather the tables of all of them.
 
     `checkers` replaces those that each run's workload names; with `label` only its runs are looked
-    at. `accept` is shown all runs of the store before any work is done, and may raise.
-    `spark_master` is any URL that `results.spark.get_spark` takes. Raises `UsageError` for what
-    cannot be, and `InfrastructureError` where Spark or the disk fails.
+    at. With `again`, what an earlier call left unsettled (see `results.stored`) is judged anew;
+    without it, it stays. `accept` is shown all runs of the store before any work is done, and may
+    raise. `spark_master` is any URL that `results.spark.get_spark` takes. Raises `UsageError` for
+    what cannot be, and `InfrastructureError` where Spark or the disk fails.
     """
     begin_s, cpu_s = time.perf_counter(), time.process_time()
     scan = scan_store(store)
@@ -100,6 +110,7 @@ def check_store(
         budgets=(first, first.larger()) if second_pass else (first,),
         checkers=checkers,
         facts=facts,
+        again=again,
         progress=progress or (lambda _: None),
     )
     choice = _Choice(executor, jobs, spark_master)
@@ -120,6 +131,7 @@ def check_store(
         problems_total=scan.problems.total,
         results_known=job.known,
         results_new=max(0, len(manifest.wanted) - job.known),
+        results_unsettled=job.unsettled,
         units=job.units,
         cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
         wall_s=time.perf_counter() - begin_s,
@@ -181,6 +193,7 @@ class _Job:
         budgets: Sequence[Budget],
         checkers: Sequence[str] | None,
         facts: bool,
+        again: bool,
         progress: Callable[[Progress], None],
     ) -> None:
         self.results = store / RESULTS
@@ -189,6 +202,8 @@ class _Job:
         self.budgets = budgets
         self.checkers = checkers
         self.facts = facts
+        self.again = again
+        self.unsettled = 0
         self.progress = progress
         self.known = 0
         self.units = 0
@@ -197,6 +212,10 @@ class _Job:
     def run(self, choice: _Choice) -> tuple[Manifest, dict[str, Path]]:
         """Rounds of plan and work until nothing is left that can be done."""
         given_up: set[str] = set()  # ids of results that had their chance
+        if self.again:
+            there = index(self.results)
+            ids = {result_id for want in self._plan().wanted for result_id in want.ids}
+            forget_unsettled(there[result_id] for result_id in ids & there.keys())
         for number in range(ROUNDS_MAX):
             manifest = self._plan()
             if number == 0:
@@ -278,6 +297,7 @@ class _Job:
                     break
             else:
                 missing.append(want)
+        self.unsettled = sum(is_unsettled(path) for _, _, path in wanted)
         return gather(self.results, wanted, self._besides(missing, {run for run, _, _ in wanted}))
 
     def _besides(

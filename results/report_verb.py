@@ -74,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         baseline=parsed.baseline,
         label=parsed.label,
         check_time_limit_s=parsed.check_time_limit,
+        again=parsed.again,
         progress=_Progress(),
     )
     if parsed.json:
@@ -126,6 +127,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="CPU seconds for each checker and history or key (default: %(default)s)",
     )
     parser.add_argument(
+        "--again",
+        action="store_true",
+        help="judge anew what stayed unknown for want of time, memory or a worker",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="DIR", help="where to (default: STORE/.report)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
@@ -160,8 +166,9 @@ def _report_run(parsed: argparse.Namespace) -> int:
         for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output")
         if getattr(parsed, flag) is not None
     ]
-    if given or parsed.json:
-        flag = (given or ["json"])[0].replace("_", "-")
+    given += [flag for flag in ("again", "json") if getattr(parsed, flag)]
+    if given:
+        flag = given[0].replace("_", "-")
         raise UsageError(f"--{flag} means nothing to one run; leave it out, or give a store")
     reporter: Reporter = load_plugin("reporters", "page")
     page = reporter.write(parsed.path)
@@ -181,6 +188,7 @@ def report_store(
     baseline: str | None = None,
     label: str | None = None,
     check_time_limit_s: float = CHECK_TIME_LIMIT_S,
+    again: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Summary, Answers, Path]:
     """Judge, aggregate and write; returns what was found and where the page is.
@@ -201,6 +209,7 @@ def report_store(
         spark_master=spark_master if executor in {"auto", "spark"} else None,
         budget=Budget(cpu_s=check_time_limit_s),
         label=label if baseline is None else None,
+        again=again,
         accept=functools.partial(_accept_labels, baseline=baseline, label=label),
         progress=progress,
     )
@@ -254,6 +263,7 @@ def _about(checked: Checked) -> dict[str, Any]:
         "unjudged": len(lost) + checked.problems_total - len(checked.problems),
         "results_new": checked.results_new,
         "results_known": checked.results_known,
+        "results_unsettled": checked.results_unsettled,
         "check_cpu_s": checked.cpu_s,
         "check_wall_s": checked.wall_s,
         "problems": tuple((item.run, item.kind, item.text) for item in checked.problems),

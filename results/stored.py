@@ -4,8 +4,12 @@
 (or over the keys of one part of it), or the fact tables of one run. A result id is the SHA-256 over
 everything the result depends on (`results.manifest`), so that a second report finds it, and a new
 checker version or a larger budget does not. Files are written under a temporary name and renamed:
-whoever makes the same result twice does no harm. `.limited` before the suffix says that a budget
-left some verdict of it unknown, so that the next level can be planned from names alone.
+whoever makes the same result twice does no harm.
+
+A mark before the suffix tells from names alone what may come out otherwise another time:
+`.limited`, a budget left some verdict unknown, and the next level is planned; `.broken`, a checker
+killed its worker or raised. Beyond the last level neither is tried again by itself, since that may
+cost as much as the first time; `forget_unsettled` makes room for another try.
 
 A file holds one Arrow stream a table, one behind another; the name of the table is in the schema's
 metadata. At its end is the SHA-256 of the rest: a stream that was cut off (when the machine went
@@ -32,12 +36,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "BROKEN",
+    "LIMITED",
     "RESULTS",
     "Marker",
     "forget_markers",
+    "forget_unsettled",
     "gather",
     "index",
     "is_limited",
+    "is_unsettled",
     "read_result",
     "result_exists",
     "write_result",
@@ -46,6 +54,8 @@ __all__ = [
 RESULTS: Final = ".results"
 SUFFIX: Final = ".arrows"
 LIMITED: Final = ".limited"
+BROKEN: Final = ".broken"
+MARKS: Final = ("", LIMITED, BROKEN)
 _TABLE: Final = b"harness.table"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _KEPT_S: Final = 3600.0
@@ -53,23 +63,22 @@ _TABLES_KEPT: Final = 3
 _ROWS_A_WRITE: Final = 1 << 18
 
 
-def _path(results: Path, result_id: str, *, limited: bool) -> Path:
-    ending = f"{LIMITED}{SUFFIX}" if limited else SUFFIX
-    return results / result_id[:2] / f"{result_id}{ending}"
+def _path(results: Path, result_id: str, mark: str) -> Path:
+    return results / result_id[:2] / f"{result_id}{mark}{SUFFIX}"
 
 
 def result_exists(results: Path, result_id: str) -> bool:
     """Whether somebody made it."""
-    return any(_path(results, result_id, limited=flag).exists() for flag in (False, True))
+    return any(_path(results, result_id, mark).exists() for mark in MARKS)
 
 
 def write_result(
-    results: Path, result_id: str, tables: Mapping[str, pa.Table], *, limited: bool
+    results: Path, result_id: str, tables: Mapping[str, pa.Table], *, mark: str = ""
 ) -> None:
-    """Store the tables of one result, all or nothing."""
+    """Store the tables of one result, all or nothing; `mark` is one of `MARKS`."""
     import pyarrow as pa
 
-    path = _path(results, result_id, limited=limited)
+    path = _path(results, result_id, mark)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
@@ -115,7 +124,7 @@ def _content(path: Path) -> memoryview:
 
 
 def index(results: Path) -> dict[str, Path]:
-    """Every stored result by its id, from names alone (see `is_limited`)."""
+    """Every stored result by its id, from names alone (see `is_unsettled`)."""
     found: dict[str, Path] = {}
     if not results.is_dir():
         return found
@@ -124,7 +133,9 @@ def index(results: Path) -> dict[str, Path]:
             continue
         for entry in os.scandir(folder.path):
             if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-                result_id = entry.name.removesuffix(SUFFIX).removesuffix(LIMITED)
+                result_id, _, mark = entry.name.removesuffix(SUFFIX).partition(".")
+                if mark and result_id in found:
+                    continue  # two reports at once, and one of them got further
                 found[result_id] = Path(entry.path)
     return found
 
@@ -132,6 +143,18 @@ def index(results: Path) -> dict[str, Path]:
 def is_limited(path: Path) -> bool:
     """Whether a budget left some verdict of this result unknown."""
     return path.name.endswith(f"{LIMITED}{SUFFIX}")
+
+
+def is_unsettled(path: Path) -> bool:
+    """Whether this result may come out otherwise another time, or on another machine."""
+    return any(path.name.endswith(f"{mark}{SUFFIX}") for mark in MARKS if mark)
+
+
+def forget_unsettled(there: Iterable[Path]) -> None:
+    """Remove those of some results that are unsettled, so that they are made again."""
+    for path in there:
+        if is_unsettled(path):
+            path.unlink(missing_ok=True)
 
 
 class Marker:
@@ -192,8 +215,8 @@ def gather(
     damage there are tables.
     """
     besides = besides or {}
-    texts = [*(f"{run} {result_id}" for run, result_id, _ in wanted), "", *besides]
-    name = hashlib.sha256("\n".join(["2", *texts]).encode()).hexdigest()[:24]
+    texts = [*(_named(*result) for result in wanted), "", *besides]
+    name = hashlib.sha256("\n".join(["3", *texts]).encode()).hexdigest()[:24]
     folder = results / "tables" / name
     paths = {table: folder / f"{table}.parquet" for table in ("verdicts", *FACT_TABLES)}
     if folder.is_dir():
@@ -213,6 +236,12 @@ def gather(
         shutil.rmtree(temporary, ignore_errors=True)
     _forget_tables(folder)
     return paths, []
+
+
+def _named(run: str, result_id: str, path: Path) -> str:
+    """What tells the rows of one result; an unsettled one may have others under the same id."""
+    when = path.stat().st_mtime_ns if is_unsettled(path) else ""
+    return f"{run} {result_id} {when}"
 
 
 def _are_whole(paths: Iterable[Path]) -> bool:

@@ -41,7 +41,7 @@ from results.store_scan import (
     RunInfo,
     scan_run,
 )
-from results.stored import Marker, result_exists, write_result
+from results.stored import BROKEN, LIMITED, Marker, result_exists, write_result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +51,10 @@ __all__ = [
     "Config",
     "Row",
     "check_units",
+    "gravest",
     "judge_history",
     "manifest_schema",
+    "mark_of",
     "no_verdict",
     "read_history",
     "summary_schema",
@@ -63,7 +65,7 @@ TRACEBACK_LINES_MAX: Final = 30
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
 CHANGED: Final = "the run disappeared, or was changed, while it was judged; try again"
-CRASHED: Final = "checker crashed: it killed its worker twice"
+CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -211,7 +213,7 @@ class _Work:
         for check in checks:
             row = self._judge(history, info.case, check.checker, check.result_id)
             table = table_of([row], self.unit.key, check.result_id)
-            self._store(check.result_id, table, limited=row.limited)
+            self._store(check.result_id, table, mark_of([row]))
         if facts_id is not None:
             self._facts(info, history, facts_id)
 
@@ -235,15 +237,15 @@ class _Work:
             if marker.spent:
                 row = _crashed(check.checker, self.unit.n_ops)
                 table = table_of([row], self.unit.key, check.result_id)
-                self._store(check.result_id, table, limited=False)
+                self._store(check.result_id, table, mark_of([row]))
                 continue
             try:
                 with marker, self._memory():
-                    table, limited = judge_groups(check, part, self.checkers, self.problem)
+                    table, mark = judge_groups(check, part, self.checkers, self.problem)
             except (HarnessError, OSError, MemoryError) as error:
                 self.problem("history", str(error) or type(error).__name__)
                 return
-            self._store(check.result_id, table, limited=limited)
+            self._store(check.result_id, table, mark)
 
     def _loadable(self, checks: list[Check]) -> list[Check]:
         """Those whose checker this process has: its lack is no result, and not kept."""
@@ -274,8 +276,8 @@ class _Work:
         with marker, self._memory():
             return judge_history(name, history, case, self.unit.budget, self.checkers)
 
-    def _store(self, result_id: str, table: pa.Table, *, limited: bool) -> None:
-        write_result(self.results, result_id, {"verdicts": table}, limited=limited)
+    def _store(self, result_id: str, table: pa.Table, mark: str) -> None:
+        write_result(self.results, result_id, {"verdicts": table}, mark=mark)
 
     def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
         from results.facts import extract
@@ -292,7 +294,20 @@ class _Work:
         except Exception as error:  # noqa: BLE001 - named, and the other runs go on
             self.problem("facts", f"its facts cannot be extracted: {error!r}")
         else:
-            write_result(self.results, facts_id, tables, limited=False)
+            write_result(self.results, facts_id, tables)
+
+
+def mark_of(rows: Iterable[Row]) -> str:
+    """The mark of a result of these rows, see `results.stored`."""
+    return gravest(
+        LIMITED if row.limited else BROKEN if row.error is not None else "" for row in rows
+    )
+
+
+def gravest(marks: Iterable[str]) -> str:
+    """The mark of a result of several parts: what a budget cut short is planned again."""
+    found = {*marks}
+    return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""
 
 
 def _crashed(checker: str, n_ops: int) -> Row:

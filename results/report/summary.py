@@ -39,6 +39,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     elections: int
     results_new: int
     results_known: int
+    results_unsettled: int  # of both: unknown for want of time, memory or a worker
     check_cpu_s: float
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
@@ -92,6 +93,11 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
         f"  {count(summary.faults)} faults, {count(summary.elections)} changes of leader",
         f"  results of checks: {known} ({cost}, {summary.executor})",
     ]
+    if summary.results_unsettled:
+        lines.append(
+            f"  {count(summary.results_unsettled)} of them unknown for want of time, memory or a "
+            "worker: --again judges them anew"
+        )
     lines += _failing(answers)
     lines += _bugs(answers)
     lines += _clean(answers)

@@ -79,10 +79,10 @@ def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeyp
     add_quick(tmp_path, "n", "r")
     real = units.write_result
 
-    def write(results, result_id, tables, *, limited):
+    def write(results, result_id, tables, *, mark=""):
         table = tables.get("verdicts")
         if table is None or table["checker"][0].as_py() != lost:
-            real(results, result_id, tables, limited=limited)
+            real(results, result_id, tables, mark=mark)
 
     with monkeypatch.context() as broken:
         broken.setattr(units, "write_result", write)

@@ -6,6 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from checkers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.checking import checkers_of, judge
 from harness.errors import UsageError
@@ -108,8 +109,6 @@ def test_equal_histories_share_their_verdicts_under_their_own_names(tmp_path):
 
 
 def test_a_new_checker_version_judges_again_and_only_it(tmp_path, monkeypatch):
-    from checkers.linearizable import RegisterLinearizable
-
     inline(plain_store(tmp_path))
     monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
     assert inline(tmp_path).results_new == 3
@@ -314,6 +313,53 @@ def test_the_larger_budget_decides_what_it_can(tmp_path):
     assert verdicts(one)["n/hard", "linearizable-register", None] == "unknown"
     two = inline(tmp_path, budget=tiny)
     assert verdicts(two)["n/hard", "linearizable-register", None] == "invalid"
+
+
+def linear(checked):
+    """What the search for an order said, of every run and key."""
+    found = verdicts(checked)
+    return {found[row] for row in found if row[1] == "linearizable-register"}
+
+
+@pytest.mark.parametrize("mishap", [MemoryError(), RuntimeError("no room on the disk")])
+@pytest.mark.parametrize("buckets", [0, 2])
+def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
+    tmp_path, monkeypatch, mishap, buckets
+):
+    history = keyed_history("abc") if buckets else History(register_ops(1))
+    put_run(tmp_path, "n", "r", history, buckets=buckets)
+    names = {"checkers": ("linearizable-register", "stats")}
+
+    def trip(*_, **__):
+        raise mishap
+
+    with monkeypatch.context() as poor:
+        poor.setattr(RegisterLinearizable, "check", trip)
+        poor.setattr(RegisterLinearizable, "check_columns", trip)
+        first = inline(tmp_path, **names)
+    assert linear(first) == {"unknown"}
+    assert first.results_unsettled == (2 if buckets else 1)
+
+    second = inline(tmp_path, **names)  # costs nothing, and changes nothing
+    assert (second.units, verdicts(second)) == (0, verdicts(first))
+    third = inline(tmp_path, again=True, **names)
+    assert linear(third) == {"valid"}
+    assert (third.results_new, third.results_unsettled) == (first.results_unsettled, 0)
+    fourth = inline(tmp_path, again=True, **names)  # what is settled stays
+    assert (fourth.units, rows_of(fourth)) == (0, rows_of(third))
+
+
+def test_again_leaves_the_runs_of_other_labels_alone(tmp_path):
+    hard = numbered(hopeless(None, 40, process=0))
+    for run, label in (("a", "old"), ("b", "new")):
+        put_run(tmp_path, "n", run, hard, label=label, seed=len(label) + ord(run))
+    tiny = Budget(cpu_s=20.0, steps=500, configurations=200)
+    names = ("linearizable-register",)
+    inline(tmp_path, budget=tiny, checkers=names)
+    one = inline(tmp_path, budget=tiny, checkers=names, label="new", again=True)
+    assert (one.results_known, one.results_new, one.results_unsettled) == (1, 1, 1)
+    both = inline(tmp_path, budget=tiny, checkers=names)
+    assert (both.units, both.results_unsettled) == (0, 2)
 
 
 def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):

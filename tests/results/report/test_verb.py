@@ -272,10 +272,33 @@ def test_a_run_folder_gets_the_page_of_the_run(small, capsys):
 
 
 def test_flags_of_a_store_mean_nothing_to_a_run(small, capsys):
-    code, _, err = report(capsys, small / "reg" / "bad-1", "--baseline", "a")
+    for flag in (["--baseline", "a"], ["--again"], ["--json"]):
+        code, _, err = report(capsys, small / "reg" / "bad-1", *flag)
 
-    assert code == 254
-    assert "--baseline means nothing to one run" in err
+        assert code == 254
+        assert f"{flag[0]} means nothing to one run" in err
+
+
+def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsys, monkeypatch):
+    from checkers.linearizable import RegisterLinearizable
+
+    add_quick(tmp_path, "n", "r")
+
+    def trip(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as poor:
+        poor.setattr(RegisterLinearizable, "check", trip)
+        _, out, _ = report(capsys, tmp_path)
+    told = "1 of them unknown for want of time, memory or a worker: --again judges them anew"
+    assert told in out
+    assert told in report(capsys, tmp_path)[1]
+    assert "<code>--again</code>" in (tmp_path / ".report" / "report.html").read_text()
+
+    found = json.loads(report(capsys, tmp_path, "--json", "--again")[1])
+    assert (found["results_unsettled"], found["results_new"]) == (0, 1)
+    verdicts = {row["checker"]: row["valid"] for row in found["answers"]["checkers"]}
+    assert verdicts["linearizable-register"] == 1
 
 
 def test_quick_histories_are_what_the_tests_say():
