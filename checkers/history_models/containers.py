@@ -26,6 +26,7 @@ from checkers.history_models.engine import (
     LinearizabilityCheck,
     pairs_of,
     refuse_settings,
+    request_of,
     strange,
     unreturned,
 )
@@ -75,11 +76,9 @@ class _ContainerModel(abc.ABC):
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         assert isinstance(call.process, int), "pairs are of clients only"
-        # What is known only at completion belongs to the invocation as well.
-        late = call.value is None and done is not None and done.type is OpType.OK
         if done is not None and done.f != call.f:
             raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
-        given = self._input(done if late and done is not None else call)
+        given = self._input(request_of(pair))
         if done is None or unreturned(pair):
             return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
         if done.type is OpType.FAIL:

@@ -44,6 +44,7 @@ __all__ = [
     "LinearizabilityCheck",
     "pairs_of",
     "refuse_settings",
+    "request_of",
     "strange",
     "unreturned",
 ]
@@ -96,6 +97,19 @@ def strange(op: Op, model: str, known: str) -> HistoryError:
     return HistoryError(
         f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}"
     )
+
+
+def request_of(pair: Pair) -> Op:
+    """The op that says what was asked for, in the words of Jepsen and Knossos.
+
+    What an `ok` completion says belongs to the invocation as well, and counts where the two differ
+    (`knossos.history/complete`). One that says nothing, or answers with an object, takes nothing
+    back.
+    """
+    call, done = pair.invoke, pair.completion
+    if done is None or done.type is not OpType.OK or done.value is None:
+        return call
+    return call if call.value is not None and isinstance(done.value, dict) else done
 
 
 def unreturned(pair: Pair) -> bool:

@@ -22,6 +22,7 @@ from checkers.history_models.engine import (
     LinearizabilityCheck,
     pairs_of,
     refuse_settings,
+    request_of,
     strange,
     unreturned,
 )
@@ -110,6 +111,10 @@ class CasRegister:
     def _initial(self) -> int | None:
         return 0
 
+    def _asked(self, pair: Pair) -> Op:
+        """The op that says what was asked for."""
+        return request_of(pair)
+
     def _unknown(self, pair: Pair) -> bool:
         """Whether nobody knows if the operation took effect."""
         return unreturned(pair)
@@ -127,16 +132,14 @@ class CasRegister:
 
     def _operation(self, pair: Pair, *, ours: bool) -> Operation[RegisterInput, Any] | None:
         call, done = pair.invoke, pair.completion
-        # What is known only at completion belongs to the invocation as well.
-        late = call.value is None and done is not None and done.type is OpType.OK
-        given = _register_input(done if late and done is not None else call, self.name)
+        if done is not None and done.type is not OpType.INFO and done.f != call.f:
+            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+        given = _register_input(self._asked(pair), self.name)
         process = _number(call)
         if done is None or self._unknown(pair):
             if isinstance(given, Read):
                 return None
             return Operation(process, given, call.index, UNKNOWN, None, call.index)
-        if done.f != call.f:
-            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
         output: Any = None
         if done.type is OpType.FAIL:
             if not self._observed(pair, given, ours=ours):
@@ -159,6 +162,10 @@ class EtcdCasRegister(CasRegister):
 
     def _initial(self) -> int | None:
         return None
+
+    def _asked(self, pair: Pair) -> Op:
+        # Porcupine looks at no completion's value but a read's.
+        return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
     def _observed(self, pair: Pair, given: RegisterInput, *, ours: bool) -> bool:
         if ours:

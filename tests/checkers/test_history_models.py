@@ -61,6 +61,24 @@ CASES = [
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [1, 2])], INVALID),
     ("cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", [1, 2]), *read(1)], VALID),
     ("cas-register", [("0!", "write", None), ("0+", "write", 4), *read(4)], VALID),
+    # Where both say something else, the completion counts, as in Knossos; one of nil says nothing.
+    ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], VALID),
+    ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], INVALID),
+    ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [0, 3]), *read(3)], VALID),
+    ("cas-register", [("0!", "write", 1), ("0+", "write", None), *read(1)], VALID),
+    ("cas-register", [("0!", "write", 1), ("0?", "write", 4), *read(4)], INVALID),
+    (
+        "cas-register",
+        [("0!", "write", {"value": 1}), ("0+", "write", {"value": 4}), *read({"value": 1})],
+        VALID,
+    ),
+    (
+        "queue",
+        [("0!", "enqueue", 1), ("0+", "enqueue", 4), ("0!", "dequeue", None), ("0+", "dequeue", 4)],
+        VALID,
+    ),
+    ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], VALID),
+    ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], INVALID),
     ("cas-register", [("0!", "read", None), ("0?", "read", None), *read(0)], VALID),
     ("cas-register", read({"value": None}), VALID),  # our own vocabulary begins with nil
     ("cas-register", read({"value": 0}), INVALID),
