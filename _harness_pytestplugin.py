@@ -11,6 +11,7 @@ pytest-xdist and JUnit files by themselves.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ MARKERS: Final = (
 FAILING_LINES_MAX: Final = 20
 PROPERTY: Final = "harness_run"
 """The property that begins the record of a run; those that follow belong to the same one."""
+OWN_PACKAGES: Final = {"harness", "targets", "nemesis", "workloads", "checkers", "results"}
 
 _seed = pytest.StashKey[int]()
 _seed_drawn = pytest.StashKey[bool]()
@@ -93,8 +95,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """Attach the folders of its runs to the report of a failing test, and be brief in summaries."""
+    if not item.config.getoption("fulltrace"):
+        _show_mistake_where_it_is(call)
     report: pytest.TestReport = yield
     if report.failed:
         item.stash[_failed] = True
@@ -131,6 +135,30 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
     if len(failing) > FAILING_LINES_MAX:
         terminalreporter.write_line(f"  ... and {len(failing) - FAILING_LINES_MAX} more")
+
+
+def _show_mistake_where_it_is(call: pytest.CallInfo[None]) -> None:
+    """Of a `UsageError`, show the line of the test that is wrong, not our code that noticed it."""
+    errors = sys.modules.get("harness.errors")
+    if call.excinfo is None or errors is None:
+        return
+    if not isinstance(call.excinfo.value, errors.UsageError):
+        return
+    error = call.excinfo.value
+    entry, kept = error.__traceback__, None
+    while entry is not None:
+        if not _is_own(entry.tb_frame.f_globals.get("__name__")):
+            if kept is not None:
+                kept.tb_next = entry
+            kept = entry
+        entry = entry.tb_next
+    if kept is not None:
+        kept.tb_next = None
+        error.__cause__ = error.__context__ = None
+
+
+def _is_own(module: object) -> bool:
+    return str(module).partition(".")[0] in OWN_PACKAGES
 
 
 def _shorten_summary(report: pytest.TestReport) -> None:

@@ -1,0 +1,84 @@
+"""Mistakes in a user's test are shown at the user's line, by one sentence, without our code."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.slow
+
+INI = """
+[pytest]
+addopts = --strict-markers --strict-config -p no:cacheprovider --harness-seed=1
+filterwarnings = error
+"""
+TOY = '@pytest.mark.harness(target="toy-register", workload="register", time_limit=5)'
+MISTAKES = {
+    "an unknown keyword": ("run_case(nemesiss='none')", "did you mean 'nemesis'?"),
+    "an unknown nemesis": ("run_case(nemesis='kill-leadr')", "'kill-leadr' is not among"),
+    "a number out of range": ("run_case(rate=-1)", "rate is -1"),
+    "a case that is not there": ("run_case(case='nope.json')", "'nope.json'"),
+    "a strike without a cluster": ("nemesis('kill-leader')", "strikes a running cluster"),
+}
+
+
+@pytest.fixture
+def user_says(pytester):
+    """What pytest prints for a test with this body, and its report of it as text."""
+
+    def go(body, *arguments):
+        pytester.makeini(INI)
+        pytester.makepyfile(
+            test_user=f"import pytest\n\n{TOY}\ndef test_it(run_case, cluster, nemesis):\n{body}\n"
+        )
+        return pytester.runpytest_subprocess(*arguments)
+
+    return go
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_shown_at_the_line_that_makes_it(user_says, mistake):
+    line, words = MISTAKES[mistake]
+    result = user_says(f"    {line}")
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    assert words in text
+    assert f">       {line}" in text
+    assert "test_user.py:5: UsageError" in text
+    for ours in ("def load_plugin", "def case_from_wishes", "planning.py", "wishes.py", "During"):
+        assert ours not in text
+
+
+def test_a_mistake_inside_a_coroutine_is_shown_in_it(user_says):
+    result = user_says(
+        "    async def body(live):\n"
+        "        async with nemesis('kill-leadr'):\n"
+        "            pass\n"
+        "    cluster().run(body)"
+    )
+    text = result.stdout.str()
+    assert ">       async with nemesis('kill-leadr'):" in text
+    assert "test_user.py:6: UsageError" in text
+    assert "def load_plugin" not in text
+    assert "environment.py" not in text
+
+
+def test_who_wants_all_of_it_gets_all_of_it(user_says):
+    result = user_says("    run_case(nemesis='kill-leadr')", "--full-trace")
+    assert "def load_plugin" in result.stdout.str()
+
+
+def test_what_is_no_mistake_of_a_test_keeps_its_traceback(user_says):
+    result = user_says("    run_case.__call__.__func__()")
+    assert "TypeError" in result.stdout.str()
+    result = user_says(
+        "    from harness.errors import TargetError\n"
+        "    from harness import plugins\n"
+        "    def broken(*_):\n"
+        "        raise TargetError('it broke')\n"
+        "    plugins.load_plugin = broken\n"
+        "    import harness.planning\n"
+        "    harness.planning.load_plugin = broken\n"
+        "    run_case(nemesis='none')"
+    )
+    text = result.stdout.str()
+    assert "TargetError: it broke" in text
+    assert "planning.py" in text
