@@ -191,10 +191,10 @@ class RunFolder:
             ) from error
 
 
-def load_run(path: Path) -> StoredRun:
+def load_run(path: Path | str) -> StoredRun:
     """Read a run's folder, sealed or torn; raises `HistoryError` or `UsageError`."""
     try:
-        return _load_run(path)
+        return _load_run(Path(path))
     except OSError as error:
         raise UsageError(f"cannot read the run folder {str(path)!r}: {error.strerror}") from error
 

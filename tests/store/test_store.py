@@ -165,6 +165,7 @@ def test_a_sealed_run_reads_back_whole(tmp_path):
         record,
         None,
     )
+    assert load_run(str(tmp_path / "n" / "latest")).history == history  # as notebooks write it
     assert not (folder.path / "ops.log").exists()
 
 
