@@ -7,7 +7,7 @@ follow, how slow processors and disks are, how a connection survives a cut.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -73,6 +73,10 @@ def parse_knobs(given: Mapping[str, Any]) -> Knobs:
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:
         raise UsageError(f"the simulation has no knob {unknown[0]!r}; it has {known}")
+    for name, hint in get_type_hints(Knobs).items():
+        if get_origin(hint) is Literal and given.get(name, get_args(hint)[0]) not in get_args(hint):
+            laws = ", ".join(get_args(hint))
+            raise UsageError(f"the knob {name} is {given[name]!r}; it is one of: {laws}")
     try:
         return msgspec.convert(dict(given), Knobs)
     except msgspec.ValidationError as error:
