@@ -1,7 +1,8 @@
 """How fast Jepsen's EDN is read: `python bench/edn.py [MEGABYTES]`.
 
 Files of several shapes are made up (their ops invoke and complete in turns) and read as forms, as
-ops (what `harness check` does), and, for comparison, by the exact reader alone. CPU seconds of one
+ops (what `harness check` does), and, for comparison, by the exact reader alone; then some of them,
+written otherwise than Clojure prints them. CPU seconds of one
 process, best of three; everything is pure Python with msgspec, there is nothing native to it. The
 last column is the resident memory that reading added.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,17 +70,75 @@ def traces(rng: random.Random, *, ok: bool) -> str:
     return f'{{:via [{{:type java.io.IOException, :message "said \\"no\\""}}], :trace [{frames}]}}'
 
 
+def nested_sets(rng: random.Random, *, ok: bool) -> str:
+    return f"#{{{' '.join(f'[{n} #{{:a}}]' for n in rng.sample(range(500), 9))}}}" if ok else "nil"
+
+
 SHAPES: dict[str, Callable[..., str]] = {
     "reads and writes of a register": reads,
     "list-append transactions": transactions,
     "maps in vectors in maps": nested,
     "maps with numbers as keys": bank,
     "sets of numbers": sets,
+    "sets of vectors": nested_sets,
     "some Java exceptions": traces,
 }
 
 
-def lines(shape: Callable[..., str], *, commas: bool) -> Iterator[str]:
+def tabbed(line: str) -> str:
+    return line.replace(" ", "\t")
+
+
+def spread(line: str) -> str:
+    """Each field of the op on a line of its own, the value last but one."""
+    fields = re.split(r" (?=:(?:time|process|type :[io]|f|value) )", line[1:-2])
+    return "{" + "\n ".join((*fields[:-2], *reversed(fields[-2:]))) + "}\n"
+
+
+def told(line: str) -> str:
+    """A comment before every op."""
+    return f'; it\'s "next" {{ }}\n{line}'
+
+
+def recorded(line: str) -> str:
+    return "#jepsen.history.Op" + line
+
+
+def erred(line: str) -> str:
+    """More keys, one with a map, and the error that a client gave."""
+    error = 'com.x.Error: ERR "no" such\\nkey at [a.B/c {:d 1}]'.replace('"', '\\"')
+    more = f':error "{error}" :exception {{:via [{{:type a.b.Gone :at [a.B c "B.java" 1]}}]}}'
+    return f"{{:node n1 :latency 1.5e-3 {line[1:-2]} {more}}}\n"
+
+
+def tagged(line: str) -> str:
+    return line.replace("{:", '{:at #inst "2026-01-01T00:00:00Z" :id #uuid "f81d4fae" :', 1)
+
+
+def big(line: str) -> str:
+    return re.sub(r"(:time \d+)", r"\1N", line)
+
+
+def one_line(line: str) -> str:
+    return line.replace("\n", " ")
+
+
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "a tab for every blank": tabbed,
+    "a field a line": spread,
+    "comments between": told,
+    "records": recorded,
+    "errors and other keys": erred,
+    "tagged literals": tagged,
+    "numbers that end in N": big,
+    "everything on one line": one_line,
+}
+"""Ways of writing the same ops."""
+
+
+def lines(
+    shape: Callable[..., str], *, commas: bool, written: Callable[[str], str] = str
+) -> Iterator[str]:
     rng = random.Random(1)
     index = 0
     between = ", " if commas else " "
@@ -86,16 +146,16 @@ def lines(shape: Callable[..., str], *, commas: bool) -> Iterator[str]:
         for kind in ("invoke", "ok"):
             fields = (f":index {index}", f":time {index * 1_000}", f":process {index // 2 % 10}")
             rest = (f":type :{kind}", ":f :txn", f":value {shape(rng, ok=kind == 'ok')}")
-            yield f"{{{between.join((*fields, *rest))}}}\n"
+            yield written(f"{{{between.join((*fields, *rest))}}}\n")
             index += 1
 
 
-def write(path: Path, shape: Callable[..., str], megabytes: float, *, commas: bool = True) -> None:
-    written = 0
+def write(path: Path, ops: Iterator[str], megabytes: float) -> None:
+    size = 0
     with path.open("w") as file:
-        for line in lines(shape, commas=commas):
-            written += file.write(line)
-            if written >= megabytes * 1e6:
+        for op in ops:
+            size += file.write(op)
+            if size >= megabytes * 1e6:
                 return
 
 
@@ -113,13 +173,13 @@ def drain(items: Iterator[object]) -> None:
         pass
 
 
-def row(name: str, path: Path, shape: Callable[..., str], size: float, *, commas: bool) -> str:
-    write(path, shape, size, commas=commas)
+def row(name: str, path: Path, written: Iterator[str], size: float) -> str:
+    write(path, written, size)
     megabytes = path.stat().st_size / 1e6
     forms = rate(megabytes, lambda: drain(stream_pieces(path)))
     ops = rate(megabytes, lambda: drain(iter(EdnOps(path))))
     text = path.read_text()[: int(EXACT_MB * 1e6)]
-    text = text[: text.rfind("}\n") + 2]
+    text = text[: max(text.rfind("}\n"), text.rfind("} {:index")) + 1]
     exact = rate(len(text) / 1e6, lambda: drain(parse_forms(text)))
     # VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
     code = (
@@ -150,8 +210,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "history.edn"
         for name, shape in SHAPES.items():
-            print(row(name, path, shape, size, commas=True), flush=True)
-        print(row("maps without commas", path, nested, size, commas=False), flush=True)
+            print(row(name, path, lines(shape, commas=True), size), flush=True)
+            print(row("  without commas", path, lines(shape, commas=False), size), flush=True)
+        for name, shape in (("list-append", transactions), ("maps", nested)):
+            for way, written in WRITTEN.items():
+                ops = lines(shape, commas=False, written=written)
+                print(row(f"{name}: {way}", path, ops, size), flush=True)
 
 
 if __name__ == "__main__":

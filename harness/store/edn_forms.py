@@ -11,6 +11,7 @@ Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -24,6 +25,8 @@ __all__ = ["DEPTH_MAX", "FORM_BYTES_MAX", "Piece", "parse_forms", "stream_pieces
 FORM_BYTES_MAX: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 18
 SPAN_BYTES_MIN: Final = 1 << 12
+FIRST_BYTES_MAX: Final = 200
+_FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 
 class Piece:
@@ -63,6 +66,25 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
     if breaks:
         return line + breaks, position - text.rfind("\n", 0, position)
     return line, column + position
+
+
+def _cut(buffer: bytes, span: int) -> int:
+    """How many of the first `span` bytes are whole forms, as far as one can see; 0 for none.
+
+    Forms look alike: where the first one begins with `{:index`, others may, too, and such a word
+    behind a closed map and the same blanks begins one more likely than any other. Else it is the
+    last end of a line, or of a map in a line, that should end a form.
+    """
+    first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
+    if first is not None:
+        for between in (b"\n" + first[1], b" ", b", "):
+            cut = buffer.rfind(b"}" + between + first[2], 0, span)
+            if cut >= 0:
+                return cut + (2 if between[:1] == b"\n" else 1)
+    cut = buffer.rfind(b"}\n", 0, span) + 2
+    if cut >= 2:
+        return cut
+    return max(buffer.rfind(b"} {", 0, span), buffer.rfind(b"}, {", 0, span)) + 1
 
 
 class _Stream:
@@ -146,20 +168,18 @@ class _Stream:
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """Up to the last end of a line, or else of a map, that should end a form."""
-        buffer, span = self._buffer, self._span
-        cut = buffer.rfind(b"}\n", 0, span) + 2
-        if cut < 2:
-            cut = max(buffer.rfind(b"} {", 0, span), buffer.rfind(b"}, {", 0, span)) + 1
-        if cut < 2:
+        """Up to the last place where a form seems to end."""
+        buffer = self._buffer
+        cut = _cut(buffer, self._span)
+        if not cut:
             return None
         data = buffer[:cut]
         try:
             forms = self._quick.forms(data)
         except QuickRefusedError:
-            self._span = max(span // 4, SPAN_BYTES_MIN)
+            self._span = max(self._span // 4, SPAN_BYTES_MIN)
             return None
-        self._span = min(2 * span, BLOCK_BYTES)
+        self._span = min(2 * self._span, BLOCK_BYTES)
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
         breaks = data.count(b"\n")
         tail = data[data.rfind(b"\n") + 1 :].decode()

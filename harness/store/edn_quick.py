@@ -2,17 +2,21 @@
 
 The text is split at strings and keywords; between them lie only separators, brackets, numbers, nil,
 true, false and perhaps symbols and tags, which a few replacements turn into JSON's. The pieces are
-joined and decoded by msgspec. Maps are read in one of two ways:
+joined and decoded by msgspec. Maps are read in one of two ways, and what worked for the last text
+is tried first:
 
 * as Clojure prints them, with a comma between pairs and nowhere else: what follows `{` or a comma
-  is a key, and a colon put behind it makes the map an object of JSON. Where that guess is wrong, no
-  JSON comes of it, which shows at the first such map. A key that stands twice is noticed by
-  writing the data again and counting keys;
-* without commas, a map becomes `{"": [key, value, ...]}`, and is put together here.
+  is a key, and a colon put behind it makes the map an object of JSON;
+* with commas meaning nothing: innermost collections are taken out and a mark left in their place,
+  round by round. A map without collections in it is a row of words, and every other one is a key.
 
-What is not plain enough (comments, discards, characters, nested sets, ratios, mistakes) is no JSON
-after this and is refused: the exact reader takes it. Nothing is accepted that EDN would not accept,
-or read in another way; the tests hold the two readers against each other.
+Where a guess was wrong, no JSON comes of it: in an object every key has its colon and every pair
+its comma, so whatever is JSON pairs keys and values as EDN does. A key that stands twice is noticed
+by writing the data again and counting keys.
+
+What is not plain enough (discards, characters, ratios, mistakes) is no JSON after this and is
+refused: the exact reader takes it. Nothing is accepted that EDN would not accept, or read in
+another way; the tests hold the two readers against each other.
 """
 
 from __future__ import annotations
@@ -34,19 +38,36 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-_BEGINS: Final = rb"(?<![^ ,(\[{])"  # behind these, or at the very beginning
+# Patterns begin with what is rare, and look back from there whether it begins a word: at the very
+# beginning, or behind one of these.
+_BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
-_LEAF_SET: Final = re.compile(_BEGINS + rb"#\{([^{}\[\]()]*)\}")
-_TAG: Final = re.compile(_BEGINS + rb"#[A-Za-z][^ ,()\[\]{}\0]*(?: (?=[^ ,)\]}])|(?=[\[({]))")
-_NIL: Final = re.compile(_BEGINS + b"nil" + _ENDS)
-_SYMBOL: Final = re.compile(
-    _BEGINS + b"(?!(?:null|true|false)" + _ENDS + rb")"
-    rb"(?:[A-Za-z_<>*!?$%&=./]|0x)[^ ,()\[\]{}\0\\]*"
+_LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
+_TAG: Final = re.compile(
+    rb"#(?<!" + _BEFORE + rb"#)[A-Za-z][^ ,()\[\]{}\0]*(?: (?=[^ ,)\]}])|(?=[\[({]))"
 )
-_NUMBER_KEY: Final = re.compile(rb"([{,])(0|-?[1-9][0-9]{0,17}) ")
+_NIL: Final = re.compile(rb"nil(?<!" + _BEFORE + rb"nil)" + _ENDS)
+_SYMBOL: Final = re.compile(
+    rb"([A-Za-z_<>*!?$%&=./0](?<!" + _BEFORE + rb".)(?:(?<!0)|(?=x))"
+    rb"(?!(?:(?<=n)ull|(?<=t)rue|(?<=f)alse)" + _ENDS + rb")[^ ,()\[\]{}\0\\]*)"
+)
+_BIG: Final = re.compile(rb"([0-9-](?<!" + _BEFORE + rb".)[0-9]{0,17}+)N" + _ENDS)
+_COMMENT: Final = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"|\\.)|;[^\n]*(?=\n)', re.DOTALL)
+_NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
+_KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
+# Vectors without maps in them, three deep; what is deeper takes another round.
+_FLAT: Final = rb"\[[^\[\]{}]*+\]"
+_DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
+_VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
+_MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
+# What stands for a collection that was taken out, by round: vectors, maps, and so on. They are no
+# blanks, and EDN has no control characters outside of strings.
+_MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 32))]
+_NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
 _REMEMBERED_BYTES_MAX: Final = 64  # of one token
+_ROW_BYTES_MAX: Final = 24  # longer ones hold numbers that do not come again
 # JSON's but not EDN's; comments; characters; strings that are not closed.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
@@ -78,18 +99,28 @@ class QuickReader:
 
     def __init__(self) -> None:
         self._quoted = _Quoted()
+        self._rows = _Rows()
+        self._ways = [_objects, self._rows.forms]
 
     def forms(self, data: bytes) -> list[Any]:
         """The forms of `data`; raises `QuickRefusedError`."""
         if b"\0" in data:
             raise QuickRefusedError
         parts = _SPLIT.split(data)
-        rest = _between(b"\0".join(parts[::2]))
+        rest = b"\0".join(parts[::2])
+        if b";" in rest:
+            # A comment may hold half a string, so the text is split anew. What comes behind a
+            # backslash outside of strings may go wrong; that backslash stays, and is refused below.
+            parts = _SPLIT.split(_COMMENT.sub(rb"\1", data))
+            rest = b"\0".join(parts[::2])
+        rest = _between(rest)
         parts[1::2] = map(self._quoted.__getitem__, parts[1::2])
         try:
-            return _objects(parts, rest)
+            return self._ways[0](parts, rest)
         except QuickRefusedError:
-            return _pairs(parts, rest)
+            found = self._ways[1](parts, rest)
+        self._ways.reverse()
+        return found
 
 
 def _between(rest: bytes) -> bytes:
@@ -103,7 +134,11 @@ def _between(rest: bytes) -> bytes:
     while b"  " in rest:
         rest = rest.replace(b"  ", b" ")
     if b"#" in rest:
-        rest = _TAG.sub(b"", _LEAF_SET.sub(rb"[\1]", rest))
+        pieces = _LEAF_SET.split(rest)
+        pieces[1::2] = [b"[" + inner + b"]" for inner in pieces[1::2]]
+        rest = _TAG.sub(b"", b"".join(pieces))
+    if b"N" in rest:
+        rest = b"".join(_BIG.split(rest))
     rest = rest.replace(b" ,", b",").replace(b", ", b",")
     brackets = rest.translate(None, _NO_BRACKETS)
     # Each round takes at least one level away, and at most three.
@@ -121,7 +156,7 @@ def _between(rest: bytes) -> bytes:
     if len(rest.translate(None, _NO_LETTERS)) == letters:
         rest = rest.replace(b"nil", b"null")
     else:
-        rest = _SYMBOL.sub(rb'"\g<0>"', _NIL.sub(b"null", rest))
+        rest = b'"'.join(_SYMBOL.split(_NIL.sub(b"null", rest)))
     for before, after in _TIDY:
         rest = rest.replace(before, after)
     return rest
@@ -141,35 +176,67 @@ def _decoded(parts: list[bytes], rest: bytes) -> tuple[bytes, list[Any]]:
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
     """The forms, if all maps have commas between their pairs, and nothing else has any."""
     rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
-    rest = _NUMBER_KEY.sub(rb'\1"\2":', rest)
+    pieces = _NUMBER_KEY.split(rest)
+    pieces[1::2] = [b'"' + key + b'":' for key in pieces[1::2]]
+    rest = b"".join(pieces)
     text, found = _decoded(parts, rest.replace(b" ", b","))
     if _encode(found).count(b'":') != text.count(b'":'):
         raise QuickRefusedError  # a key stands twice
     return found
 
 
-def _pairs(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The forms, if commas mean nothing."""
-    rest = rest.replace(b" ", b",").replace(b"{,", b"{").replace(b",}", b"}")
-    rest = rest.replace(b"[,", b"[").replace(b",]", b"]")
-    rest = rest.replace(b"{", b'{"":[').replace(b"}", b"]}")
-    return [_plain(form) for form in _decoded(parts, rest)[1]]
+class _Rows(dict[bytes, bytes]):
+    """Short maps of words and marks in JSON, remembered up to a bound."""
+
+    def __missing__(self, row: bytes) -> bytes:
+        found = _row(row)
+        if len(row) <= _ROW_BYTES_MAX and len(self) < _REMEMBERED_MAX:
+            self[row] = found
+        return found
+
+    def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
+        """The forms, if commas mean nothing."""
+        if b"," in rest:
+            rest = rest.replace(b",", b" ")
+            while b"  " in rest:
+                rest = rest.replace(b"  ", b" ")
+            for before, after in _TIDY:
+                rest = rest.replace(before, after)
+        if rest.translate(None, _NO_MARKS):
+            raise QuickRefusedError
+        taken: list[list[bytes]] = []
+        for number, mark in enumerate(_MARKS):
+            if b"{" not in rest:
+                break
+            pieces = (_MAPS if number % 2 else _VECTORS).split(rest)
+            inner = pieces[1::2]
+            taken.append(list(map(self.__getitem__, inner)) if number % 2 else inner)
+            rest = mark.join(pieces[::2])
+        for inner, mark in zip(reversed(taken), reversed(_MARKS[: len(taken)]), strict=True):
+            pieces = [b""] * (2 * len(inner) + 1)
+            pieces[::2] = rest.split(mark)
+            pieces[1::2] = inner
+            rest = b"".join(pieces)
+        text, forms = _decoded(parts, rest.replace(b" ", b","))
+        if _encode(forms).count(b'":') != text.count(b'":'):
+            raise QuickRefusedError  # a key stands twice
+        return forms
 
 
-def _plain(value: Any) -> Any:
-    """`value` with its maps as maps."""
-    if type(value) is list:
-        return [_plain(item) if type(item) in {list, dict} else item for item in value]
-    if type(value) is not dict:
-        return value
-    items = value[""]
+def _row(text: bytes) -> bytes:
+    """A map or a set that holds words and marks."""
+    if text.startswith(b"#"):
+        return b"[" + text[2:-1] + b"]"
+    if text == b"{}":
+        return text
+    items = text[1:-1].split(b" ")
     keys = items[::2]
-    values = [_plain(item) if type(item) in {list, dict} else item for item in items[1::2]]
-    try:
-        "".join(keys)
-        found = dict(zip(keys, values, strict=True))
-    except (TypeError, ValueError) as error:  # a key that is no text, or has no value
-        raise QuickRefusedError from error
-    if len(found) < len(keys):
-        raise QuickRefusedError  # a key stands twice
-    return found
+    if len(items) % 2:
+        raise QuickRefusedError
+    if keys.count(b"\0") < len(keys):
+        for number, key in enumerate(keys):
+            if key != b"\0":
+                if not _KEY.fullmatch(key):
+                    raise QuickRefusedError
+                keys[number] = b'"' + key + b'"'
+    return b"{" + b",".join(map(b":".join, zip(keys, items[1::2], strict=True))) + b"}"

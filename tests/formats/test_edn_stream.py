@@ -61,6 +61,19 @@ TOKENS = [
         "{1 2, 3 4}",
     ),
     *("#{1 :a}", "java.lang.X", "<init>", "->", "0x1f", "e", "-0", "\u00a0", "\x1c", "a\\b", "NaN"),
+    *(
+        "\x01",
+        "\x0e",
+        '; "}\n',
+        '"a;b"',
+        "\\;",
+        '\\"',
+        "12N",
+        "-N",
+        "#{[1] {:a 1}}",
+        "{[1] 2}",
+        "\t",
+    ),
 ]
 FORMS = st.recursive(
     st.sampled_from([":a", ":b", "1", "-7", "nil", "true", '"x y"', "2.5", "sym", "[]", "{}"]),
@@ -118,6 +131,11 @@ def test_what_the_quick_reader_accepts_the_exact_one_reads_equally(text):
         "[{:a nil :b juvenil} true-ish nilly]",
         "#tag#{1 2}",
         '#inst "2026-01-01" #object[a.B 0x1 {:c 1}]',
+        "#{[1 #{:a}] {:b #{{:c 1} []}}}",
+        '; it\'s "one"\n{:a ";" ; and } two\n :b 1}\n;;\n',
+        "{:a 12N, :b [-7N 0N]}",
+        "{1 10 2 [20 {3 {}}] :a {} }",
+        "{:a {:b [{:c {:d [{:e 1} 2]}} {}] :f 2}} [[[[[1] {:g 3}]]]]",
     ],
 )
 def test_plain_text_is_read_quickly(text):
@@ -138,8 +156,19 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     "text",
     [
         *("null", "{:a}", "{:a 1 :a 2}", "{:a 1 :b}", "[1}", "(1]", '{"a": 1}', "01", "{[1] 2}"),
-        *("{:a 1, :a 2}", '[{:a {:b 1, "b" 2}, :c 3}]', "{1 2, 1 3}", "{:a 1, :b}", "#{[1]}"),
-        *("[1 ; x\n]", "#_ 1 2", "\\a", "[#tag]", "#tag", "#t:a 1", '#t"a', '"\\/"', "1/2"),
+        *("{:a 1, :a 2}", '[{:a {:b 1, "b" 2}, :c 3}]', "{1 2, 1 3}", "{:a 1, :b}", "{#{1} 2}"),
+        *(
+            "[1 ; x]",
+            '\\" ; "\n',
+            "#_ 1 2",
+            "\\a",
+            "[#tag]",
+            "#tag",
+            "#t:a 1",
+            '#t"a',
+            '"\\/"',
+            "1/2",
+        ),
         *("[" * 199 + "]" * 199, "{:a " * 250 + "1" + "}" * 250, "a:b", "##jepsen.history.Op{1}"),
         *('#t"a 1', '{:a 1, :a "\\u003a"}', "{01 2}", "{-0 2}"),
     ],
@@ -147,6 +176,74 @@ def test_what_is_remembered_is_bounded(monkeypatch):
 def test_what_is_not_plain_is_refused(text):
     with pytest.raises(QuickRefusedError):
         QuickReader().forms(text.encode())
+
+
+OPS = st.builds(
+    lambda kind, value, order, between, tag: (
+        tag
+        + "{"
+        + between.join(
+            [f":type {kind}", ":f :txn", f":value {value}", ":process 0", ":time 1"][n]
+            for n in order
+        )
+        + "}"
+    ),
+    st.sampled_from([":invoke", ":ok"]),
+    FORMS,
+    st.permutations(range(5)),
+    st.sampled_from([" ", ", ", "\n ", ",\n", "\t"]),
+    st.sampled_from(["", "", "#jepsen.history.Op", '; "}\n', " "]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    ops=st.lists(OPS, min_size=1, max_size=8),
+    separator=st.sampled_from(["\n", " ", "\n  "]),
+    at=st.integers(0, 400),
+    mutant=st.none() | st.sampled_from(TOKENS),
+    span=st.sampled_from([60, 150, 1 << 18]),
+)
+def test_a_file_of_ops_is_read_as_the_exact_reader_reads_it(
+    ops, separator, at, mutant, span, tmp_path_factory
+):
+    text = separator.join(ops) + "\n"
+    if mutant is not None:
+        at %= len(text)
+        text = text[:at] + mutant + text[at + 1 :]
+    path = tmp_path_factory.mktemp("e") / "h.edn"
+    path.write_text(text)
+
+    def told(read):
+        try:
+            return repr(list(read()))
+        except HistoryError as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edn_forms, "BLOCK_BYTES", span)
+        found = told(
+            lambda: (form for piece in stream_pieces(path, unwrap=False) for form in piece.forms)
+        )
+    assert found == told(lambda: parse_forms(text, str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{:a {:b 1}\n :c 2}\n{:a 3}\n", "{:a {:b 1}\n :c 2}\n"),
+        (" {:a [{:b 1}\n  {:b 2}]}\n {:a 3", " {:a [{:b 1}\n  {:b 2}]}\n"),
+        ("#a.B{:a 1}\n#a.B{:a 2}\n{", "#a.B{:a 1}\n"),
+        ("{:a [{:b 1} {:b 2}]} {:a 3}", "{:a [{:b 1} {:b 2}]}"),
+        ("{:a [{:b 1}, {:b 2}]}, {:a 3}", "{:a [{:b 1}, {:b 2}]}"),
+        ("{:a 1}\n{:b 2}\n{:c", "{:a 1}\n{:b 2}\n"),
+        ("{1 2} {3 4} {5", "{1 2} {3 4}"),
+        (" " * 100_000, ""),
+        ("{:a 1", ""),
+    ],
+)
+def test_a_piece_ends_where_a_form_seems_to_end(text, wanted):
+    assert edn_forms._cut(text.encode(), len(text)) == len(wanted)
 
 
 @settings(max_examples=200, deadline=None)
