@@ -1,9 +1,9 @@
 """The plan of a report: which results are wanted, which are there, and the units of work between.
 
 A unit is what one task reads: the history of a run, or part of one of its buckets. It travels as
-JSON, names files and carries no ops. Result ids say what a result depends on: the history's digest,
-the case, the checker with its version (`CHECKER_VERSION`, or else the hash of the package that it
-comes from), the budget. A run whose results all exist makes no unit.
+JSON, names files and carries no ops. Result ids say what a result depends on: the history's bytes
+(`results.contents`), the case, the checker with its version (`CHECKER_VERSION`, or else the hash of
+the package that it comes from), the budget. A run whose results all exist makes no unit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import msgspec
 from harness import __version__
 from harness.errors import HarnessError
 from harness.plugins import Checker, load_plugin
-from harness.store.footer import open_sealed
 from results.budgets import Budget
+from results.contents import digest_of
 from results.facts import FACTS_VERSION
 from results.store_scan import Problem, Problems, RunInfo
 from results.stored import is_limited
@@ -240,15 +240,15 @@ def _pieces(
     by_key = tuple(name for name in names if registry.is_by_key(name))
     rest = tuple(name for name in names if name not in by_key)
     pieces = [_Piece(whole, rest, facts)] if rest or facts else []
-    for file, footer in zip(info.files, info.footers, strict=True):
+    for file, footer, groups in zip(info.files, info.footers, info.groups, strict=True):
         if not by_key or not footer.n_keys:
             continue
-        for begin, end, rows in _groups(info.folder / file, footer.n_ops):
+        for begin, end, rows in _parts([group.rows for group in groups]):
             share = footer.cost * rows // max(1, footer.n_ops)
             unit = msgspec.structs.replace(
                 whole,
                 files=(file,),
-                digest=footer.digest,
+                digest=digest_of(footer, groups[begin:end]),
                 groups=(begin, end),
                 n_ops=rows,
                 cost=max(share, 1),
@@ -257,15 +257,13 @@ def _pieces(
     return pieces
 
 
-def _groups(path: Path, rows: int) -> list[tuple[int, int, int]]:
+def _parts(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
     """Runs of row groups as (begin, end, rows): a small file whole, a large one in parts.
 
     A large key lies in row groups of its own, so that it becomes a unit of its own.
     """
-    with open_sealed(path) as file:
-        sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    if rows <= UNIT_ROWS:
-        return [(0, len(sizes), rows)]
+    if sum(sizes) <= UNIT_ROWS:
+        return [(0, len(sizes), sum(sizes))]
     found: list[tuple[int, int, int]] = []
     begin = total = 0
     for number, size in enumerate(sizes):

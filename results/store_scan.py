@@ -1,4 +1,4 @@
-"""What is in a store, from footers and small files alone: no op is read.
+"""What is in a store, from footers, digests of bytes and small files: no op is decoded.
 
 A store is `NAME/RUN/`, see `harness.store`. Symbolic links and names that begin with a dot are no
 runs. Whatever looks like a run but cannot be read becomes a `Problem` that names it; nothing is
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,9 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HarnessError, UsageError
 from harness.store import RunRecord
-from harness.store.footer import BY_KEY, Footer, cost_of, read_footer
+from harness.store.footer import BY_KEY, Footer, cost_of
 from harness.store.keyed import bucket_paths
+from results.contents import Group, digest_of, read_contents
 
 __all__ = [
     "NO_LOSS",
@@ -90,8 +91,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     record: RunRecord | None  # `None` where the run was cut short
     source: str  # one of the names SOURCE_...
     files: tuple[str, ...]  # relative to the folder
-    footers: tuple[Footer, ...]  # one a file; none of a log
-    digest: str
+    footers: tuple[Footer, ...]  # one a file; a guess for a log
+    groups: tuple[tuple[Group, ...], ...]  # those of each file; none of a log
+    digest: str  # of what the files hold, whatever their footers say
     label: str | None
     n_ops: int
     n_keys: int
@@ -198,26 +200,24 @@ def _with_history(
 ) -> RunInfo:
     """The run with the numbers of its history; raises `HistoryError`."""
     if (folder / SOURCE_PARQUET).is_file():
-        footer = read_footer(folder / SOURCE_PARQUET)
-        if footer.order == BY_KEY:
+        read = read_contents(folder / SOURCE_PARQUET)
+        if read[0].order == BY_KEY:
             raise UsageError(f"{SOURCE_PARQUET} is a bucket of keys, which belongs into history/")
-        return _info(folder, name, run, case, record, SOURCE_PARQUET, (SOURCE_PARQUET,), (footer,))
+        whole = {SOURCE_PARQUET: read}
+        return _info(folder, name, run, case, record, SOURCE_PARQUET, whole)
     paths = bucket_paths(folder / SOURCE_BUCKETS)
     if paths:
-        footers = sorted(
-            ((read_footer(path), f"{SOURCE_BUCKETS}/{path.name}") for path in paths),
-            key=lambda found: found[0].bucket,
-        )
-        numbers = [footer.bucket for footer, _ in footers]
-        buckets = footers[0][0].buckets
-        if any(footer.order != BY_KEY for footer, _ in footers) or numbers != list(range(buckets)):
+        found = {f"{SOURCE_BUCKETS}/{path.name}": read_contents(path) for path in paths}
+        files = dict(sorted(found.items(), key=lambda item: item[1][0].bucket))
+        footers = [footer for footer, _ in files.values()]
+        numbers = [footer.bucket for footer in footers]
+        buckets = footers[0].buckets
+        if any(footer.order != BY_KEY for footer in footers) or numbers != list(range(buckets)):
             raise UsageError(
                 f"history/ holds the buckets {numbers[:20]} of {buckets}; restore what is missing "
                 "from a copy"
             )
-        files = tuple(file for _, file in footers)
-        found = tuple(footer for footer, _ in footers)
-        return _info(folder, name, run, case, record, SOURCE_BUCKETS, files, found)
+        return _info(folder, name, run, case, record, SOURCE_BUCKETS, files)
     if not (folder / SOURCE_LOG).is_file():
         raise UsageError("holds neither history.parquet nor history/ nor ops.log")
     with (folder / SOURCE_LOG).open("rb") as file:
@@ -229,7 +229,7 @@ def _with_history(
         max_key_ops=n_ops,
         cost=cost_of(n_ops, _CONCURRENCY_GUESS),
     )
-    return _info(folder, name, run, case, record, SOURCE_LOG, (SOURCE_LOG,), (guess,))
+    return _info(folder, name, run, case, record, SOURCE_LOG, {SOURCE_LOG: (guess, ())})
 
 
 def _info(
@@ -239,16 +239,10 @@ def _info(
     case: Case,
     record: RunRecord | None,
     source: str,
-    files: tuple[str, ...],
-    footers: tuple[Footer, ...],
+    files: Mapping[str, tuple[Footer, tuple[Group, ...]]],
 ) -> RunInfo:
-    digest = footers[0].digest
-    if source == SOURCE_BUCKETS:
-        text = "\n".join(footer.digest for footer in footers)
-        digest = f"buckets:{hashlib.sha256(text.encode()).hexdigest()}"
-    elif not digest:  # a file that says no digest is known by its content
-        with (folder / source).open("rb") as file:
-            digest = f"file:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    footers = tuple(footer for footer, _ in files.values())
+    digest = digest_of(*files[source]) if source in files else _joined(files.values())
     label = record.label if record is not None and record.label is not None else footers[0].label
     return RunInfo(
         folder=folder,
@@ -257,8 +251,9 @@ def _info(
         case=case,
         record=record,
         source=source,
-        files=files,
+        files=tuple(files),
         footers=footers,
+        groups=tuple(groups for _, groups in files.values()),
         digest=digest,
         label=label,
         n_ops=sum(footer.n_ops for footer in footers),
@@ -266,3 +261,9 @@ def _info(
         max_key_ops=max(footer.max_key_ops for footer in footers),
         cost=sum(footer.cost for footer in footers),
     )
+
+
+def _joined(files: Iterable[tuple[Footer, tuple[Group, ...]]]) -> str:
+    """The digest of all buckets together."""
+    text = "\n".join(digest_of(footer, groups) for footer, groups in files)
+    return f"buckets:{hashlib.sha256(text.encode()).hexdigest()}"

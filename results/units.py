@@ -28,9 +28,9 @@ from harness.errors import CheckerLimitError, HarnessError
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker, load_plugin
 from harness.store import read_log, read_parquet
-from harness.store.footer import read_footer
 from harness.store.keyed import read_buckets
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.contents import digest_of, read_contents
 from results.manifest import Check, Unit
 from results.schema import verdicts
 from results.store_scan import (
@@ -225,7 +225,7 @@ class _Work:
         path = folder / self.unit.files[0]
         try:
             part = Part(path, groups, load_case(folder / "case.json"), self.unit)
-            changed = read_footer(path).digest != self.unit.digest
+            changed = digest_of(*read_contents(path, groups)) != self.unit.digest
         except (HarnessError, OSError) as error:
             self.problem("history", str(error))
             return
