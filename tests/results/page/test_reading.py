@@ -1,6 +1,7 @@
 """The page as a reader meets it: what stands where, and what leads where, in a real browser."""
 
 import re
+from importlib import resources
 
 import pytest
 
@@ -43,6 +44,46 @@ def test_one_line_tells_a_run_from_its_neighbours(tmp_path):
         assert part in line
     clean = load_run(write_run(tmp_path / "other", history, [stale_read(history)]))
     assert "bug" not in about(clean)
+
+
+# What stands in which colour on which ground, by names of the style's variables.
+WORDS = [
+    *[(name, ground) for name in ("ink", "soft", "red", "link") for ground in ("paper", "panel")],
+    *[
+        ("paper", ground)
+        for ground in ("valid", "unknown", "red", "soft", "lead", "down", "paused")
+    ],
+    *[(name, "paper") for name in ("fail-text", "info-text")],
+]
+
+
+def themes():
+    """The colours of the light theme, of the dark one, and of a dark system, by name."""
+    style = (resources.files("results.page") / "assets" / "page.css").read_text()
+    blocks = re.findall(r":root[^{]*\{([^}]*)\}", style)
+    return [dict(re.findall(r"--([a-z0-9-]+):\s*#([0-9a-f]{6})", block)) for block in blocks]
+
+
+def luminance(colour):
+    """Relative luminance, as WCAG 2.2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("theme", [0, 1, 2])
+@pytest.mark.parametrize(("words", "ground"), WORDS)
+def test_words_can_be_read(theme, words, ground):
+    colours = themes()[theme]
+    high, low = sorted((luminance(colours[name]) for name in (words, ground)), reverse=True)
+    assert (high + 0.05) / (low + 0.05) >= 4.5  # WCAG 2.2, 1.4.3, level AA
+
+
+def test_a_dark_system_and_the_dark_theme_look_alike():
+    light, dark, system = themes()
+    assert dark == system != light
 
 
 @browser_test
