@@ -64,9 +64,9 @@ class EdnOps:
         return None
 
 
-def load_edn(path: Path) -> History:
+def load_edn(path: Path | str) -> History:
     """Read a Jepsen history; raises `HistoryError` that says where it is wrong."""
-    return History(EdnOps(path))
+    return History(EdnOps(Path(path)))
 
 
 def _op(form: Any, position: int) -> Op:

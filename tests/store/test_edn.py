@@ -17,7 +17,7 @@ def test_round_trip(history, tmp_path_factory):
     text = io.StringIO()
     write_edn(history, text)
     path.write_text(text.getvalue(), encoding="utf-8")
-    assert load_edn(path) == history
+    assert load_edn(path) == load_edn(str(path)) == history
 
 
 JEPSEN = """; from a knossos run
