@@ -111,10 +111,11 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
         work = functools.partial(run_ranges, job=job)
         rows: list[Any] = frame.mapInArrow(work, ROWS_DDL).toArrow().to_pylist()
     except Exception as error:
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        from results.spark import cause_of
+
         raise InfrastructureError(
-            f"the Spark job failed: {text[:300]}; what was journaled before stays, and the same "
-            "command goes on"
+            f"the Spark job failed: {cause_of(error)}; what was journaled before stays, and the "
+            "same command goes on"
         ) from error
     return sorted(rows, key=lambda row: int(row["seed"]))
 

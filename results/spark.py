@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, UsageError
+from results.spark_address import check_reachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_java", "get_spark", "prepare_workers"]
+__all__ = ["cause_of", "check_java", "get_spark", "prepare_workers"]
 
 JAVA_MIN: Final = 17
 PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
@@ -50,8 +51,8 @@ def get_spark(url: str) -> SparkSession:
     """The session of this process at `url`; one at another URL is stopped first.
 
     It ends with the process, or by `.stop()`. Raises `UsageError` for a URL that means nothing or a
-    missing package, and `InfrastructureError` where Java is missing or too old, or Spark does not
-    start.
+    missing package, and `InfrastructureError` where nobody listens there, Java is missing or too
+    old, or Spark does not start.
     """
     master = _checked(url)
     try:
@@ -65,6 +66,7 @@ def get_spark(url: str) -> SparkSession:
     before = SparkSession.getActiveSession()
     if before is not None and _started_at.get("url") != master:
         before.stop()
+    check_reachable(master)
     if master.startswith("sc://"):
         builder: Any = SparkSession.builder.remote(master)
     else:
@@ -78,7 +80,7 @@ def get_spark(url: str) -> SparkSession:
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except Exception as error:
         raise InfrastructureError(
-            f"Spark does not start at {url!r}: {_first_line(error)[:300]}; is the master up, and "
+            f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
             "of this version of Spark?"
         ) from error
     if not _started_at:
@@ -172,11 +174,6 @@ def _quiet_launch() -> Iterator[None]:
             os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 def prepare_workers(spark: SparkSession) -> int:
     """See that workers can import us, and return how many tasks run at once.
 
@@ -230,16 +227,21 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
         rows = frame.mapInArrow(probe, "`error` STRING").toArrow().to_pylist()
     except Exception as error:
         raise InfrastructureError(
-            f"Spark's workers do not work: {_cause(error)}; set PYSPARK_PYTHON to a Python of "
+            f"Spark's workers do not work: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
             f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
         ) from error
     return next((row["error"] for row in rows if row["error"]), ""), len(rows)
 
 
-def _cause(error: BaseException) -> str:
-    """The line of a long Spark error that says what happened in Python, or its first one."""
+def cause_of(error: BaseException) -> str:
+    """The line of a long Spark error that says what happened in Python, or else its first one.
+
+    Of what came through Py4J, that is the second: the first only names the method that was called.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
+    if not told and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [lines[1].removeprefix(": ")]
     return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
 
 

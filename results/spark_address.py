@@ -1,0 +1,83 @@
+"""Whether anybody listens where `--spark-master` points to, asked before Spark is.
+
+Spark itself takes a minute to say that a standalone master is not there, and more than five for a
+Connect server, in words that tell neither. Nothing is sent: a connection is made and closed.
+"""
+
+from __future__ import annotations
+
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from typing import Final
+
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["addresses_of", "check_reachable"]
+
+CONNECT_PORT: Final = 15002  # of Spark Connect; a standalone master has no default
+CONNECT_TIMEOUT_S: Final = 5.0
+MASTERS_MAX: Final = 16
+PROXY_SCHEMES: Final = ("grpc", "https", "http")
+
+
+def addresses_of(url: str) -> list[tuple[str, int]]:
+    """Hosts and ports of `spark://host:port,host:port` or `sc://host:port/;...`; else none.
+
+    Raises `UsageError` where one is missing.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme not in {"spark", "sc"}:
+        return []
+    places = rest.split(",") if scheme == "spark" else [rest.partition("/")[0]]
+    if len(places) > MASTERS_MAX:
+        raise UsageError(f"--spark-master is {url!r}; it names at most {MASTERS_MAX} masters")
+    return [_address(place, url, CONNECT_PORT if scheme == "sc" else None) for place in places]
+
+
+def _address(place: str, url: str, port_default: int | None) -> tuple[str, int]:
+    try:
+        parts = urllib.parse.urlsplit(f"//{place}")
+        host, port = parts.hostname, parts.port or port_default
+    except ValueError:  # a port that is no number, or brackets that do not close
+        host, port = None, None
+    if not host or port is None:
+        raise UsageError(f"--spark-master is {url!r}; write spark://host:port or sc://host:port")
+    return host, port
+
+
+def check_reachable(url: str) -> None:
+    """Raise `InfrastructureError` where nobody listens at any of the places that `url` names."""
+    addresses = addresses_of(url)
+    if not addresses or (url.startswith("sc://") and _behind_proxy(addresses[0][0])):
+        return
+    reasons = _reasons_against(addresses)
+    if len(reasons) == len(addresses):
+        raise InfrastructureError(
+            f"--spark-master is {url!r}, and nobody listens there ({'; '.join(reasons)}); start "
+            "the master, or name another"
+        )
+
+
+def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
+    """Why each of them cannot be reached, until one can."""
+    reasons: list[str] = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        except TimeoutError:
+            reasons.append(f"{host}:{port}: no answer within {CONNECT_TIMEOUT_S:g} s")
+        except (OSError, UnicodeError) as error:  # the latter: a name that no resolver takes
+            reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
+        else:
+            break
+    return reasons
+
+
+def _behind_proxy(host: str) -> bool:
+    """Whether gRPC would not connect to `host` itself."""
+    proxies = urllib.request.getproxies()
+    if not any(proxies.get(scheme) for scheme in PROXY_SCHEMES):
+        return False
+    return not urllib.request.proxy_bypass(host)
