@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -15,13 +16,15 @@ from harness.cli.parser import Parser
 from harness.errors import UsageError
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
 
-__all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "parse_seeds", "parse_soak"]
+__all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "check_writable", "parse_seeds", "parse_soak"]
 
 SIM: Final = "sim"
 SEEDS_MAX: Final = 10_000_000
+SEED_MAX: Final = 2**63 - 1
 JOBS_MAX: Final = 512
 ARTEFACTS_DEFAULT: Final = 10
 ARTEFACTS_MAX: Final = 1000
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 GITHUB_SUMMARY: Final = "GITHUB_STEP_SUMMARY"
 OWN_SWITCHES: Final = ("--json", "--fresh", "--quiet")
 OWN_FLAGS: Final = (
@@ -114,11 +117,39 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Refuse what cannot be written now, not after hours of work."""
-    for flag in ("junit", "summary_json", "github_summary"):
-        path = getattr(parsed, flag)
-        if path is not None and Path(path).is_dir():
-            raise UsageError(f"--{flag.replace('_', '-')} is the folder {str(path)!r}; name a file")
+    """Refuse folders where files are wanted."""
+    for flag, path in _files_asked_for(parsed):
+        if path.is_dir():
+            raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
+
+
+def check_writable(parsed: argparse.Namespace) -> None:
+    """Raise `UsageError` for files that cannot be written: now, not after hours of work.
+
+    A disk that is full now is no reason: it may have room by then.
+    """
+    for flag, path in _files_asked_for(parsed):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_fifo():
+                continue  # to open it would wait for its reader
+            if path.exists():
+                path.open("a").close()
+            else:
+                path.touch()
+                path.unlink()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise UsageError(
+                    f"{flag} is {str(path)!r}, which cannot be written: {error.strerror}; name a "
+                    "file elsewhere"
+                ) from error
+
+
+def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
+    """Flag and path of each output."""
+    given = ((name, getattr(parsed, name)) for name in ("junit", "summary_json", "github_summary"))
+    return [(f"--{name.replace('_', '-')}", Path(path)) for name, path in given if path is not None]
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
@@ -128,10 +159,14 @@ def parse_seeds(text: str) -> tuple[int, int]:
         raise UsageError(f"--seeds is {text!r}; write a range such as 1..200, both ends included")
     first = int(match[1])
     last = int(match[2]) if match[2] else first
-    if last < first or last - first >= SEEDS_MAX or last >= 2**63:
+    if last < first:
+        raise UsageError(f"--seeds is {text!r}; the second number must not be below the first")
+    if last > SEED_MAX:
+        raise UsageError(f"--seeds is {text!r}; a seed is at most {SEED_MAX}")
+    if last - first >= SEEDS_MAX:
         raise UsageError(
-            f"--seeds is {text!r}; the second number must not be below the first, and at most "
-            f"{SEEDS_MAX} seeds go into one soak"
+            f"--seeds is {text!r}, which are {last - first + 1}; at most {SEEDS_MAX} go into one "
+            "soak: run the range in parts"
         )
     return first, last
 

@@ -7,7 +7,6 @@ says what one in a single piece does. Lists are cut, and say so.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import shlex
@@ -28,6 +27,7 @@ from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
+from harness.soak.outfile import replacing
 from harness.soak.result import SeedResult
 
 __all__ = ["Replays", "SoakOutput"]
@@ -162,14 +162,10 @@ class SoakOutput:
         path = self._parsed.summary_json
         if path is None:
             return
-        temporary = path.with_name(f".{path.name}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(self.json() + "\n", encoding="utf-8")
-            temporary.replace(path)
+            with replacing(path) as file:
+                file.write(self.json() + "\n")
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise InfrastructureError(
                 f"cannot write the summary {path}: {error.strerror}; choose another --summary-json"
             ) from error

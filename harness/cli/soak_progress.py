@@ -13,6 +13,7 @@ __all__ = ["SoakProgress", "duration_text"]
 
 PIPE_INTERVAL_S: Final = 5.0
 FAILURES_SHOWN_MAX: Final = 20
+RATE_MIN: Final = 0.2  # seeds a second; what is slower is told in seconds a seed
 
 
 def duration_text(seconds: float) -> str:
@@ -37,10 +38,17 @@ class SoakProgress:
         self._failures_shown = 0
 
     def take(self, result: SeedResult) -> None:
-        """One more result is in; it is in the tally already."""
+        """One more result is in; it is in the tally already. `show` tells where that leaves us."""
         if result.failed:
             self._fail(result)
-        if self._status.due_s() is not None:
+
+    def show(self) -> None:
+        """Say where it stands, if it is time to.
+
+        Not before the results that arrived together are all taken: a rate and a time to go of the
+        first of them would be far off.
+        """
+        if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def _fail(self, result: SeedResult) -> None:
@@ -63,8 +71,10 @@ class SoakProgress:
         text = f"{done}/{self._total} seeds, {failures or 'all valid'}"
         if here:
             rate = here / max(elapsed_s, 1e-9)
-            left = duration_text((self._total - done) / rate)
-            text += f", {rate:.1f} seeds/s, about {left} to go"
+            pace = f"{rate:.1f} seeds/s" if rate >= RATE_MIN else f"{1 / rate:.0f} s a seed"
+            text += f", {pace}"
+            if done < self._total:
+                text += f", about {duration_text((self._total - done) / rate)} to go"
         return text
 
     def finish(self) -> None:

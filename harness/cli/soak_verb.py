@@ -18,7 +18,7 @@ from harness.cli.choose import choose_environment
 from harness.cli.output import note, say
 from harness.cli.progress import Progress
 from harness.cli.run_verb import default_name
-from harness.cli.soak_options import SIM, parse_seeds, parse_soak
+from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak_output import Replays, SoakOutput
 from harness.cli.soak_progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed.env = environment.name
     campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh)
     try:
+        check_writable(parsed)
         for text in campaign.notes:
             note(f"soak: {text}")
         return _run(campaign, environment, parsed, Replays(arguments, parsed))
@@ -79,10 +80,14 @@ def _run(
         go_on = campaign.take(result)
         if progress is not None and result.stop is None:
             progress.take(result)
+            if parsed.spark_master is None:
+                progress.show()
         return go_on
 
     try:
-        if not campaign.enough:
+        if not campaign.enough and parsed.spark_master is not None:
+            _on_spark(campaign, parsed.spark_master, take, progress)
+        elif not campaign.enough:
             interrupted = _work(campaign, environment, parsed, take)
         left = campaign.spec.seeds - campaign.tally.seeds
         if left and not (interrupted or campaign.enough or campaign.stopped is not None):
@@ -106,20 +111,32 @@ def _run(
     return _finish(campaign, output, code, as_json=parsed.json)
 
 
+def _on_spark(
+    campaign: Campaign, url: str, take: TakeResult, progress: SoakProgress | None
+) -> None:
+    """Run what is pending on Spark. Progress is shown between waves: results come in together."""
+
+    def pending() -> Iterator[int]:
+        for seed in campaign.pending():
+            if progress is not None:
+                progress.show()
+            yield seed
+        if progress is not None:
+            progress.show()
+
+    executor: SoakExecutor = load_plugin("soak_executors", SPARK)
+    executor.run(
+        msgspec.json.encode(campaign.job(campaign.spec.first)),
+        pending(),
+        url=url,
+        take=lambda data: take(msgspec.json.decode(data, type=SeedResult)),
+    )
+
+
 def _work(
     campaign: Campaign, environment: Environment, parsed: argparse.Namespace, take: TakeResult
 ) -> bool:
-    """Run what is pending; whether the user cut it short (or an exception says so)."""
-    if parsed.spark_master is not None:
-        executor: SoakExecutor = load_plugin("soak_executors", SPARK)
-        template = msgspec.json.encode(campaign.job(campaign.spec.first))
-        executor.run(
-            template,
-            campaign.pending(),
-            url=parsed.spark_master,
-            take=lambda data: take(msgspec.json.decode(data, type=SeedResult)),
-        )
-        return False
+    """Run what is pending here; whether the user cut it short (or an exception says so)."""
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
         listen = None if parsed.quiet or parsed.json else _listen

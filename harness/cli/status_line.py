@@ -1,6 +1,7 @@
 """A line that says how it gets on: rewritten in place on a terminal, a line now and then elsewhere.
 
-A terminal or pipe that goes away takes the progress with it, never the work.
+A terminal or pipe that goes away takes the progress with it, never the work. What is rewritten
+is cut to the width of the terminal: of a line that wraps, only the last part would be cleared.
 """
 
 from __future__ import annotations
@@ -44,9 +45,17 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Say where it stands, in place of what was said before."""
         if self._terminal:
-            self._write(f"{_CLEAR}{text[:WIDTH_MAX]}")
+            self._write(f"{_CLEAR}{text[: self._width()]}")
         else:
             self.line(text)
+
+    def _width(self) -> int:
+        """How many characters fit into one line; asked each time, since windows change."""
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except (OSError, ValueError, AttributeError):
+            return WIDTH_MAX
+        return min(WIDTH_MAX, max(1, columns - 1)) if columns > 0 else WIDTH_MAX
 
     def line(self, text: str) -> None:
         """Write a line that stays."""

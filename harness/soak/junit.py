@@ -9,7 +9,6 @@ its end has one more test case, an `error`: who reads but this file must not tak
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
+from harness.soak.outfile import replacing
 from harness.soak.result import CRASH, CheckerVerdict, SeedResult, Tally
 
 __all__ = ["CASES_MAX", "write_junit", "xml_text"]
@@ -46,15 +46,10 @@ def write_junit(
 
     `unfinished` says why the soak did not come to its end.
     """
-    temporary = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
+        with replacing(path) as file:
             _write(file, results, tally, suite, properties, replay, folder, unfinished)
-        temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise InfrastructureError(
             f"cannot write the JUnit file {path}: {error.strerror}; choose another --junit"
         ) from error

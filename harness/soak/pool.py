@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +69,18 @@ async def soak(
 
 class _WorkerDiedError(Exception):
     """The worker ended, or said nothing that can be understood, before it had an answer."""
+
+
+def _how_ended(code: int) -> str:
+    """What the exit code of a worker tells."""
+    if code >= 0:
+        return f"exited with {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", as the kernel does where memory runs out" if -code == signal.SIGKILL else ""
+    return f"was ended by {name}{hint}"
 
 
 class _Hands:
@@ -150,7 +163,7 @@ class _Worker:
                 raise _WorkerDiedError(f"answered nonsense: {error!r}") from error
         async with asyncio.timeout(SEED_TIMEOUT_S):
             code = await self._process.wait()
-        raise _WorkerDiedError(f"exited with {code}")
+        raise _WorkerDiedError(_how_ended(code))
 
     async def close(self) -> None:
         """End the process; by force when it does not end by itself."""

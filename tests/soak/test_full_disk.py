@@ -1,6 +1,7 @@
 """A disk that fills up: the soak stops with a clear word, and calls nothing valid that it lost."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -58,8 +59,10 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
 
 
 def test_a_summary_that_finds_no_room_shows_in_the_exit_code(tmp_path):
-    files = ("--junit", "/dev/full/j.xml", "--summary-json", "/dev/full/s.json")
+    files = ("--junit", "/dev/full", "--summary-json", "/dev/full", "--github-summary", "/dev/full")
     code, found, said = soak(tmp_path, *WORK, "--seeds", "1..1", *files)
     assert (code, found["seeds"]) == (EXIT_CRASH, 1)
     assert "choose another --junit" in said
     assert "choose another --summary-json" in said
+    assert "cannot write the step summary /dev/full: No space left on device" in said
+    assert Path("/dev/full").is_char_device()  # nothing was put in its place

@@ -1,7 +1,12 @@
 """What a soak says: JUnit, step summaries, annotations and progress, whatever a run may contain."""
 
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import termios
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -9,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cli.soak_progress import FAILURES_SHOWN_MAX, SoakProgress, duration_text
+from harness.cli.status_line import StatusLine
 from harness.errors import InfrastructureError
 from harness.soak import CheckerVerdict, SeedResult, Tally, junit
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
@@ -216,6 +222,11 @@ def test_progress_tells_failures_by_kind_and_what_is_left():
         tally.take(result)
     # Four seeds in eight seconds of this session: the last four take as long.
     assert progress.line(8.0) == "6/10 seeds, 2 invalid, 1 crash, 0.5 seeds/s, about 8 s to go"
+    # Runs in real environments take long: no rate is shown as zero.
+    assert progress.line(96.0) == "6/10 seeds, 2 invalid, 1 crash, 24 s a seed, about 96 s to go"
+    for seed in (7, 8, 9, 10):
+        tally.take(valid(seed))
+    assert progress.line(8.0) == "10/10 seeds, 2 invalid, 1 crash, 1.0 seeds/s"
 
 
 def test_progress_rewrites_a_line_on_a_terminal_and_writes_lines_elsewhere(monkeypatch):
@@ -228,6 +239,7 @@ def test_progress_rewrites_a_line_on_a_terminal_and_writes_lines_elsewhere(monke
         for result in (valid(1), invalid(2, "first line\nsecond")):
             tally.take(result)
             progress.take(result)
+            progress.show()
         progress.finish()
         text = stream.getvalue()
         assert ("\r\x1b[2K" in text) == rewritten
@@ -246,10 +258,25 @@ def test_progress_shows_few_failures_and_outlives_its_stream():
     assert stream.getvalue().count("crash: it fell") == FAILURES_SHOWN_MAX
     assert stream.getvalue().count("more seeds fail") == 1
     stream.close()
-    progress._interval_s = 0.0
+    progress._status._interval_s = 0.0
     tally.take(valid(1))
     progress.take(valid(1))
+    progress.show()
     progress.finish()
+
+
+def test_a_line_fits_into_a_narrow_terminal():
+    # Of a line that wraps, only its last part is cleared: every rewrite would leave the rest.
+    main_end, end = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with os.fdopen(end, "w") as stream, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "environ", {**environ, "TERM": "xterm"})
+        status = StatusLine(stream, pipe_interval_s=5.0)
+        for columns, shown in ((20, 19), (80, 79), (1000, 160), (0, 160), (1, 1)):
+            fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            status.show("x" * 500)
+            assert os.read(main_end, 1000).decode() == f"\r\x1b[2K{'x' * shown}"
+    os.close(main_end)
 
 
 def test_reasons_are_cut_and_say_so():

@@ -193,6 +193,19 @@ def test_a_seed_that_kills_its_workers_is_a_crash_and_the_next_has_its_result(
     assert first.reason == "2 workers died of it; the last one exited with 9"
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (3, "exited with 3"),
+        (-9, "was ended by SIGKILL, as the kernel does where memory runs out"),
+        (-11, "was ended by SIGSEGV"),
+        (-99, "was ended by signal 99"),
+    ],
+)
+def test_how_a_worker_ended_is_told_in_words(code, text):
+    assert pool._how_ended(code) == text
+
+
 def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
     started = []
 

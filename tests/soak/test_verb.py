@@ -1,13 +1,15 @@
 """`harness soak` as a whole: exit codes, files, replays; the seeds' results are made up."""
 
 import asyncio
+import errno
 import itertools
+import os
 import xml.etree.ElementTree as ET
 
 import msgspec
 import pytest
 
-from harness.cli import main, soak_verb
+from harness.cli import main, soak_options, soak_verb
 from harness.cli.soak_output import _without_own
 from harness.errors import (
     EXIT_CRASH,
@@ -88,6 +90,61 @@ def test_an_output_that_cannot_be_is_refused_before_any_seed_runs(flag, scripted
     assert main([*BASE, "--seeds", "1..2", flag, "folder"]) == EXIT_USAGE
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"harness: {flag} is the folder 'folder'; name a file\n")
+    # Nor one below a file: hours of work would find nowhere to be told.
+    (tmp_path / "file").write_text("kept")
+    assert main([*BASE, "--seeds", "1..2", flag, "file/out"]) == EXIT_USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"harness: {flag} is 'file/out', which cannot be written: ")
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("flag", ["--junit", "--summary-json", "--github-summary"])
+def test_a_disk_without_room_may_have_some_by_the_end(flag, scripted, monkeypatch, tmp_path):
+    def no_room(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    scripted("valid")
+    monkeypatch.setattr(soak_options.Path, "touch", no_room)
+    assert main([*BASE, "--seeds", "1..1", flag, "out"]) == EXIT_VALID
+    assert (tmp_path / "out").stat().st_size > 0
+
+
+def test_looking_whether_an_output_can_be_written_leaves_nothing(scripted, tmp_path):
+    (tmp_path / "old").write_text("old")
+    files = ("--junit", "new/j.xml", "--summary-json", "old")
+    soak_options.check_writable(soak_options.parse_soak([*BASE[1:], "--seeds", "1", *files]))
+    assert list((tmp_path / "new").iterdir()) == []
+    assert (tmp_path / "old").read_text() == "old"
+
+
+def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(scripted, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    scripted("valid")
+    assert main([*BASE, "--seeds", "1..1", "--summary-json", "pipe"]) == EXIT_VALID
+    assert msgspec.json.decode(os.read(reader, 65536))["seeds"] == 1
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+class TogetherThenNext:
+    """An executor whose results come in two bursts of two, as waves on Spark do."""
+
+    def run(self, job, seeds, *, url, take):
+        assert url == "local[2]"
+        while wave := list(itertools.islice(seeds, 2)):
+            for seed in wave:
+                take(msgspec.json.encode(SeedResult(seed=seed, verdict="valid", reason="")))
+
+
+def test_on_spark_progress_is_told_of_whole_waves(scripted, monkeypatch, capsys):
+    # A rate and a time to go of the first result of a wave would be far off.
+    monkeypatch.setattr(soak_verb, "load_plugin", lambda *_: TogetherThenNext())
+    monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1.0)
+    assert main([*BASE, "--seeds", "1..4", "--spark-master", "local[2]"]) == EXIT_VALID
+    told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert list(dict.fromkeys(told)) == ["2/4 seeds", "4/4 seeds"]
 
 
 def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
