@@ -37,7 +37,7 @@ function showOp(page, i) {
     row("outcome", el("b", { class: `is-${OUTCOMES[ops.type[i]]}` }, OUTCOMES[ops.type[i]]), outcomeNote(ops, i)),
     row("invoked", seconds(ops.start[i], 1e3), ` (op ${ops.index[i]})`),
     row("ended", ops.end[i] === Infinity ? "never" : `${seconds(ops.end[i], 1e3)} (op ${ops.index[i] + ops.done[i]}), after ${duration(ops.end[i] - ops.start[i])}`),
-    ops.node[i] ? row("answered by", data.strings[ops.node[i]]) : null,
+    ops.node[i] ? row("node", data.strings[ops.node[i]]) : null,
     ops.call[i] ? row("asked", pretty(data.strings[ops.call[i]])) : null,
     ops.back[i] ? row("answer", pretty(data.strings[ops.back[i]])) : null,
     ops.error[i] ? row("error", data.strings[ops.error[i]]) : null,

@@ -189,3 +189,17 @@ def test_a_printed_page_has_all_panels_as_they_are_now(browser, made_page):
     after = page.evaluate(rate)
     context.close()
     assert before != after
+
+
+@browser_test
+def test_the_bar_of_tools_is_one_line_in_a_usual_window(browser, made_page):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(made_page.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate("() => { document.getElementById('count').textContent = '123,456 operations'; }")
+    tops = page.evaluate("""() => Array.from(document.querySelectorAll('#bar > *:not(.gap)'))
+      .filter((e) => e.getBoundingClientRect().height)
+      .map((e) => Math.round(e.getBoundingClientRect().top + e.getBoundingClientRect().height / 2))""")
+    context.close()
+    assert max(tops) - min(tops) < 10
