@@ -199,7 +199,7 @@ def test_the_bar_of_tools_is_one_line_in_a_usual_window(browser, made_page):
     page.wait_for_selector("html[data-ready]")
     page.evaluate("() => { document.getElementById('count').textContent = '123,456 operations'; }")
     tops = page.evaluate("""() => Array.from(document.querySelectorAll('#bar > *:not(.gap)'))
-      .filter((e) => e.getBoundingClientRect().height)
-      .map((e) => Math.round(e.getBoundingClientRect().top + e.getBoundingClientRect().height / 2))""")
+      .map((e) => e.getBoundingClientRect())
+      .filter((box) => box.height).map((box) => Math.round(box.top + box.height / 2))""")
     context.close()
     assert max(tops) - min(tops) < 10
