@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
@@ -11,6 +12,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     import jinja2
+    import markupsafe
 
 __all__ = ["address", "ensure_templates", "render", "static_file"]
 
@@ -19,6 +21,7 @@ STATIC: Final = {
     "serve.js": "text/javascript; charset=utf-8",
 }
 _PACKAGE: Final = "results.serve"
+_OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 
 
 def ensure_templates() -> None:
@@ -44,8 +47,9 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        count=_count, number=_number, seconds=_seconds, ms=_ms, size=_size, percent=_percent
-    )
+        count=_count, number=_number, seconds=_seconds, ms=_ms, size=_size, percent=_percent,
+        with_ops=_with_ops,
+    )  # fmt: skip
     environment.globals.update(address=address, urlencode=urlencode)
     return environment
 
@@ -98,6 +102,17 @@ def _ms(value_ns: float | None) -> str:
     if value_ns is None:
         return ""
     return _grouped(f"{value_ns / 1e6:,.1f}" if value_ns < 1e9 else f"{value_ns / 1e6:,.0f}")
+
+
+def _with_ops(text: str) -> markupsafe.Markup:
+    """The text, escaped, in which each `op 12` leads to that operation on the page of the run."""
+    import markupsafe
+
+    link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')
+    parts = _OP.split(text)  # texts and numbers in turn
+    return markupsafe.Markup("").join(
+        link.format(part) if place % 2 else part for place, part in enumerate(parts)
+    )
 
 
 def _percent(value: float | None) -> str:

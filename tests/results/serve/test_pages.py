@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from harness.case import Fault
+from harness.ops import CheckResult, Verdict
 from results.run_numbers import run_numbers
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import HOSTILE, S, add_run, big_store, history
@@ -136,6 +137,35 @@ def test_the_page_of_a_run_says_what_its_files_say(served):
     numbers = run_numbers(served.store / "alpha" / "a3")
     assert data["numbers"]["total"]["ok"] == numbers.total.ok == 10
     assert [check["checker"] for check in data["checkers"]] == ["stats", "lin"]
+
+
+def test_an_explanation_leads_to_its_operations_and_one_is_open(tmp_path):
+    store = tmp_path / "store"
+    sentences = ("It saw <b>op 4</b>, then op 12.", f"shop 5, op 5x and {HOSTILE}")
+    results = [
+        CheckResult("stats", Verdict.VALID, "enough"),
+        CheckResult("lin", Verdict.INVALID, "why", sentences),
+        CheckResult("other", Verdict.INVALID, "why else", ("op 1 is wrong",)),
+    ]
+    add_run(store, "a", "r", verdict=Verdict.INVALID, results=results)
+    with serving(store) as served:
+        text = served.page("/run/a/r/")
+    assert re.findall(r'<a href="report.html#op=(\d+)">op (\d+)</a>', text) == [
+        ("4", "4"), ("12", "12"), ("1", "1"),
+    ]  # fmt: skip
+    assert "&lt;b&gt;<a " in text
+    assert "<script>alert" not in text
+    opened = re.findall(r'<details class="check" (open)?>\s*<summary>.*?<b>(\w+)</b>', text)
+    assert opened == [("", "stats"), ("open", "lin"), ("", "other")]
+
+
+def test_equal_latencies_differ_by_nothing(tmp_path):
+    store = tmp_path / "store"
+    for latency_ms in (2000, 2001, 2100):
+        add_run(store, "a", f"r{latency_ms}", made=history(latency_ms=latency_ms))
+    with serving(store) as served:
+        assert " %" not in served.page("/compare?run=a/r2000&run=a/r2001").partition("Oper")[2]
+        assert "+5 %" in served.page("/compare?run=a/r2000&run=a/r2100")
 
 
 @pytest.mark.parametrize("run", ["torn", "no-record", "unfinished", "linked", "rotten"])
