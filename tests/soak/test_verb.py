@@ -4,7 +4,9 @@ import asyncio
 import errno
 import itertools
 import os
+import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,6 +24,7 @@ from harness.errors import (
 )
 from harness.soak import CheckerVerdict, SeedResult
 
+DOCS = Path(__file__).parents[2] / "docs"
 BASE = ("soak", "--target", "toy-register", "--workload", "register", "--keep", "failing")
 
 
@@ -222,6 +225,29 @@ def test_a_soak_that_did_not_come_to_its_end_is_green_nowhere(items, why, script
     assert all(why in error.get("message") for error in errors)
     found = msgspec.json.decode((tmp_path / "s.json").read_bytes())
     assert why in ("interrupted", None) or why in found["stopped"]
+
+
+def test_every_key_of_the_json_object_is_documented(scripted, capsys):
+    scripted("valid", "invalid", "crash")
+    main([*BASE, "--seeds", "1..3", "--json"])
+    found = msgspec.json.decode(capsys.readouterr().out)
+    section = (DOCS / "soak.md").read_text().split("### The JSON object")[1].split("\n#")[0]
+    of_soak, of_result = (
+        {
+            key
+            for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE)
+            for key in row.split("`")[1::2]
+        }
+        for part in section.split("| key of a result | what |")
+    )
+    assert set(found) == of_soak
+    assert {*SeedResult.__struct_fields__, "replay"} - {
+        "stop"
+    } == of_result  # stops are not recorded
+    always = {"seed", "verdict", "reason", "replay", "run"}
+    for result in found["results"]:
+        assert always <= set(result) <= of_result
+    assert sum(found["verdicts"].values()) == found["seeds"] == 3
 
 
 def test_json_is_bounded_and_keeps_failures(scripted, capsys, monkeypatch):
