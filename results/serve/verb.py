@@ -78,7 +78,8 @@ def _serve(store: Path, bind: str, port: int) -> int:
     try:
         if not server.loopback:
             note(f"harness: everybody who can reach {bind} can read {str(store)!r}")
-        note(f"harness: {len(index.rows)} runs in {str(store)!r}; Ctrl-C ends")
+        runs = "1 run" if len(index.rows) == 1 else f"{len(index.rows)} runs"
+        note(f"harness: {runs} in {str(store)!r}; Ctrl-C ends")
         say(server.url)
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:

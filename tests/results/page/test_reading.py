@@ -7,7 +7,7 @@ import pytest
 
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
-from harness.store import load_run
+from harness.store import RunFolder, load_run
 from results.page import PageReporter
 from results.page.build import build
 from results.page.summary import about, read_results
@@ -203,3 +203,21 @@ def test_the_bar_of_tools_is_one_line_in_a_usual_window(browser, made_page):
       .filter((box) => box.height).map((box) => Math.round(box.top + box.height / 2))""")
     context.close()
     assert max(tops) - min(tops) < 10
+
+
+@browser_test
+def test_a_run_that_was_cut_short_says_so_and_how_to_judge_it(browser_page, tmp_path):
+    folder = RunFolder(tmp_path, "made", "run-1")
+    folder.write_case(Case(seed=7))
+    log = folder.open_log()
+    for op in small_run():
+        log.append(op)
+    log.close()
+    browser_page.open(PageReporter().write(folder.path))
+    browser_page.wait_for_selector("html[data-ready]")
+    assert browser_page.inner_text("#notes").split("\n\n") == [
+        "The run was cut short: its history comes from the op log.",
+        "This run was never checked: there is no results.json in its folder.",
+    ]
+    line = browser_page.inner_text(".replay")
+    assert line.split()[:4] == ["Judge", "it", "harness", "check"]
