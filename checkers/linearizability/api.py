@@ -237,6 +237,8 @@ def _budgets(limits: Limits) -> Iterable[int]:
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
     """The operations, each with an id: its own, or its position."""
+    if not isinstance(operations, (list, tuple)):
+        operations = list(operations)  # what can be gone through only once would be gone below
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:
         # Spelled out: `replace` takes twice as long, and that of 100,000 operations is noticed.

@@ -105,7 +105,7 @@ class Problem:
     ) -> None:
         """Sort the events and assign slots; unknown read-only operations are left out.
 
-        Raises `ValueError` for an operation that returns before its call.
+        Raises `ValueError` for an operation that returns before its call, and times that are nan.
         """
         self.model = model
         self.operations = tuple(operations)
@@ -172,17 +172,22 @@ class Problem:
     def _events(self) -> list[tuple[float, int, int]]:
         events: list[tuple[float, int, int]] = []
         for number, operation in enumerate(self.operations):
-            if operation.return_time is None:
+            end = operation.return_time
+            if operation.call != operation.call or end != end:  # noqa: PLR0124 - true of nan alone
+                raise ValueError(
+                    f"operation {number} has the times {operation.call} and {end}; nan is no time"
+                )
+            if end is None:
                 if not self.stepper.read_only[number]:
                     events.append((operation.call, 0, number))
                 continue
-            if operation.return_time < operation.call:
+            if end < operation.call:
                 raise ValueError(
-                    f"operation {number} returns at {operation.return_time}, before its call at "
+                    f"operation {number} returns at {end}, before its call at "
                     f"{operation.call}; times must be on one clock"
                 )
             events.append((operation.call, 0, number))
-            events.append((operation.return_time, 1, number))
+            events.append((end, 1, number))
         events.sort()
         return events
 

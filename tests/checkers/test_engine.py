@@ -39,6 +39,8 @@ from checkers.linearizability.models.register import (
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, dominated
 
+NAN = float("nan")
+
 FAST = Limits(shrink_steps=3_000)
 Ops = list[Operation[Any, Any]]
 
@@ -447,6 +449,24 @@ def test_equal_times_count_as_overlap() -> None:
 def test_a_return_before_its_call_is_refused() -> None:
     with pytest.raises(ValueError, match="before its call"):
         check_operations(Register(0), [Operation(0, Read(), 5, 0, 1)])
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+@pytest.mark.parametrize(("call", "end"), [(NAN, 20), (5, NAN), (NAN, NAN), (NAN, None)])
+def test_nan_is_no_time(
+    call: float, end: float | None, switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It compares with nothing, so that the order of events, and the verdict, would be anything.
+    monkeypatch.setenv("HARNESS_NATIVE", switch)
+    lone: Ops = [Operation(0, Write(1), call, None, end)]
+    with pytest.raises(ValueError, match="nan is no time"):
+        check_operations(Register(0), lone)
+
+
+def test_operations_that_can_be_gone_through_only_once_are_all_checked() -> None:
+    operations: Ops = [Operation(0, Write(1), 0, None, 1), Operation(1, Read(), 2, 0, 3)]
+    outcome = check_operations(Register(0), iter(operations))  # type: ignore[arg-type]
+    assert outcome.result is Result.ILLEGAL
 
 
 def test_two_operations_with_one_id_are_refused() -> None:
