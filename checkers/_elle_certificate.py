@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["certified"]
 
-KINDS: Final = ("list-append", "rw-register")
+KINDS: Final = ("list-append", "rw-register", "closed-predicate")
 """What the verifier knows; whatever else is checked goes without a certificate."""
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
@@ -30,10 +30,11 @@ def certified(
 ) -> tuple[ElleResult, dict[str, Any] | None]:
     """The result, or `unknown` in its place; and the certificate, if it was about cases.
 
-    `kind` is "list-append" or "rw-register", `promised` what the check was allowed to assume.
+    `kind` is one of `KINDS`, `promised` what the check was allowed to assume.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
     from checkers.elle.verify import CaseError, NotVerified, Verifier, transactions
+    from checkers.elle.verify_predicates import PredicateVerifier, declared
 
     if result.verdict is not Verdict.INVALID or kind not in KINDS:
         return result, None
@@ -41,7 +42,12 @@ def certified(
     verified: list[str] = []
     beyond: dict[str, str] = {}
     try:
-        verifier = Verifier(transactions(history), cases, kind, promised)
+        verifier: PredicateVerifier | Verifier
+        if kind == "closed-predicate":
+            universe, txns = declared(history)
+            verifier = PredicateVerifier(txns, cases, universe)
+        else:
+            verifier = Verifier(transactions(history), cases, kind, promised)
         for case in cases:
             try:
                 verifier.verify(case)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from checkers._elle_certificate import certified
 from checkers.history_models.transactions import (
     DEFAULT_MODELS,
     LABEL_CHARS_MAX,
@@ -29,6 +30,7 @@ class _Check:
     """Transactions, ready to be checked."""
 
     name: str
+    history: History
     columns: PredicateColumns
     settings: ModelSettings
 
@@ -44,22 +46,21 @@ class _Check:
         from checkers.elle import check_closed_predicate
 
         columns = self.columns
-        result = check_closed_predicate(
+        found = check_closed_predicate(
             columns,
             consistency_models=self.settings.consistency_models or DEFAULT_MODELS,
             time_limit_s=time_limit_s,
         )
+        result, proof = certified(found, self.history, self.name)
         calls = dict(zip(columns.index.tolist(), columns.call_index.tolist(), strict=True))
         cases = [case for shown in result.anomalies.values() for case in shown]
         blamed = tuple(dict.fromkeys(calls[index] for case in cases for index in case.operations))
-        judged = CheckResult(
-            self.name,
-            result.verdict,
-            result.reason,
-            tuple(sentences(result)),
-            blamed,
-            details_of(result, self.operations),
-        )
+        text = sentences(result)
+        details = details_of(result, self.operations)
+        if proof is not None:
+            text.append(f"Certificate: {proof['text']}.")
+            details["proof"] = proof
+        judged = CheckResult(self.name, result.verdict, result.reason, tuple(text), blamed, details)
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
         labels = {call: self._label(txn) for txn, call in enumerate(columns.call_index.tolist())}
@@ -86,4 +87,4 @@ class ClosedPredicate:
         refuse_version_orders(settings, "closed-predicate assumes nothing of the kind")
         check_names(settings.consistency_models, ())
         history = ops if isinstance(ops, History) else History(ops)
-        return _Check(self.name, predicate_columns(history), settings)
+        return _Check(self.name, history, predicate_columns(history), settings)

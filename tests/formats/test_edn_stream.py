@@ -102,7 +102,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1500, deadline=None)
 @given(
     text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join)
     | st.lists(TREES, max_size=3).map("\n".join)

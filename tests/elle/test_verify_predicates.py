@@ -1,0 +1,492 @@
+"""The verifier of cases with predicate reads: it finds what is there again, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkers.elle import (
+    Case,
+    Reason,
+    Step,
+    Transaction,
+    check_closed_predicate,
+    verify_predicates,
+)
+from checkers.elle.models import UNKNOWN_TYPES
+from checkers.elle.predicate_columns import Predicate
+from checkers.elle.verify_predicates import PredicateVerifier
+from checkers.elle.verify_raw import CaseError, NotVerified
+from checkers.history_models.predicates import ClosedPredicate
+from harness.ops import CheckResult, ModelSettings, OpType, Verdict
+from harness.store.edn import load_edn
+from tests.elle.predicates import LEVELS, at_once, run, timed
+from tests.elle.test_predicate_stores import invented
+from tests.elle.test_predicates import CASES, SERIAL, STRICT
+from tests.elle.test_verify import raw
+
+MODELS = (STRICT, SERIAL)
+
+
+def outcome(history: list[Transaction], universe: dict[str, int], case: Case) -> str:
+    """ "verified", "beyond" or "refused"."""
+    try:
+        PredicateVerifier(raw(history), [case], universe).verify(case)
+    except NotVerified:
+        return "beyond"
+    except CaseError:
+        return "refused"
+    return "verified"
+
+
+def found(history: list[Transaction], universe: dict[str, int]) -> Iterator[Case]:
+    """All cases of a history, under models of real time and of sessions."""
+    for model in MODELS:
+        result = check_closed_predicate(history, universe=universe, consistency_models=(model,))
+        for name, cases in result.anomalies.items():
+            if name not in UNKNOWN_TYPES and not name.endswith("-cycle-exists"):
+                yield from cases
+
+
+# --- what is there ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_case_of_a_minimal_history_verifies(name: str) -> None:
+    history, universe, _, _ = CASES[name]
+    told = [(case.type, outcome(history, universe, case)) for case in found(history, universe)]
+
+    assert (name, "verified") in told
+    assert {how for _, how in told} == {"verified"}
+
+
+SINGLE = {
+    "G1a": (at_once("fail: w x 2", "rp = 2 {x 2}"), {"x": 1}),
+    "G1a of nothing shown": (at_once("fail: d x", "rp true {}"), {"x": 1}),
+    "G1a of nil": (at_once("fail: d x", "r x nil"), {"x": 1}),
+    "G1b": (at_once("w x 2; w x 3", "r x 2"), {"x": 1}),
+    "G1b of nothing shown": (at_once("d x; i x 3", "rp true {}"), {"x": 1}),
+    "garbage-read": (at_once("rp true {x 7}"), {"x": 1}),
+    "garbage-read of nil": (at_once("r x nil"), {"x": 1}),
+    "future-read": (at_once("r x 2; w x 2"), {"x": 1}),
+    "future-read by a predicate": (at_once("rp = 2 {x 2}; w x 2"), {"x": 1}),
+    "internal": (at_once("w x 2; rp = 2 {}"), {"x": 1}),
+    "internal of two reads": (at_once("r x 1; r x 2", "w x 2"), {"x": 1}),
+    "internal of a delete": (at_once("d x; r x 1"), {"x": 1}),
+    "predicate-read-miss": (at_once("rp mod 2 1 {}", "w x 3"), {"x": 1}),
+    "predicate-read-miss of too much": (at_once("rp = 2 {x 1}"), {"x": 1}),
+    "lost-update": (at_once("r x 1; w x 2", "r x 1; w x 3"), {"x": 1}),
+    "lost-update of nil": (at_once("r x nil; i x 2", "r x nil; i x 3"), {}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SINGLE))
+def test_every_anomaly_that_is_no_cycle_verifies(name: str) -> None:
+    history, universe = SINGLE[name]
+    told = [(case.type, outcome(history, universe, case)) for case in found(history, universe)]
+
+    assert (name.split(" of ", maxsplit=1)[0].split(" by ", maxsplit=1)[0], "verified") in told
+    assert {how for _, how in told} == {"verified"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_that_is_found_in_stores_is_refused(level: str) -> None:
+    for seed in range(25):
+        universe, history = run(
+            level, seed, keys="uvwxyzab"[: 3 + seed % 6], once=seed % 2 == 0, lost_answers=0.1
+        )
+        for case in found(history, universe):
+            assert outcome(history, universe, case) == "verified", (seed, case.text)
+
+
+def test_nothing_that_is_found_in_invented_histories_is_refused() -> None:
+    """And what has no certificate is a read of something dirty, of which there were two kinds."""
+    told: dict[str, int] = {}
+    for seed in range(1500):
+        universe, history = invented(random.Random(seed))
+        for case in found(history, universe):
+            how = outcome(history, universe, case)
+            told[how] = told.get(how, 0) + 1
+            assert how == "verified" or (how, case.type) == ("beyond", "G1b"), (seed, case.text)
+
+    assert told["verified"] > 500
+
+
+# --- what is not -----------------------------------------------------------------------------
+
+OTHER = {"wr": "wrp", "wrp": "wr", "rw": "rwp", "rwp": "rw", "process": "wr", "realtime": "wrp"}
+
+
+def altered(case: Case) -> Iterator[tuple[str, Case]]:
+    """The case with one thing changed that it rests on."""
+    yield "type", replace(case, type="G1c" if case.type != "G1c" else "G2")
+    yield "operations", replace(case, operations=(*case.operations[:-1], 99))
+    yield "twice", replace(case, operations=(*case.operations, *case.operations))
+    for at, step in enumerate(case.steps):
+
+        def with_step(*others: Step, at: int = at) -> Case:
+            return replace(case, steps=(*case.steps[:at], *others, *case.steps[at + 1 :]))
+
+        yield "step left out", with_step()
+        told = step.reason
+        if told.relation not in ("process", "realtime"):
+            yield "value", with_step(replace(step, reason=replace(told, value="77")))
+        if told.relation in ("rw", "rwp"):
+            yield "next value", with_step(replace(step, reason=replace(told, next_value="77")))
+        yield (
+            "relation",
+            with_step(replace(step, reason=replace(told, relation=OTHER[told.relation]))),
+        )
+    if case.steps:
+        yield "order", replace(case, operations=case.operations[::-1])
+        back = [Step(step.target, step.source, step.reason) for step in reversed(case.steps)]
+        yield "backwards", replace(case, operations=tuple(b.source for b in back), steps=(*back,))
+
+
+@pytest.mark.parametrize("name", sorted(CASES) + sorted(SINGLE))
+def test_altered_cases_are_refused(name: str) -> None:
+    history, universe = CASES[name][:2] if name in CASES else SINGLE[name]
+    for case in found(history, universe):
+        for what, other in altered(case):
+            assert outcome(history, universe, other) == "refused", (what, case.type)
+
+
+def cycle(type_: str, *steps: tuple[int, int, str, str, str, str]) -> Case:
+    made = [
+        Step(source, target, Reason(relation, "", key or None, value or None, after or None))
+        for source, target, relation, key, value, after in steps
+    ]
+    return Case(type_, (), tuple(step.source for step in made), steps=tuple(made))
+
+
+def single(type_: str, key: str, *ops: int) -> Case:
+    return Case(type_, (), ops, {"key": key})
+
+
+def back(relation: str, value: str = "1", after: str = "2") -> Case:
+    """Op 1 precedes op 0 in real time, and op 0 precedes op 1 by what is at stake."""
+    name = {"wr": "G1c", "wrp": "G1c", "rw": "G-single-item", "rwp": "G-single"}[relation]
+    return cycle(
+        f"{name}-realtime", (0, 1, relation, "x", value, after), (1, 0, "realtime", "", "", "")
+    )
+
+
+def late(first: str, second: str, *others: str) -> list[Transaction]:
+    """Op 1 is over before op 0 begins; the others overlap both."""
+    made = timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
+    return [
+        replace(txn, value=txn.value, type=OpType.OK if number < 9 else OpType.FAIL)
+        for number, txn in enumerate(made)
+    ]
+
+
+# what holds, and what is nearly that: (history, universe, case)
+NEARLY: dict[str, tuple[list[Transaction], dict[str, int], Case, str]] = {
+    "wr": (late("w x 2", "r x 2"), {"x": 1}, back("wr", "2", ""), "verified"),
+    "wr of another value": (late("w x 2", "r x 1"), {"x": 1}, back("wr", "2", ""), "refused"),
+    "wr of another's write": (
+        late("w x 3", "r x 2", "w x 2"),
+        {"x": 1},
+        back("wr", "2", ""),
+        "refused",
+    ),
+    "wr of an own write": (late("w x 2", "w x 3; r x 2"), {"x": 1}, back("wr", "2", ""), "refused"),
+    "wr of what was overwritten": (
+        late("w x 2; w x 3", "r x 2"),
+        {"x": 1},
+        back("wr", "2", ""),
+        "refused",
+    ),
+    "wr read by a predicate": (
+        late("w x 2", "rp = 2 {x 2}"),
+        {"x": 1},
+        back("wr", "2", ""),
+        "refused",
+    ),
+    "wrp": (late("w x 2", "rp = 2 {x 2}"), {"x": 1}, back("wrp", "2", ""), "verified"),
+    "wrp read by the key": (late("w x 2", "r x 2"), {"x": 1}, back("wrp", "2", ""), "refused"),
+    "wrp of nothing shown": (
+        late("d x", "rp = 1 {}"),
+        {"x": 1},
+        back("wrp", "absent", ""),
+        "verified",
+    ),
+    "wrp of nothing shown, of two": (
+        late("d x", "rp = 1 {}", "w x 2"),
+        {"x": 1},
+        back("wrp", "absent", ""),
+        "refused",
+    ),
+    "wrp of nothing shown, but its own later": (
+        late("d x", "rp = 1 {}; w x 2"),
+        {"x": 1},
+        back("wrp", "absent", ""),
+        "verified",
+    ),
+    "wrp behind an own write": (
+        late("d x", "w x 2; rp = 1 {}"),
+        {"x": 1},
+        back("wrp", "absent", ""),
+        "refused",
+    ),
+    "wrp of what matches": (late("w x 2", "rp = 1 {}"), {}, back("wrp", "2", ""), "refused"),
+    "rw": (late("r x 1", "w x 2"), {"x": 1}, back("rw"), "verified"),
+    "rw of nil": (late("r x nil", "i x 2"), {}, back("rw", "absent"), "verified"),
+    "rw of nil, of two": (late("r x nil", "i x 2", "d x"), {}, back("rw", "absent"), "refused"),
+    "rw from a later version": (
+        late("r x 3", "w x 2", "w x 3"),
+        {"x": 1},
+        back("rw", "3"),
+        "refused",
+    ),
+    "rw told from the first": (late("r x 3", "w x 2", "w x 3"), {"x": 1}, back("rw"), "refused"),
+    "rw to what was overwritten": (late("r x 1", "w x 2; w x 3"), {"x": 1}, back("rw"), "refused"),
+    "rw to another's": (late("r x 1", "r x 2", "w x 2"), {"x": 1}, back("rw"), "refused"),
+    "rwp": (late("rp = 2 {}", "w x 2"), {"x": 1}, back("rwp"), "verified"),
+    "rwp to what does not match": (late("rp = 3 {}", "w x 2"), {"x": 1}, back("rwp"), "refused"),
+    "rwp of what was shown": (late("rp = 1 {x 1}", "w x 2"), {"x": 1}, back("rwp"), "verified"),
+    "rwp of what may be another's": (
+        late("rp = 2 {}", "w x 2", "w x 3"),
+        {"x": 1},
+        back("rwp"),
+        "refused",
+    ),
+    "rwp by a remainder": (late("rp mod 2 0 {}", "w x 2"), {"x": 1}, back("rwp"), "verified"),
+    "rwp by another remainder": (
+        late("rp mod 2 1 {x 1}", "w y 2"),
+        {"x": 1},
+        back("rwp"),
+        "refused",
+    ),
+    "a step to itself": (
+        at_once("r x 1; w x 2"),
+        {"x": 1},
+        cycle("G-single-item", (0, 0, "rw", "x", "1", "2")),
+        "refused",
+    ),
+    "steps that do not close": (
+        late("r x 1", "r y 1", "w x 2"),
+        {"x": 1, "y": 1},
+        cycle(
+            "G-single-item-realtime",
+            (0, 2, "rw", "x", "1", "2"),
+            (1, 0, "realtime", "", "", ""),
+        ),
+        "refused",
+    ),
+    "time that touches": (
+        timed(("rp = 2 {}", 20, 60, 0), ("w x 2", 10, 20, 1)),
+        {"x": 1},
+        back("rwp"),
+        "refused",
+    ),
+    "a failed writer": (
+        [late("r x 2", "r x 2")[0], Transaction([["w", "x", 2]], 0, 99, OpType.FAIL, 3)],
+        {"x": 1},
+        cycle("G1c", (1, 0, "wr", "x", "2", ""), (0, 1, "wr", "x", "2", "")),
+        "refused",
+    ),
+    "an unanswered reader": (
+        at_once("info: r x 1; w y 2", "r y 2; w x 2"),
+        {"x": 1},
+        cycle("G-single-item", (0, 1, "rw", "x", "1", "2"), (1, 0, "wr", "y", "2", "")),
+        "refused",
+    ),
+    "another process": (
+        timed(("rp = 2 {}", 50, 60, 0), ("w x 2", 10, 20, 1)),
+        {"x": 1},
+        cycle("G-single-process", (0, 1, "rwp", "x", "1", "2"), (1, 0, "process", "", "", "")),
+        "refused",
+    ),
+    "the same process": (
+        timed(("rp = 2 {}", 50, 60, 0), ("w x 2", 10, 20, 0)),
+        {"x": 1},
+        cycle("G-single-process", (0, 1, "rwp", "x", "1", "2"), (1, 0, "process", "", "", "")),
+        "verified",
+    ),
+    "G1a of a nil that may be true": (
+        at_once("fail: d x", "r x nil", "d x"),
+        {"x": 1},
+        single("G1a", "x", 1, 0),
+        "refused",
+    ),
+    "G1a of an ok write": (
+        at_once("w x 2", "r x 2"),
+        {"x": 1},
+        single("G1a", "x", 1, 0),
+        "refused",
+    ),
+    "G1a or G1b": (
+        at_once("fail: d x", "rp true {}", "d x; i x 3"),
+        {"x": 1},
+        single("G1b", "x", 1, 2),
+        "beyond",
+    ),
+    "G1b of the last write": (
+        at_once("w x 2; w x 3", "r x 3"),
+        {"x": 1},
+        single("G1b", "x", 1, 0),
+        "refused",
+    ),
+    "garbage that failed": (
+        at_once("fail: w x 2", "r x 2"),
+        {"x": 1},
+        single("garbage-read", "x", 1),
+        "refused",
+    ),
+    "garbage of the universe": (
+        at_once("r x 1"),
+        {"x": 1},
+        single("garbage-read", "x", 0),
+        "refused",
+    ),
+    "garbage that is written later": (
+        at_once("r x 2; w x 2"),
+        {"x": 1},
+        single("garbage-read", "x", 0),
+        "refused",
+    ),
+    "a read after the write": (
+        at_once("w x 2; r x 2"),
+        {"x": 1},
+        single("future-read", "x", 0),
+        "refused",
+    ),
+    "a miss that may be another's": (
+        at_once("rp = 1 {}", "w x 2"),
+        {"x": 1},
+        single("predicate-read-miss", "x", 0),
+        "refused",
+    ),
+    "a miss of its own delete": (
+        at_once("d x; rp = 1 {}"),
+        {"x": 1},
+        single("predicate-read-miss", "x", 0),
+        "refused",
+    ),
+    "internal, but not ok": (
+        at_once("info: w x 2; r x nil"),
+        {"x": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "internal, but of another key": (
+        at_once("w x 2; r y 1"),
+        {"x": 1, "y": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "internal, but written between": (
+        at_once("r x 1; w x 2; r x 2; rp = 2 {x 2}"),
+        {"x": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "lost by one alone": (
+        at_once("r x 1; w x 2"),
+        {"x": 1},
+        single("lost-update", "x", 0),
+        "refused",
+    ),
+    "lost, but of two versions": (
+        at_once("r x 1; w x 2", "r x 2; w x 3"),
+        {"x": 1},
+        single("lost-update", "x", 0, 1),
+        "refused",
+    ),
+    "lost, but written first": (
+        at_once("r x 1; w x 2", "w x 3; r x 3"),
+        {"x": 1},
+        single("lost-update", "x", 0, 1),
+        "refused",
+    ),
+    "lost, but read by a predicate": (
+        at_once("r x 1; w x 2", "rp = 1 {x 1}; w x 3"),
+        {"x": 1},
+        single("lost-update", "x", 0, 1),
+        "refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NEARLY))
+def test_what_only_resembles_a_case_is_refused(name: str) -> None:
+    history, universe, case, wanted = NEARLY[name]
+
+    assert outcome(history, universe, case) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "holds"),
+    [
+        ("G1c", "wrp wr", True),
+        ("G1c-realtime", "process realtime", False),
+        ("G0-realtime", "wr realtime", False),
+        ("G-single", "rwp wr", True),
+        ("G-single-item", "rwp wr", False),
+        ("G-single", "rw wrp", False),
+        ("G2", "rw rwp", True),
+        ("G2-item", "rw rw", True),
+        ("G2", "rwp wr rw", True),  # the last and the first are neighbours
+        ("G-nonadjacent", "rwp wr rw wr", True),
+        ("G2-process", "rwp rw process", True),
+        ("G2-realtime", "rwp rw process realtime", True),
+        ("G1c", "ww wr", False),
+    ],
+)
+def test_what_the_names_of_cycles_mean(name: str, kinds: str, holds: bool) -> None:
+    assert verify_predicates._fits(name, kinds.split()) is holds
+
+
+def test_a_value_given_twice_proves_nothing() -> None:
+    history = at_once("r x 2; w x 2", "w x 2")
+    assert outcome(history, {"x": 1}, single("future-read", "x", 0)) == "refused"
+
+
+def test_the_existence_of_a_cycle_alone_is_beyond_these_means() -> None:
+    assert outcome([], {}, Case("PL-3-cycle-exists", (), ())) == "beyond"
+
+
+# --- in a check ------------------------------------------------------------------------------
+
+PHANTOM = """
+{:index 0, :process 0, :type :invoke, :f :init, :value {:bob 7}}
+{:index 1, :process 0, :type :ok, :f :init, :value {:bob 7}}
+{:index 2, :process 0, :type :invoke, :f :txn, :value [[:rp [:= 1] nil] [:insert :amy 2]]}
+{:index 3, :process 1, :type :invoke, :f :txn, :value [[:rp [:= 2] nil] [:insert :joe 1]]}
+{:index 4, :process 0, :type :ok, :f :txn, :value [[:rp [:= 1] {}] [:insert :amy 2]]}
+{:index 5, :process 1, :type :ok, :f :txn, :value [[:rp [:= 2] {}] [:insert :joe 1]]}
+"""
+
+
+def judged(tmp_path: Path) -> CheckResult:
+    path = tmp_path / "h.edn"
+    path.write_text(PHANTOM)
+    prepared = ClosedPredicate().prepare(load_edn(path), ModelSettings())
+    return prepared.check(time_limit_s=60.0, draw=False)[0]
+
+
+def test_a_verdict_carries_its_certificate(tmp_path: Path) -> None:
+    result = judged(tmp_path)
+
+    assert result.verdict is Verdict.INVALID
+    assert result.explanation[-1] == "Certificate: 1 of 1 cases verified."
+    assert result.details["proof"]["verified"] == ["G2"]
+
+
+def test_a_check_broken_on_purpose_gives_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inference takes every predicate for one that matches nothing of what was written."""
+    genuine = Predicate.matches
+    monkeypatch.setattr(
+        Predicate, "matches", lambda self, value: value == 7 or genuine(self, value)
+    )
+    result = judged(tmp_path)
+
+    assert result.verdict is Verdict.UNKNOWN
+    assert "its own certificate does not hold" in result.reason
