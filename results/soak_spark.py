@@ -111,8 +111,9 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
         work = functools.partial(run_ranges, job=job)
         rows: list[Any] = frame.mapInArrow(work, ROWS_DDL).toArrow().to_pylist()
     except Exception as error:
-        from results.spark import cause_of
+        from results.spark import cause_of, raise_if_interrupted
 
+        raise_if_interrupted(error)
         raise InfrastructureError(
             f"the Spark job failed: {cause_of(error)}; what was journaled before stays, and the "
             "same command goes on"

@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ from results.spark_address import check_reachable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["cause_of", "check_java", "get_spark", "prepare_workers"]
+__all__ = ["cause_of", "check_java", "get_spark", "prepare_workers", "raise_if_interrupted"]
 
 JAVA_MIN: Final = 17
 PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
@@ -42,6 +43,8 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _VERSION: Final = re.compile(r'version "(\d+)')
 _ATTEMPTS: Final = 3
+SILENCE_S: Final = 45.0  # an executor that starts takes about ten
+CHAIN_MAX: Final = 50  # exceptions that led to one another
 # Java moves file names and small tables here: optimising its code costs more than it saves.
 _FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _started_at: dict[str, str] = {}  # where the session of this process is
@@ -79,6 +82,7 @@ def get_spark(url: str) -> SparkSession:
             session: SparkSession = builder.getOrCreate()
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except Exception as error:
+        raise_if_interrupted(error)
         raise InfrastructureError(
             f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
             "of this version of Spark?"
@@ -224,8 +228,10 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
     # `range` makes as many partitions as there are cores: the one way to ask that Connect has, too.
     frame: Any = spark.range(1 << 16)
     try:
-        rows = frame.mapInArrow(probe, "`error` STRING").toArrow().to_pylist()
+        with _told_while_waiting():
+            rows = frame.mapInArrow(probe, "`error` STRING").toArrow().to_pylist()
     except Exception as error:
+        raise_if_interrupted(error)
         raise InfrastructureError(
             f"Spark's workers do not work: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
             f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
@@ -233,13 +239,52 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
     return next((row["error"] for row in rows if row["error"]), ""), len(rows)
 
 
-def cause_of(error: BaseException) -> str:
-    """The line of a long Spark error that says what happened in Python, or else its first one.
+@contextlib.contextmanager
+def _told_while_waiting() -> Iterator[None]:
+    """Say so where no executor answers for a while.
 
-    Of what came through Py4J, that is the second: the first only names the method that was called.
+    A cluster that is busy, or has no worker, lets everybody wait without an end and without a word.
+    """
+
+    def tell() -> None:
+        text = f"spark: no executor has answered for {SILENCE_S:g} s, and none may come: is there a"
+        with contextlib.suppress(OSError, ValueError):  # stderr may be gone
+            sys.stderr.write(f"{text} worker with free cores and memory? Still waiting\n")
+
+    timer = threading.Timer(SILENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def raise_if_interrupted(error: BaseException) -> None:
+    """Raise `KeyboardInterrupt` where Ctrl-C is behind an error of Spark's.
+
+    PySpark answers Ctrl-C by cancelling all jobs, and what it raises of them while it cleans up
+    takes the place of the interrupt: taken for a failed job, it would be tried again or reported.
+    """
+    found: list[BaseException] = [error]
+    for each in found:  # grows; contexts as well, which `raise ... from None` hides but keeps
+        before = (each.__cause__, each.__context__)
+        found += [one for one in before if one is not None and one not in found]
+        if isinstance(each, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        if len(found) > CHAIN_MAX:
+            return
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of a long Spark error that says what happened in Python, or else in Java at first.
+
+    Where neither is told, its first line; of what came through Py4J that is the second, as the
+    first only names the method that was called.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
+    told = told or [line[11:] for line in lines if line.startswith("Caused by: ")]
     if not told and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = [lines[1].removeprefix(": ")]
     return (told or lines or [type(error).__name__])[-1 if told else 0][:300]

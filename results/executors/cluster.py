@@ -22,7 +22,7 @@ from results.executors import Done, batch_of, done_of
 from results.manifest import Unit
 from results.packing import Bin, pack
 from results.schema import ddl
-from results.spark import get_spark, prepare_workers
+from results.spark import cause_of, get_spark, prepare_workers, raise_if_interrupted
 from results.stored import result_exists
 from results.units import Config, check_units, summary_schema
 
@@ -58,16 +58,16 @@ class SparkExecutor:
             try:
                 table = self._collect(bins, round_)
             except Exception as error:  # Spark's errors are of many kinds
+                raise_if_interrupted(error)
                 ended = [unit for unit in units if not _missing(unit, results)]
                 yield from (Done(unit.unit_id, 0, 0, ()) for unit in ended)
                 left = [unit for unit in units if _missing(unit, results)]
                 if not left:
                     return
                 if sum(_missing(unit, results) for unit in left) == missing:
-                    text = str(error).strip().splitlines()[0]
                     raise InfrastructureError(
                         f"the Spark job failed and no result of it arrived below {results}: "
-                        f"{text[:300]}; can every executor write there?"
+                        f"{cause_of(error)}; can every executor write there?"
                     ) from error
                 bins = pack(left, len(bins))
                 continue

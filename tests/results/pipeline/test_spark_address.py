@@ -1,11 +1,15 @@
 """A Spark master that is not there is told at once, and by its address."""
 
 import socket
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
-from results import spark, spark_address
+from results import soak_spark, spark, spark_address
+from results.executors import cluster
+from results.packing import Bin
 from results.spark_address import addresses_of, check_reachable
 
 
@@ -93,7 +97,95 @@ def test_what_a_proxy_reaches_is_not_asked_here(ports, monkeypatch):
         ("one\ntwo", "one"),
         ("An error occurred while calling None.S.\n: o.a.s.SparkException: gone\n\tat x", "o.a."),
         ("An error occurred while calling o1.\n: j.E\nPy\n  ValueError: bad\n at", "ValueError: "),
+        ("org.apache.X: awaitResult:\n\tat x\nCaused by: y.Z: no room\n\tat q", "y.Z: no room"),
     ],
 )
 def test_the_line_that_tells_is_shown(text, cause):
     assert spark.cause_of(RuntimeError(text)).startswith(cause)
+
+
+def hidden(how):
+    """An error of Spark's that Ctrl-C led to, raised as PySpark does."""
+    try:
+        try:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise ValueError("the job was cancelled")
+        except ValueError:
+            if how == "from None":
+                raise RuntimeError("converted") from None
+            raise RuntimeError("converted") from OSError("another")
+    except RuntimeError as error:
+        return error
+
+
+@pytest.mark.parametrize("how", ["from None", "from another"])
+def test_ctrl_c_behind_an_error_of_spark_is_ctrl_c(how):
+    with pytest.raises(KeyboardInterrupt):
+        spark.raise_if_interrupted(hidden(how))
+
+
+def test_an_error_that_nobody_asked_for_is_none():
+    error = RuntimeError("lost")
+    error.__cause__ = error.__context__ = ValueError("why")
+    error.__cause__.__context__ = error  # a ring
+    spark.raise_if_interrupted(error)
+
+
+class Cancelled:
+    """A Spark whose user presses Ctrl-C."""
+
+    def createDataFrame(self, _):  # noqa: N802 - Spark's name
+        raise hidden("from None")
+
+
+def test_a_soak_and_a_report_take_it_for_ctrl_c(tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        soak_spark._run_wave(Cancelled(), b"", [(0, 1, 2)])
+    monkeypatch.setattr(cluster, "get_spark", lambda _: Cancelled())
+    monkeypatch.setattr(cluster, "prepare_workers", lambda _: 1)
+    executor = cluster.SparkExecutor("local[1]", None)
+    config = SimpleNamespace(results=str(tmp_path), round="")
+    monkeypatch.setattr(cluster.msgspec.structs, "replace", lambda given, **_: given)
+    with pytest.raises(KeyboardInterrupt):
+        next(executor.run([Bin(())], config))
+
+
+class Clock:
+    """A timer that is due as soon as it starts, or never."""
+
+    due = True
+
+    def __init__(self, after_s, tell):
+        assert after_s == spark.SILENCE_S
+        self.tell = tell
+
+    def start(self):
+        if self.due:
+            self.tell()
+
+    def cancel(self):
+        Clock.cancelled = True
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_executors_that_do_not_come_are_told(due, monkeypatch, capsys):
+    monkeypatch.setattr(Clock, "due", due)
+    monkeypatch.setattr(Clock, "cancelled", False, raising=False)
+    monkeypatch.setattr(spark.threading, "Timer", Clock)
+
+    class Answering:
+        def range(self, _):
+            return self
+
+        def mapInArrow(self, *_):  # noqa: N802 - Spark's name
+            return self
+
+        def toArrow(self):  # noqa: N802 - Spark's name
+            return pa.table({"error": ["", ""]})
+
+    assert spark.prepare_workers(Answering()) == 2
+    told = "spark: no executor has answered for 45 s, and none may come: is there a worker"
+    assert capsys.readouterr().err.startswith(told) == due
+    assert Clock.cancelled
