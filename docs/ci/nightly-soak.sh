@@ -16,11 +16,14 @@ set -euo pipefail
 SOAK_HOME=${SOAK_HOME:-$HOME/harness-soak}   # store, logs, reports and state
 HARNESS=harness                              # the program, e.g. /opt/venv/bin/harness
 SEEDS=500                                    # how many seeds a night
+# shellcheck disable=SC2054 # the comma is part of a value
 CASE=(--env sim --nemesis partition-leader,kill-leader --time-limit 60)
 JOBS=$(nproc)
 VERSION_COMMAND=(echo unversioned)           # prints what is tested, for the label
 NOTIFY=()                                    # called with a subject; the text is on its stdin
 KEEP_NIGHTS=7                                # nights whose runs, logs and reports are kept
+
+{ # Read to its last line before any of it runs: an update of this file harms no night at work.
 
 mkdir -p "$SOAK_HOME"/{logs,reports,store}
 cd "$SOAK_HOME"
@@ -100,3 +103,4 @@ done
 find store -path '*/.*' -type f -mtime "+$KEEP_NIGHTS" -delete # journals, and results of old runs
 tail -n "$KEEP_NIGHTS" labels > labels.part && mv labels.part labels
 exit "$code"
+}

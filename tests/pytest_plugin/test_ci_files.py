@@ -151,6 +151,26 @@ def interrupting(tmp_path, code):
     return f"HARNESS={program}"
 
 
+def test_a_night_at_work_outlives_an_update_of_the_script(tmp_path):
+    # Bash reads a script as it goes: without care, the rest would be that of the new one.
+    script, program = tmp_path / "nightly.sh", tmp_path / "harness"
+    script.write_bytes(CRON.read_bytes())
+    script.chmod(0o755)
+    program.write_text(
+        f"#!/bin/bash\nyes 'exit 99' | head -n 2000 > {script}\n"
+        "while [ $# -gt 0 ]; do\n"
+        '  if [ "$1" = --summary-json ]; then echo "{}" > "$2"; fi; shift\n'
+        "done\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "soak.conf").write_text(f"HARNESS={program}\nSEEDS=3\n")
+    environ = {"HOME": str(tmp_path), "SOAK_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([script], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "next-seed").read_text() == "4\n"
+    assert "exit 99" in script.read_text()
+
+
 @pytest.mark.parametrize("code", [130, 1])
 def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, code):
     assert night(more=interrupting(tmp_path, code)).returncode == code
