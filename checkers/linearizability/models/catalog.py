@@ -70,6 +70,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self._bindings = dict(bindings)
         self._facts = TableFacts(operations)
         self._bound_keys = {key: ident for ident, key in self._bindings.items()}
+        self._all_bound = self._facts.all_bound(self._bindings)
         self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
         self._index = {name: number for number, name in enumerate(self.names)}
         self._tables: list[Table | None] = [None]  # number 0 is ABSENT
@@ -140,6 +141,9 @@ class Catalog(Model[State, CatalogInput, Answer]):
         index = self._index[input_.name]
         if state[index] != ABSENT:
             return output is UNKNOWN, state
+        never_shown = self._all_bound and input_.key not in self._bound_keys
+        if output is UNKNOWN and never_shown and not self._facts.create_matters(input_.name):
+            return True, state
         chain = self._link(_Link(-1, 0, input_.columns))
         number = self._table(Table(input_.key, None, chain))
         state = (*state[:index], number, *state[index + 1 :])
@@ -175,6 +179,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
             table, link.version + 1, self.names[target], columns, unknown=output is UNKNOWN
         ):
             return output is UNKNOWN, state
+        if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
+            return True, state
         chain = self._link(_Link(table.chain, link.version + 1, columns))
         after = list(state)
         after[index] = ABSENT
@@ -194,6 +200,13 @@ class Catalog(Model[State, CatalogInput, Answer]):
         if unknown and not self._facts.allows_unknown_change(ident, version):
             return False
         return self._facts.allows(ident, version, name, columns)
+
+    def _matters(self, table: Table, link: _Link) -> bool:
+        """Whether anybody could tell that an unknown alter changed this version of the table."""
+        ident = self.table_id(table)
+        if ident is None and not self._all_bound:
+            return True
+        return self._facts.alter_matters(ident, link.version + 1)
 
     def _unknown_delete_possible(self, number: int) -> bool:
         table = self._tables[number]

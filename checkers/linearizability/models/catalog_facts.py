@@ -12,11 +12,28 @@ that show an id with a version therefore say, for every order of operations that
 A step of an unknown operation against these facts leads nowhere: some answer could never be given
 afterwards. Ruling such steps out at once loses no order that explains everything, and without it a
 history with a hundred lost answers has far too many ways to go on.
+
+Two kinds of unknown operations lead nowhere because nobody could tell (`alter_matters`,
+`create_matters`); an order with them is one without them, too:
+
+* An unknown alter that makes a version higher than any that is shown of its table. Leave it out,
+  and all unknown alters of the table after it: no answer after it shows a version of the table, for
+  that would be a higher one yet. So no known change of the table is after it, and what unknown
+  renames and deletes do does not depend on versions or columns. This needs that every answer that
+  depends on a version shows it.
+* An unknown create whose table no answer ever shows, if no answer says "exists" about its name, nor
+  about one to which unknown renames could carry the table. While the table is there, no known
+  answer about its name is possible but "exists", and no list. So leave out the create, and the
+  unknown operations that changed its table or failed because of it: nothing else sees a difference.
+  This needs that every answer shows the id of the table it is about, and ids that are bound.
+
+Either says what need not be, and not what cannot be; so a model that only replays an order, without
+any known answers, must not use them: it has none of these facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from checkers.linearizability.model import UNKNOWN, Operation
 from checkers.linearizability.models.catalog_types import (
@@ -48,11 +65,23 @@ class TableFacts:
         self._changes: dict[Version, Alter | Rename] = {}
         self._last: dict[str, int] = {}
         self._deleted: dict[str, int | None] = {}
+        self._vague: set[str | None] = set()  # ids with answers that rest on versions not shown
+        self._taken: set[str] = set()  # names with "exists" answers
+        self._shown: set[str] = set()
+        self._is_empty = True
+        renames: list[Rename] = []
         for operation in operations:
-            answer = operation.output
-            if operation.is_unknown or answer is UNKNOWN or answer.result != "ok":
+            given, answer = operation.input, operation.output
+            if operation.is_unknown or answer is UNKNOWN:
+                if isinstance(given, Rename):
+                    renames.append(given)
                 continue
-            self._gather(operation.input, answer)
+            self._is_empty = False
+            if answer.result == "ok":
+                self._gather(given, answer)
+            elif answer.result == "exists" and not isinstance(given, ListTables):
+                self._taken.update((given.name, *_target(given)))
+        self._carry_back(renames)
         for ident, version in sorted(self._changes):
             before = self._columns.get((ident, version - 1))
             if before is not None:
@@ -65,8 +94,14 @@ class TableFacts:
         if isinstance(given, ListTables):
             for name, ident, version in answer.listing:
                 self._see(ident, version, name)
+                if ident is None:
+                    self._vague.add(None)
             return
         ident, version = answer.table_id, answer.version
+        if ident is None or (
+            version is None and (isinstance(given, Alter | Rename) or answer.columns is not None)
+        ):
+            self._vague.add(ident)
         if isinstance(given, Create):
             self._see(ident, 0, given.name)
             if ident is not None:
@@ -86,9 +121,40 @@ class TableFacts:
             assert isinstance(given, Get | Look | Alter | Rename)
 
     def _see(self, ident: str | None, version: int | None, name: str) -> None:
+        if ident is not None:
+            self._shown.add(ident)
         if ident is not None and version is not None:
             self._names.setdefault((ident, version), name)
             self._last[ident] = max(self._last.get(ident, version), version)
+
+    def _carry_back(self, renames: Sequence[Rename]) -> None:
+        """Names from which unknown renames lead to taken ones are as good as those."""
+        origins: dict[str, list[str]] = {}
+        for rename in renames:
+            origins.setdefault(rename.new_name, []).append(rename.name)
+        todo = sorted(self._taken)
+        while todo:
+            for name in origins.get(todo.pop(), ()):
+                if name not in self._taken:
+                    self._taken.add(name)
+                    todo.append(name)
+
+    def all_bound(self, bindings: Container[str]) -> bool:
+        """Whether every answer shows an id, and one that is bound to a key."""
+        return None not in self._vague and all(ident in bindings for ident in self._shown)
+
+    def alter_matters(self, ident: str | None, version: int) -> bool:
+        """Whether anybody could tell that an unknown alter made this version.
+
+        `ident` is `None` for a table that no answer can be about.
+        """
+        if self._is_empty or None in self._vague or ident in self._vague:
+            return True
+        return ident is not None and version <= self._last.get(ident, -1)
+
+    def create_matters(self, name: str) -> bool:
+        """Whether anybody could tell that an unknown create made a table that is never shown."""
+        return self._is_empty or name in self._taken
 
     def allows(self, ident: str, version: int, name: str, columns: Columns | None) -> bool:
         """Whether the table can have had this name and these columns at this version."""
@@ -107,3 +173,7 @@ class TableFacts:
     def allows_unknown_delete(self, ident: str, version: int) -> bool:
         """Whether an operation of unknown outcome can have deleted the table at this version."""
         return ident not in self._deleted and version >= self._last.get(ident, 0)
+
+
+def _target(given: CatalogInput) -> tuple[str, ...]:
+    return (given.new_name,) if isinstance(given, Rename) else ()
