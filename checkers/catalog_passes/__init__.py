@@ -9,10 +9,12 @@ pass names are a counterexample by themselves, which the verifier confirms by en
 
 `refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
 nothing is proven, and the history is the search's. `replay` is the one pass that proves the
-opposite: in the order of revisions, where answers carry them.
+opposite: in the order of revisions, where answers carry them. `narrowed` proves neither: it tells
+a search when operations can have taken effect.
 """
 
+from checkers.catalog_passes.narrowing import narrowed
 from checkers.catalog_passes.passes import Contradiction, conflict, contradictions, refute
 from checkers.catalog_passes.revisions import replay
 
-__all__ = ["Contradiction", "conflict", "contradictions", "refute", "replay"]
+__all__ = ["Contradiction", "conflict", "contradictions", "narrowed", "refute", "replay"]
