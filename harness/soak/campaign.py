@@ -218,7 +218,7 @@ class Campaign:
             raise InfrastructureError(f"a result of seed {result.seed} came in, which nobody asked")
         if result.seed not in self._journal:
             try:
-                if result.verdict == CRASH:
+                if result.verdict == CRASH or (proven and result.run is None):
                     self._keep_case(result.seed)
                 self._journal.append(result)
             except InfrastructureError:

@@ -19,7 +19,7 @@ import msgspec
 
 from harness import __version__
 from harness.checking import judge
-from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
 from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment
@@ -79,9 +79,9 @@ def _run(
     begin_s = time.monotonic()
     try:
         outcome = conduct(plan, environment, run_id=folder.run_id, folder=folder, listener=listener)
-    except UsageError:
-        raise
     except HarnessError as error:  # nodes that do not come up: no verdict, but no end either
+        if isinstance(error, UsageError) and not isinstance(error, HistoryError):
+            raise
         crash = crashed(job, f"{type(error).__name__}: {error}")
         return msgspec.structs.replace(crash, run=folder.run_id), False
     judgement = judge(outcome.history, plan.case, plan.checkers)

@@ -20,7 +20,7 @@ import msgspec
 
 from harness import __version__
 from harness.checking import Judgement, judge
-from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
 from harness.ops import OpType, Verdict
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment, load_plugin
@@ -46,6 +46,8 @@ def run_seed(job: SeedJob) -> SeedResult:
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     try:
         result = _run_seed(job, begin_s)
+    except HistoryError as error:  # the history of this very seed: no other need be like it
+        result = crashed(job, _crash_reason(error))
     except UsageError as error:  # the case was planned before: the code or the plug-ins changed
         result = stopped(job, str(error))
     except Exception as error:  # noqa: BLE001 - one seed's crash must not end the campaign
@@ -85,6 +87,11 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
         return _keep(job, plan, outcome, judgement, record, result)
     except InfrastructureError as error:
         return msgspec.structs.replace(result, stop=not_kept(result, error))
+    except HistoryError as error:  # no column can hold it, here or anywhere
+        if result.verdict != Verdict.INVALID.value:
+            raise
+        reason = shortened(f"{result.reason} (the run could not be kept: {error})")
+        return msgspec.structs.replace(result, reason=reason)  # what is proven stays proven
 
 
 def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: bool) -> SeedResult:

@@ -282,3 +282,13 @@ def test_leftovers_of_killed_workers_are_swept_and_nothing_else(tmp_path):
 def test_names_that_cannot_be(tmp_path, fields):
     with pytest.raises(UsageError, match="--"):
         spec(tmp_path, **fields)
+
+
+def test_a_proof_whose_run_no_column_holds_can_be_replayed_and_is_tried_again(tmp_path):
+    proof = SeedResult(seed=2, verdict="invalid", reason="it lied")
+    with Opened(tmp_path) as found:
+        assert found.take(proof)
+        assert b'"seed": 2' in found.case_file(proof).read_bytes()
+        assert found.tally.verdicts["invalid"] == 1
+    with Opened(tmp_path) as found:
+        assert 2 in found.pending()

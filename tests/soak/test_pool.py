@@ -13,7 +13,14 @@ import msgspec
 import pytest
 
 from harness.case import Case
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, InfrastructureError
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_INVALID,
+    EXIT_UNKNOWN,
+    EXIT_VALID,
+    HistoryError,
+    InfrastructureError,
+)
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
 from harness.store import RunFolder, load_run
 
@@ -145,6 +152,24 @@ def test_a_run_that_cannot_be_kept_leaves_nothing_half_done(tmp_path, monkeypatc
     result = run_seed(job(BUG, tmp_path))
     assert (result.verdict, result.run) == ("invalid", None)
     assert "the disk is full; with room in the store" in result.stop
+    assert list((tmp_path / "soak").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict"), [(BUG, "invalid"), (msgspec.structs.replace(BUG, bugs=()), CRASH)]
+)
+def test_a_history_that_no_column_holds_concerns_its_seed_alone(
+    tmp_path, monkeypatch, case, verdict
+):
+    def cannot(*_, **__):
+        raise HistoryError("value 2**70 is too large")
+
+    monkeypatch.setattr(RunFolder, "seal", cannot)
+    result = run_seed(job(case, tmp_path))
+    assert (result.verdict, result.run, result.stop) == (verdict, None, None)
+    assert "value 2**70 is too large" in result.reason
+    # A proof stays one, and is told; what was not kept is not called valid.
+    assert ("not linearizable" in result.reason) == (verdict == "invalid")
     assert list((tmp_path / "soak").iterdir()) == []
 
 

@@ -1,12 +1,13 @@
 """Soaks in a real environment: one run at a time, each kept whole, interrupted ones not counted."""
 
 import signal
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from harness.case import Case
-from harness.errors import EXIT_INTERRUPTED
+from harness.errors import EXIT_INTERRUPTED, HistoryError, TargetError
 from harness.soak import SeedJob, SeedResult, identity, real
 from harness.store import load_run
 from tests.soak.commands import journaled, soak, start, wait_until
@@ -59,6 +60,25 @@ def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(
     assert [result.stop and "stop" for result in taken] == counted
     assert len(made) == runs_made
     assert all("the code changed" in result.stop for result in taken if result.stop)
+
+
+@pytest.mark.parametrize("error", [HistoryError("2**70 is too large"), TargetError("not up")])
+def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkeypatch):
+    def conduct(*_, **__):
+        raise error
+
+    plan = SimpleNamespace(case=Case(seed=0, target="toy-register", workload="register"))
+    monkeypatch.setattr(real, "plan_case", lambda *_: plan)
+    monkeypatch.setattr(real, "conduct", conduct)
+    taken = []
+    job = SeedJob(case=plan.case, store=str(tmp_path), name="n", run_prefix="p")
+    work = (job.of_seed(seed) for seed in (1, 2))
+    real.soak_one_by_one(work, Marked(), on_result=lambda found: not taken.append(found))
+    assert [(found.seed, found.verdict, found.stop) for found in taken] == [
+        (1, "crash", None),
+        (2, "crash", None),
+    ]
+    assert all(str(error) in found.reason for found in taken)
 
 
 @pytest.mark.slow
