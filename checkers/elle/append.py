@@ -417,11 +417,12 @@ class _Groups:
         writes_after[leads] = final_append[ends[self.group[leads]]] > leads
         rows = self.row[leads[writes_after[leads]]]
         # A nil and an empty list are different things to have read, as upstream sees it.
-        identity = 2 * index.version[rows] + (columns.value[index.reads[rows]] == NIL)
-        lists: dict[tuple[int, bytes], int] = {}
+        nil = columns.value[index.reads[rows]] == NIL
+        identity = 2 * index.version[rows] + nil
+        lists: dict[tuple[int, bool, bytes], int] = {}
         for position in np.flatnonzero(index.straying[rows]).tolist():
             mop = int(index.reads[rows[position]])
-            content = (int(columns.key[mop]), columns.read_list(mop).tobytes())
+            content = (int(columns.key[mop]), bool(nil[position]), columns.read_list(mop).tobytes())
             identity[position] = -1 - lists.setdefault(content, len(lists))
         members = collisions(identity, rows)
         return np.arange(len(members), dtype=np.int32), members
