@@ -183,6 +183,8 @@ def test_a_create_matters_where_its_name_is_taken() -> None:
     assert changes([CREATE, LOST, shown], BOUND, 1)
     assert changes([CREATE, LOST, op(2, Get("u"), 2, ok(None, None), 20)], BOUND, 1)
     assert changes([replace(CREATE, return_time=None), LOST], BOUND, 1)
+    seen = op(2, Get("u"), 2, ok("y", 0), 20)
+    assert changes([CREATE, LOST, seen], {"x": "n", "y": "unseen"}, 1)
 
 
 def test_a_table_that_is_never_shown_need_not_be_altered() -> None:
