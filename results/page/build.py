@@ -37,7 +37,14 @@ from results.page.timeline import (
 __all__ = ["PAGE_SCHEMA", "build", "client_lanes"]
 
 PAGE_SCHEMA: Final = 1
-LINKS: Final = ("case.json", "results.json", "run.json", "history.parquet", "trace.json")
+LINKS: Final = (
+    "case.json",
+    "results.json",
+    "run.json",
+    "history.parquet",
+    "trace.json",
+    "counterexample.html",
+)
 
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:

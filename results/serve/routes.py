@@ -55,6 +55,7 @@ SANDBOX: Final = (
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
     "worker-src blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_PAGES: Final = {("report.html",), ("counterexample.html",)}
 _RAW: Final = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
@@ -137,7 +138,7 @@ class Application:
             except ArtefactFailed as failed:
                 raise Failure(422, f"{file[0]} of {row.key} cannot be made: {failed}") from failed
         number = open_below(self.library.store, (name, run, *file))
-        return _file(number, file[-1], is_page=file == ("report.html",))
+        return _file(number, file[-1], is_page=file in _PAGES)
 
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")

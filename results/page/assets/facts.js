@@ -11,8 +11,8 @@ function axisPanel(canvas, page) {
       pen.fillStyle = ink.soft;
       pen.textAlign = "center";
       for (const time of found) {
-        const x = view.x(time);
-        if (x >= LEFT && x <= view.width - 24) pen.fillText(seconds(time, step), x, 11);
+        const x = view.x(time), text = seconds(time, step), half = pen.measureText(text).width / 2;
+        if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // beside "time"
       }
       pen.textAlign = "left";
       label(pen, "time", 11);

@@ -2,6 +2,7 @@
 
 const TEXT_FIELDS = ["process", "table", "text"];
 const CHOICES = ["kind", "outcome", "node"];
+const TOGETHER_MAX = 8; // operations that are shown at once, however far apart they are
 
 function makePage(data) {
   const ops = unpackOps(data);
@@ -56,10 +57,27 @@ function bringOp(start, end) {
   else view.reveal(start, end);
 }
 
+// The operations of the anomaly to look at together. A checker may have found several far from each
+// other, and explains one of them: all that its sentences name, if these are few; else those about
+// the first that it names.
+function together(page) {
+  const { ops, focus, blamed, data } = page;
+  const blaming = data.checkers.find((one) => one.operations.length && one.verdict === data.verdict);
+  const told = new Set(blaming ? blaming.sentences.flatMap((line) => opsNamed(page, line)) : []);
+  if (told.size && told.size <= TOGETHER_MAX) return [...told, blamed];
+  if (focus.length <= TOGETHER_MAX) return focus;
+  const gap = data.end * 0.05, middle = focus.indexOf(blamed);
+  let from = middle, to = middle;
+  while (from > 0 && ops.start[focus[from]] - ops.start[focus[from - 1]] <= gap) from--;
+  while (to + 1 < focus.length && ops.start[focus[to + 1]] - ops.start[focus[to]] <= gap) to++;
+  return focus.slice(from, to + 1);
+}
+
 function showAnomaly(page) {
   if (page.focus.length) {
-    const starts = page.focus.map((i) => page.ops.start[i]);
-    const ends = page.focus.map((i) => Math.min(page.ops.end[i], page.data.end));
+    const shown = together(page);
+    const starts = shown.map((i) => page.ops.start[i]);
+    const ends = shown.map((i) => Math.min(page.ops.end[i], page.data.end));
     view.show(Math.min(...starts), Math.max(...ends), 1e7);
   } else if (page.focusFacts.length) {
     const times = page.focusFacts.map((fact) => fact[1]);

@@ -57,10 +57,16 @@ function storyButton(page, position, text) {
 
 function showTimeline() { byId("operations").scrollIntoView({ block: "nearest" }); }
 
+const OP = /\bop (\d{1,9})\b/g;
+
+function opsNamed(page, sentence) {
+  return [...sentence.matchAll(OP)].map((match) => positionOf(page.ops, Number(match[1]))).filter((position) => position >= 0);
+}
+
 function withOps(page, sentence) {
   const parts = [];
   let done = 0;
-  for (const match of sentence.matchAll(/\bop (\d{1,9})\b/g)) {
+  for (const match of sentence.matchAll(OP)) {
     const position = positionOf(page.ops, Number(match[1]));
     if (position < 0) continue;
     parts.push(sentence.slice(done, match.index), storyButton(page, position, match[0]));

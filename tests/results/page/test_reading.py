@@ -219,3 +219,51 @@ def test_a_run_that_was_cut_short_says_so_and_how_to_judge_it(browser_page, tmp_
     ]
     line = browser_page.inner_text(".replay")
     assert line.split()[:4] == ["Judge", "it", "harness", "check"]
+
+
+def far_apart(told):
+    """A run of 100 s with an anomaly of three operations at 10 s, and others each 10 s later."""
+    script = Script().fact(0, "phase", {"phase": "chaos"})
+    for start in range(10_000, 100_000, 10_000):
+        for process in range(3):
+            begin = start + 100 * process
+            script.op(begin, begin + 50, process, "list", {}, "ok", {"tables": [], "term": 1})
+    history = script.history()
+    named = tuple(pair.invoke.index for pair in history.pairs)
+    sentences = [" and ".join(f"op {index}" for index in named[:told])]
+    verdict = CheckResult("elle", Verdict.INVALID, "several", tuple(sentences), named)
+    return history, verdict
+
+
+@browser_test
+@pytest.mark.parametrize(("told", "last_ms"), [(3, 10_250), (4, 20_050), (27, 10_250), (0, 10_250)])
+def test_of_many_anomalies_the_one_explained_is_shown(browser_page, tmp_path, told, last_ms):
+    history, verdict = far_apart(told)
+    browser_page.open(PageReporter().write(write_run(tmp_path, history, [verdict])))
+    browser_page.wait_for_selector("html[data-ready]")
+    begin, end = browser_page.evaluate("() => [harnessPage.view.from, harnessPage.view.to]")
+    assert 9_000 * MS < begin < 10_000 * MS or told == 4
+    assert begin < 10_000 * MS
+    assert last_ms * MS < end < 1.4 * last_ms * MS
+    browser_page.keyboard.press("p")  # from the first one back to the last one of all
+    assert harness_selected(browser_page) == verdict.operations[-1]
+
+
+def harness_selected(page):
+    return page.evaluate("() => harnessPage.page.ops.index[harnessPage.page.selected]")
+
+
+@browser_test
+def test_times_do_not_run_into_the_name_of_the_axis(open_page):
+    places = """(from) => new Promise((done) => {
+      harnessPage.view.set(from, from + 400e6);
+      const pen = document.getElementById("axis").getContext("2d"), lefts = [];
+      pen.fillText = (text, x) => lefts.push([text, x - pen.measureText(text).width / 2]);
+      harnessPage.redraw();
+      requestAnimationFrame(() => requestAnimationFrame(() => { delete pen.fillText; done(lefts); }));
+    })"""
+    for start_ms in range(580, 620, 5):
+        drawn = open_page.evaluate(places, start_ms * MS)
+        times = [left for text, left in drawn if text.endswith(" s")]
+        assert len(times) > 2
+        assert min(times) >= 108, (start_ms, drawn)  # the name ends at 104

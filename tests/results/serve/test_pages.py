@@ -159,6 +159,21 @@ def test_an_explanation_leads_to_its_operations_and_one_is_open(tmp_path):
     assert opened == [("", "stats"), ("open", "lin"), ("", "other")]
 
 
+def test_a_counterexample_is_a_page_in_the_same_sandbox(tmp_path):
+    store = tmp_path / "store"
+    folder = add_run(store, "a", "r")
+    for name in ("counterexample.html", "other.html"):
+        (folder / name).write_text("<h1>drawn</h1>")
+    with serving(store) as served:
+        status, headers, body = served.ask("/run/a/r/counterexample.html")
+        assert (status, body) == (200, b"<h1>drawn</h1>")
+        assert headers["Content-Type"].startswith("text/html")
+        assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts")
+        assert "allow-same-origin" not in headers["Content-Security-Policy"]
+        other = served.ask("/run/a/r/other.html")[1]
+        assert other["Content-Type"].startswith("text/plain")
+
+
 def test_equal_latencies_differ_by_nothing(tmp_path):
     store = tmp_path / "store"
     for latency_ms in (2000, 2001, 2100):
