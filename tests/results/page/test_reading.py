@@ -260,7 +260,8 @@ def test_times_do_not_run_into_the_name_of_the_axis(open_page):
       const pen = document.getElementById("axis").getContext("2d"), lefts = [];
       pen.fillText = (text, x) => lefts.push([text, x - pen.measureText(text).width / 2]);
       harnessPage.redraw();
-      requestAnimationFrame(() => requestAnimationFrame(() => { delete pen.fillText; done(lefts); }));
+      const drawn = () => { delete pen.fillText; done(lefts); };
+      requestAnimationFrame(() => requestAnimationFrame(drawn));
     })"""
     for start_ms in range(580, 620, 5):
         drawn = open_page.evaluate(places, start_ms * MS)
