@@ -106,12 +106,10 @@ class QuickReader:
         """The forms of `data`; raises `QuickRefusedError`."""
         if b"\0" in data:
             raise QuickRefusedError
-        parts = _SPLIT.split(data)
+        parts = _SPLIT.split(_uncommented(data) if b"\n;" in data else data)
         rest = b"\0".join(parts[::2])
         if b";" in rest:
-            # A comment may hold half a string, so the text is split anew. What comes behind a
-            # backslash outside of strings may go wrong; that backslash stays, and is refused below.
-            parts = _SPLIT.split(_COMMENT.sub(rb"\1", data))
+            parts = _SPLIT.split(_uncommented(data))
             rest = b"\0".join(parts[::2])
         rest = _between(rest)
         parts[1::2] = map(self._quoted.__getitem__, parts[1::2])
@@ -121,6 +119,15 @@ class QuickReader:
             found = self._ways[1](parts, rest)
         self._ways.reverse()
         return found
+
+
+def _uncommented(data: bytes) -> bytes:
+    """Without comments, of which one may hold half a string.
+
+    What comes behind a backslash outside of strings may go wrong. That backslash stays, and is
+    refused later.
+    """
+    return b"".join(filter(None, _COMMENT.split(data)))
 
 
 def _between(rest: bytes) -> bytes:
