@@ -152,12 +152,11 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        return first.told == reason.value and any(
-            # What was shown becomes another thing whatever follows; what was not, if it is shown.
+        # What was shown becomes another thing whatever follows. What was not would have left a
+        # second version to select, had the other not begun to match.
+        return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
-            and (by_key or look.value is not None or _matches(look.by, version.value))
             for look in self.looks(source, reason.key, by_key=by_key)
-            for version in made
         )
 
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
@@ -196,7 +195,7 @@ class PredicateVerifier:
 def _fits(name: str, kinds: list[str]) -> bool:
     """Whether a cycle of such steps is what its name says."""
     anti = [kind in ("rw", "rwp") for kind in kinds]
-    adjacent = anti.count(True) > 1 and any(anti[i - 1] and anti[i] for i in range(len(anti)))
+    adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
     base = {0: "G1c", 1: "G-single"}.get(anti.count(True), "G2" if adjacent else "G-nonadjacent")
     item = "-item" if any(anti) and "rwp" not in kinds else ""
     suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""

@@ -177,11 +177,7 @@ def back(relation: str, value: str = "1", after: str = "2") -> Case:
 
 def late(first: str, second: str, *others: str) -> list[Transaction]:
     """Op 1 is over before op 0 begins; the others overlap both."""
-    made = timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
-    return [
-        replace(txn, value=txn.value, type=OpType.OK if number < 9 else OpType.FAIL)
-        for number, txn in enumerate(made)
-    ]
+    return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 
 # what holds, and what is nearly that: (history, universe, case)
@@ -223,6 +219,12 @@ NEARLY: dict[str, tuple[list[Transaction], dict[str, int], Case, str]] = {
     ),
     "wrp of nothing shown, but its own later": (
         late("d x", "rp = 1 {}; w x 2"),
+        {"x": 1},
+        back("wrp", "absent", ""),
+        "verified",
+    ),
+    "wrp of nothing shown, beside a failed delete": (
+        [*late("d x", "rp = 1 {}"), *at_once("fail: d x")],
         {"x": 1},
         back("wrp", "absent", ""),
         "verified",
@@ -291,9 +293,9 @@ NEARLY: dict[str, tuple[list[Transaction], dict[str, int], Case, str]] = {
         "refused",
     ),
     "an unanswered reader": (
-        at_once("info: r x 1; w y 2", "r y 2; w x 2"),
+        at_once("info: r x 1; r z 5", "w x 2; w z 5"),
         {"x": 1},
-        cycle("G-single-item", (0, 1, "rw", "x", "1", "2"), (1, 0, "wr", "y", "2", "")),
+        cycle("G-single-item", (0, 1, "rw", "x", "1", "2"), (1, 0, "wr", "z", "5", "")),
         "refused",
     ),
     "another process": (
