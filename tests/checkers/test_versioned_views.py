@@ -163,6 +163,8 @@ ALTER = done(2, "alter", 4, 5, "b", ident=7, version=2, payload=6)
         (done(3, "get", 6, 7, "b", ident=7, version=1, seen=5), "id 7"),
         (done(3, "get", 6, 7, "b", ident=7, version=2, seen=9), "id 7"),
         (done(3, "get", 6, 7, "b", ident=8, version=2, seen=6), "name 'b'"),
+        (done(3, "get", 6, 7, "b", ident=8, version=2, seen=6), "id 8"),
+        (done(3, "list", 6, 7, "", listing=(("b", 8),)), "id 8"),
         (done(3, "get", 6, 7, "a", ident=7, version=2, seen=6), "name 'a'"),
         (done(3, "get", 6, 7, "b", result="nf"), "name 'b'"),
         (done(3, "create", 6, 7, "a", result="ex"), "name 'a'"),
@@ -230,6 +232,31 @@ def test_any_table_can_be_the_one_whose_id_is_not_said() -> None:
     ]
     assert decided(CatalogName(), operations, {1})
     assert not decided(CatalogName(), operations[1:], {1})
+
+
+def test_an_id_that_no_create_gave_is_nobodys() -> None:
+    # Two renames whose answers were lost: all that the views of names know is that something came.
+    moves: Ops = [
+        Operation(number, VersionedInput("ren", "a", name, 0, 0), 2, UNKNOWN, None, number)
+        for number, name in ((1, "b"), (2, "c"))
+    ]
+    seen = done(3, "get", 6, 7, "b", ident=9, version=1, seen=5)
+    operations: Ops = [CREATE, *moves, seen]
+    assert not wing_and_gong(VersionedCatalog(), operations)
+    refuted = [
+        found.name
+        for found in VersionedCatalog().projections(operations)
+        if check_operations(found.model, found.operations).result is Result.ILLEGAL
+    ]
+    assert refuted == ["id 9"]
+    outcome = check_operations(VersionedCatalog(), operations)
+    proof = certify(VersionedCatalog(), operations, outcome)
+    assert proof is not None
+    assert (proof.core, proof.part) == ((3,), "id 9")
+    # A create that nobody saw return may have given it, also one that was only called.
+    lost = VersionedInput("create", "b", "", 5, 9)
+    operations.append(Operation(4, lost, 5, UNKNOWN, None, 4))
+    assert check_operations(VersionedCatalog(), operations).result is Result.OK
 
 
 def test_an_id_with_two_lives_has_no_view() -> None:

@@ -11,7 +11,8 @@ is a contradiction of the history, and is told in its few operations instead of 
   need no operations here.
 * **an id** (`IdView`): its versions only grow, each has one payload, and deletion is for ever.
   Here, too, what is not said may happen by itself. Renames, which take an id out of a name's
-  sight, do not disturb it. An id that several creates give has several lives and no view.
+  sight, do not disturb it. An id that several creates give has several lives and no view; one that
+  no create gives, whatever became of it, cannot be shown at all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Said(NamedTuple):
     """What an operation says about a name or an id; `None` is what it does not say.
 
     About a name: put, bump, take, see, present, absent, and never for what no state allows; about
-    its tenants: put, at, take, not; about an id: make, change, see, die, alive, missing.
+    its tenants: put, at, take, not; about an id: make, change, see, die, alive, missing, never.
     """
 
     f: str
@@ -250,6 +251,8 @@ class IdView(Model[Life, Said, bool]):
         """Time only goes on."""
         del output
         f, version, payload = input_.f, input_.version, input_.payload
+        if f == "never":
+            return False, state
         if f == "missing":
             return True, UNBORN if state == UNBORN else GONE
         if state == GONE:
@@ -319,6 +322,10 @@ def _id_views(operations: Sequence[VersionedOperation]) -> Iterator[Projection[A
         if creates[ident] > 1:
             continue
         said = sayings[ident]
+        if not creates[ident]:
+            said = [replace(operation, input=Said("never")) for operation in said]
+            yield Projection(f"id {ident}", IdView(), tuple(said))
+            continue
         begin = min(_end(o) for o in said)
         last = max(o.call for o in said)
         # A list that leaves it out says something only if it was there before and after.
