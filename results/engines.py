@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ENGINES: Final = ("duckdb", "spark")
-BASES: Final = ("judged", "latencies")
+BASES: Final = ("judged", "latencies", "percentiles")
 """Queries whose results the others read as tables, in this order."""
 
 

@@ -1,23 +1,5 @@
 -- How long do acknowledged operations take, by kind and by the nemeses active at their start?
--- Percentiles are nearest ranks: the least value that at least so many of all do not exceed.
-WITH counted AS (
-    SELECT active, f, ns, CAST(SUM(n) AS BIGINT) AS n
-    FROM latencies
-    GROUP BY active, f, ns
-),
-ranked AS (
-    SELECT active, f, ns,
-           CAST(SUM(n) OVER (PARTITION BY active, f ORDER BY ns) AS BIGINT) AS upto,
-           CAST(SUM(n) OVER (PARTITION BY active, f) AS BIGINT) AS total
-    FROM counted
-)
-SELECT active, f,
-       MAX(total) AS ok,
-       MIN(CASE WHEN upto * 1000 >= total * 500 THEN ns END) AS p50_ns,
-       MIN(CASE WHEN upto * 1000 >= total * 950 THEN ns END) AS p95_ns,
-       MIN(CASE WHEN upto * 1000 >= total * 990 THEN ns END) AS p99_ns,
-       MIN(CASE WHEN upto * 1000 >= total * 999 THEN ns END) AS p999_ns,
-       MAX(ns) AS max_ns
-FROM ranked
-GROUP BY active, f
+SELECT value AS active, f, ok, p50_ns, p95_ns, p99_ns, p999_ns, max_ns
+FROM percentiles
+WHERE dimension = 'active'
 ORDER BY active, f
