@@ -315,9 +315,14 @@ def _write(output: Path, checked: Checked, answers: Answers, page: str) -> Path:
     for name in query_names():
         text = query(name)
         _put(output / "sql" / f"{name}.sql", functools.partial(_write_text, text))
-    for stale in (output / "answers").glob("*.parquet"):
-        if stale.stem not in answers.tables:
-            stale.unlink()  # of an earlier report, with a baseline, say
+    for name, written in (
+        ("tables", {*COLUMNS}),
+        ("sql", {*query_names()}),
+        ("answers", {*answers.tables}),
+    ):
+        for stale in (output / name).iterdir():
+            if stale.suffix in {".parquet", ".sql"} and stale.stem not in written:
+                stale.unlink()  # of an earlier report, with a baseline, say, or another version
     for name, table in answers.tables.items():
         _put(
             output / "answers" / f"{name}.parquet",

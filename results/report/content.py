@@ -161,10 +161,10 @@ def _availability(answers: Answers) -> Section:
     return Section(
         id="availability",
         title="Availability and recovery",
-        words="An outage is a time of half a second or more in which operations were under way "
-        "(breaks of up to a second between tries do not end it) and the target answered none of "
-        "them; a definite no is an answer. Faults that overlap count the same time each. After a "
-        "heal, “waited” is counted from the first operation that was under way.",
+        words="An outage (a window of unavailability) is half a second or more in which operations "
+        "were under way (breaks of up to a second between tries do not end it) and the target "
+        "answered none; a definite no is an answer. Faults that overlap count the same time each. "
+        "After a heal, “waited” is counted from the first operation that was under way.",
         plots=tuple(plots),
         tables=tuple(_tables(answers, *names)),
     )

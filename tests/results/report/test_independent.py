@@ -96,7 +96,7 @@ class Page(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
         if tag == "table" and "id" in given:
-            self._table = self.tables.setdefault(given["id"], [])
+            self._table = self.tables.setdefault(given["id"].removeprefix("table-"), [])
         elif tag == "tr" and self._table is not None:
             self._table.append([])
         elif tag == "td" and self._table is not None:

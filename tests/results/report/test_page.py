@@ -1,5 +1,7 @@
 """The page in a real browser, and with strings that want to be more than text."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -133,7 +135,7 @@ def test_sections_are_reached_and_tables_open(reported, browser_page):  # noqa: 
     closed = browser_page.locator("#latency details:not([open])").first
     closed.locator("summary").click()
     assert closed is not None
-    assert browser_page.locator("#latency_by_active").is_visible()
+    assert browser_page.locator("#table-latency_by_active").is_visible()
 
 
 @pytest.mark.slow
@@ -145,3 +147,13 @@ def test_the_page_is_bounded_and_needs_nothing_else(reported):
     assert "http" not in text.replace("http-equiv", "")
     assert "src=" not in text
     assert "default-src 'none'" in text
+
+
+def test_every_id_of_the_page_is_there_once(reported):
+    """A section and a table of one name would both be meant by a link."""
+    page = reported[2].read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]*)"', page)
+
+    assert len(ids) == len({*ids})
+    assert {"availability", "table-availability"} <= {*ids}
+    assert {*re.findall(r'href="#([^"]*)"', page)} <= {*ids}

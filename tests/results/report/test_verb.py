@@ -149,9 +149,18 @@ def test_output_elsewhere_leaves_the_store_alone(small, tmp_path, capsys):
 def test_an_answer_of_an_earlier_report_does_not_stay(small, capsys):
     report(capsys, small, "--baseline", "a", "--label", "b")
     assert (small / ".report" / "answers" / "regressions.parquet").is_file()
+    of_another_version = [
+        small / ".report" / "tables" / "old.parquet",
+        small / ".report/sql/old.sql",
+    ]
+    kept = [small / ".report" / name for name in ("notes.sql", "answers/notes.txt")]
+    for path in (*of_another_version, *kept):
+        path.write_bytes(b"")
     report(capsys, small)
 
     assert not (small / ".report" / "answers" / "regressions.parquet").exists()
+    assert not any(path.exists() for path in of_another_version)
+    assert all(path.exists() for path in kept)
 
 
 def test_only_the_runs_of_a_label(small, capsys):
