@@ -4,8 +4,8 @@
 row by row. Tables and columns are in `results.schema`; `FACTS_VERSION` rises whenever any number
 here may change, so that stored facts are made anew. The rules all tables share:
 
-* An operation belongs to the moment of its **invocation**: its phase, its second, the faults it
-  ran under. (Its whole span would make slow operations look hit by every fault near them.)
+* An operation belongs to the moment of its **invocation**: its phase, the faults it ran
+  under. (Its whole span would make slow operations look hit by every fault near them.)
 * A fault is active in `[inject, heal)`; one never healed until the end of the run; one without
   targets hit nobody and lasts no time. A heal closes the oldest open fault of its id.
 * Faults may overlap. Each gets the whole time and every operation in it, so sums over faults or
@@ -21,30 +21,46 @@ from __future__ import annotations
 import bisect
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from harness.case import NS_PER_S, Case
-from harness.ops import History, Op, OpType, Pair
-from harness.store import RunRecord, lat_bucket
-from results.intervals import Interval, Outage, Try, outages, overlap_ns, union
+from harness.ops import History
+from harness.store import RunRecord
+from results.intervals import Interval, Outage, outages_of, overlap_ns, union
+from results.operations import (
+    READS,
+    TYPES,
+    Notes,
+    Operations,
+    counted,
+    inside,
+    kind_of,
+    of_buckets,
+    of_history,
+)
 from results.run_timeline import InjectedFault, Timeline, field_of, whole_of
 from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS_VERSION", "NO_NEMESIS", "READS", "Run", "bare", "extract", "kind_of"]
+__all__ = [
+    "FACTS_VERSION",
+    "NO_NEMESIS",
+    "READS",
+    "Run",
+    "bare",
+    "extract",
+    "extract_buckets",
+    "kind_of",
+]
 
-FACTS_VERSION: Final = 2
-READS: Final = frozenset(
-    {"get", "list", "locate", "is-create-done", "is-alter-done", "read", "txn r"}
-)
-"""As in `checkers.stats`, which results may not import; a test holds both equal."""
+FACTS_VERSION: Final = 3
 NO_NEMESIS: Final = "none"
-ERROR_CODE_CHARS_MAX: Final = 80
 KINDS: Final = ("mutation", "read")
 
 
@@ -80,42 +96,24 @@ class Run(Protocol):
 Row = tuple[Any, ...]
 
 
-def kind_of(op: Op) -> str:
-    """The `f` of an invocation; transactions that only read are a kind of their own."""
-    if op.f != "txn" or not isinstance(op.value, list):
-        return op.f
-    reads = all(isinstance(mop, list | tuple) and mop and mop[0] == "r" for mop in op.value)
-    return "txn r" if reads else op.f
-
-
-def _answered(pair: Pair) -> bool:
-    """Whether the target itself answered: `ok`, or a definite no with what it saw."""
-    done = pair.completion
-    if done is None:
-        return False
-    if done.type is OpType.OK:
-        return True
-    said = done.value
-    if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
-        said = said[1]
-    return done.type is OpType.FAIL and isinstance(said, dict) and "result" in said
-
-
-def _error_code(pair: Pair) -> str | None:
-    """The code before the text, as in `checkers.stats`."""
-    if pair.completion is None or pair.completion.error is None:
-        return None
-    return pair.completion.error.split(":", 1)[0].strip()[:ERROR_CODE_CHARS_MAX]
-
-
 def extract(run: Run, history: History) -> dict[str, pa.Table]:
     """All tables of `FACT_TABLES` for one run."""
-    facts = _Facts(run, history)
+    return _tables(_Facts(run, *of_history(history), digest=history.digest))
+
+
+def extract_buckets(run: Run, folder: Path) -> dict[str, pa.Table]:
+    """The same from a folder of buckets, which are never all in memory; raises `HistoryError`.
+
+    Without a record there is no digest: it would be that of the whole history.
+    """
+    return _tables(_Facts(run, *of_buckets(folder), digest=lambda: None))
+
+
+def _tables(facts: _Facts) -> dict[str, pa.Table]:
     rows: dict[str, Iterable[Row]] = {
         "runs": [facts.run_row()],
         "traits": facts.trait_rows(),
         "ops": facts.op_rows(),
-        "windows": facts.window_rows(),
         "faults": facts.fault_rows(),
         "recoveries": facts.recovery_rows(),
         "unavailability": facts.unavailability_rows(),
@@ -132,7 +130,7 @@ def bare(run: Run) -> dict[str, pa.Table]:
 
     So its verdict has a place, under its nemeses, bug switches and label.
     """
-    facts = _Facts(run, History(()))
+    facts = _Facts(run, *of_history(History(())), digest=History(()).digest)
     rows = {"runs": [facts.run_row()], "traits": facts.trait_rows()}
     return {name: _table(name, facts.key, rows[name]) for name in rows}
 
@@ -152,14 +150,20 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 class _Facts:
     """One run while its tables are made; a method a table, rows without the run's key."""
 
-    def __init__(self, run: Run, history: History) -> None:
+    def __init__(
+        self, run: Run, operations: Operations, notes: Notes, *, digest: Callable[[], str | None]
+    ) -> None:
+        import numpy as np
+
         self.key = f"{run.name}/{run.run}"
         self.run = run
-        self.history = history
-        self.timeline = Timeline(history)
-        self.pairs = history.pairs
-        self.operations = tuple((kind_of(pair.invoke), pair) for pair in self.pairs)
-        self.leaders = list(history.facts("leader"))
+        self.digest = digest
+        self.ops = operations
+        self.notes = notes
+        self.timeline = Timeline(notes.history, notes.end_ns)
+        self.is_read = np.array([name in READS for name in operations.f_names], np.bool_)
+        self.active = self.timeline.numbers(operations.start)  # of `timeline.members`
+        self.leaders = list(notes.history.facts("leader"))
         self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
         self.down = {
             kind: [(item.start, item.end) for item in self.outages[kind]] for kind in KINDS
@@ -168,26 +172,20 @@ class _Facts:
         self.nemeses = sorted({*run.case.nemeses, *seen} - {NO_NEMESIS})
 
     def _outages(self, kind: str) -> list[Outage]:
-        end_ns = self.timeline.end_ns
-        tries = [
-            Try(
-                pair.invoke.time,
-                end_ns if pair.completion is None else pair.completion.time,
-                pair.completion is not None,
-                _answered(pair),
-            )
-            for f, pair in self.operations
-            if (f in READS) == (kind == "read")
-        ]
-        return outages(tries, end_ns)
+        import numpy as np
+
+        ops, end_ns = self.ops, self.notes.end_ns
+        own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
+        end = np.where(ops.done, ops.end, end_ns)
+        return outages_of(ops.start[own], end[own], (ops.done & ops.answered)[own], end_ns)
 
     def run_row(self) -> Row:
         """The one row of `runs`."""
         case, record = self.run.case, self.run.record
-        types = Counter(pair.type for pair in self.pairs)
-        refused = sum(pair.type is OpType.FAIL and _answered(pair) for pair in self.pairs)
+        ok, fail, info = (int((self.ops.type == number).sum()) for number in range(len(TYPES)))
+        refused = int((self.ops.answered & (self.ops.type == TYPES.index("fail"))).sum())
         # A process that stopped may be recorded as cut short only in its history.
-        interrupted = any(True for _ in self.history.facts("interrupted"))
+        interrupted = any(True for _ in self.notes.history.facts("interrupted"))
         return (
             self.run.name,
             self.run.label,
@@ -203,12 +201,12 @@ class _Facts:
             None if record is None else _ns(record.wall_s),
             self.timeline.end_ns,
             None if record is None else record.verdict.value,
-            self.history.digest() if record is None else record.digest,
-            len(self.history),
-            len(self.pairs),
-            types[OpType.OK],
-            types[OpType.FAIL],
-            types[OpType.INFO],
+            self.digest() if record is None else record.digest,
+            self.notes.lines,
+            len(self.ops),
+            ok,
+            fail,
+            info,
             refused,
             max(0, len(self.leaders) - 1),
             len(self.timeline.faults),
@@ -223,40 +221,31 @@ class _Facts:
 
     def op_rows(self) -> list[Row]:
         """Client operations, counted by everything that reports group by."""
-        counts: Counter[Row] = Counter()
-        for f, pair in self.operations:
-            invoke, done = pair.invoke, pair.completion
-            counts[
-                f,
-                None if done is None else done.node,
-                self.timeline.phase(invoke.time),
-                self.timeline.active(invoke.time),
-                pair.type.value,
-                _answered(pair),
-                _error_code(pair),
-                None if done is None else lat_bucket(done.time - invoke.time),
-            ] += 1
-        rows = [(row[0], row[0] in READS, *row[1:], n) for row, n in counts.items()]
-        return sorted(rows, key=_sortable)
-
-    def window_rows(self) -> list[Row]:
-        """Rates: operations by the second of their invocation."""
-        counts: dict[tuple[int, str], Counter[OpType]] = {}
-        for f, pair in self.operations:
-            cell = (pair.invoke.time // NS_PER_S, f)
-            counts.setdefault(cell, Counter())[pair.type] += 1
-        lasting = [f.interval for f in self.timeline.faults if f.interval[0] < f.interval[1]]
-        starts = sorted(start for start, _ in lasting)
-        ends = sorted(end for _, end in lasting)
-
-        def touching(second: int) -> int:
-            begun = bisect.bisect_left(starts, (second + 1) * NS_PER_S)
-            return begun - bisect.bisect_right(ends, second * NS_PER_S)
-
-        return [
-            (second, f, n[OpType.OK], n[OpType.FAIL], n[OpType.INFO], touching(second))
-            for (second, f), n in sorted(counts.items())
-        ]
+        ops, look = self.ops, self.timeline
+        cells = counted(
+            ops.f,
+            ops.node,
+            look.phase_numbers(ops.start),
+            self.active,
+            ops.type,
+            ops.answered,
+            ops.error,
+            ops.latency_buckets(),
+        )
+        sums: Counter[Row] = Counter()  # phases and sets of nemeses may be met twice
+        for (f, node, phase, active, kind, answered, error, took), n in cells:
+            sums[
+                ops.f_names[f],
+                bool(self.is_read[f]),
+                None if node < 0 else ops.nodes[node],
+                look.phase_name(phase),
+                look.sets[active],
+                TYPES[kind],
+                bool(answered),
+                None if error < 0 else ops.errors[error],
+                None if took < 0 else took,
+            ] += n
+        return sorted(((*row, n) for row, n in sums.items()), key=_sortable)
 
     def fault_rows(self) -> list[Row]:
         """Faults in the order of their injection."""
@@ -293,11 +282,8 @@ class _Facts:
 
         What comes after the heal is told by index: in virtual time many things share a moment.
         """
-        by_f: dict[str, list[Pair]] = {}
-        for f, pair in self.operations:
-            by_f.setdefault(f, []).append(pair)
         rows: list[Row] = []
-        kinds = [(f, _Ends(pairs)) for f, pairs in sorted(by_f.items())]
+        kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
         for fault in self.timeline.faults:
             if not fault.healed:
                 continue
@@ -346,28 +332,26 @@ class _Facts:
 
     def info_rows(self) -> list[Row]:
         """Operations lost to info, under each nemesis that was active."""
+        lost = self.ops.type == TYPES.index("info")
         counts: Counter[tuple[str, str]] = Counter()
-        for f, pair in self.operations:
-            if pair.type is OpType.INFO:
-                active = self.timeline.active_set(pair.invoke.time) or (NO_NEMESIS,)
-                counts.update((f, name) for name in active)
+        for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
+            for name in self.timeline.members[active] or (NO_NEMESIS,):
+                counts[self.ops.f_names[f], name] += n
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
         """Operations of the chaos phase, with and without each nemesis."""
+        ops = self.ops
+        chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
-        for f, pair in self.operations:
-            invoke = pair.invoke
-            if not _inside(self.timeline.chaos, invoke.time):
-                continue
-            unanswered = pair.type is OpType.FAIL and not _answered(pair)
-            outcome = (1, pair.type is OpType.OK, unanswered, pair.type is OpType.INFO)
-            active = self.timeline.active_set(invoke.time)
+        kinds = (ops.f[chaos], self.active[chaos], ops.type[chaos], ops.answered[chaos])
+        for (f, active, kind, answered), n in counted(*kinds):
+            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)  # of `TYPES`
             for nemesis in self.nemeses:
-                cell = (nemesis, f, nemesis in active)
+                cell = (nemesis, ops.f_names[f], nemesis in self.timeline.members[active])
                 sums = counts.setdefault(cell, [0, 0, 0, 0])
                 for column, value in enumerate(outcome):
-                    sums[column] += value
+                    sums[column] += n * value
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
@@ -395,39 +379,31 @@ class _Facts:
 class _Ends:
     """The operations of one kind, to be asked what came after a line of the history."""
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        never = float("inf")
-        ended = sorted(
-            (never if pair.completion is None else pair.completion.index, pair.invoke.time)
-            for pair in pairs
-        )
-        self._ends = [end for end, _ in ended]
-        self._invokes = [time for _, time in ended]
-        for at in reversed(range(len(ended) - 1)):  # the least invocation from here on
-            self._invokes[at] = min(self._invokes[at], self._invokes[at + 1])
-        oks = [p.completion for p in pairs if p.completion and p.type is OpType.OK]
-        oks.sort(key=lambda op: op.index)
-        self._ok_indices = [op.index for op in oks]
-        self._ok_times = [op.time for op in oks]
+    def __init__(self, ops: Operations, f: int) -> None:
+        import numpy as np
+
+        own = np.flatnonzero(ops.f == f)
+        own = own[np.argsort(ops.end_index[own], kind="stable")]
+        self._ends = ops.end_index[own]
+        # The least invocation from each on.
+        self._invokes = np.minimum.accumulate(ops.start[own][::-1])[::-1]
+        oks = own[ops.done[own] & (ops.type[own] == TYPES.index("ok"))]
+        self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
         """The earliest invocation of those that ended, or never did, after line `index`."""
-        at = bisect.bisect_right(self._ends, index)
-        return self._invokes[at] if at < len(self._invokes) else None
+        at = self._ends.searchsorted(index, side="right")
+        return int(self._invokes[at]) if at < len(self._invokes) else None
 
     def first_ok(self, index: int, since_ns: int) -> int | None:
         """Time from `since_ns` to the first acknowledgement after line `index`."""
-        at = bisect.bisect_right(self._ok_indices, index)
-        return self._ok_times[at] - since_ns if at < len(self._ok_times) else None
+        at = self._ok_indices.searchsorted(index, side="right")
+        return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
 
 
 def _ns(seconds: float) -> int | None:
     """Seconds as int64 ns; `None` for a number that no clock shows."""
     return int(seconds * NS_PER_S) if 0 <= seconds < 1e9 else None
-
-
-def _inside(intervals: Sequence[Interval], time_ns: int) -> bool:
-    return any(start <= time_ns < end for start, end in intervals)
 
 
 def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:

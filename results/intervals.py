@@ -15,10 +15,27 @@ answered meanwhile: that is what its caller saw.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-__all__ = ["BRIDGE_NS", "OUTAGE_NS_MIN", "Outage", "Try", "outages", "overlap_ns", "union"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
+
+__all__ = [
+    "BRIDGE_NS",
+    "OUTAGE_NS_MIN",
+    "Outage",
+    "Try",
+    "outages",
+    "outages_of",
+    "overlap_ns",
+    "union",
+]
 
 BRIDGE_NS: Final = 1_000_000_000
 OUTAGE_NS_MIN: Final = 500_000_000
@@ -73,40 +90,50 @@ def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
 
 def outages(tries: Sequence[Try], end_ns: int) -> list[Outage]:
     """The outages of one kind (see the module); `end_ns` is the end of the run."""
-    answers = sorted({item.end for item in tries if item.completed and item.answered})
-    cuts = [*answers, end_ns]
-    waiting = sorted(tries)
+    import numpy as np
+
+    return outages_of(
+        np.array([item.start for item in tries], np.int64),
+        np.array([item.end for item in tries], np.int64),
+        np.array([item.completed and item.answered for item in tries], np.bool_),
+        end_ns,
+    )
+
+
+def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Outage]:
+    """The same of columns: when each began and ended, and whether it ended with an answer."""
+    import numpy as np
+
+    order = np.argsort(start, kind="stable")
+    start, end, answered = start[order], end[order], answered[order]
+    answers = np.sort(end[answered])  # an answer at the same moment cuts off a gap of no length
+    begins = np.concatenate([np.zeros(1, np.int64), answers])
+    cuts = np.concatenate([answers, [end_ns]])
     found: list[Outage] = []
-    open_tries: list[Try] = []
+    held = np.zeros(0, np.int64)  # those that began before, and may still be under way
     position = 0
-    begin = 0
-    for number, cut in enumerate(cuts):
-        while position < len(waiting) and waiting[position].start < cut:
-            open_tries.append(waiting[position])
-            position += 1
-        answered = number < len(answers)
-        found += _of_gap(open_tries, begin, cut, answered=answered)
-        open_tries = [item for item in open_tries if item.end > cut]
-        begin = cut
+    for gap in np.flatnonzero(cuts - begins >= OUTAGE_NS_MIN).tolist():
+        begin, cut = int(begins[gap]), int(cuts[gap])
+        first, last = (int(np.searchsorted(start, moment)) for moment in (begin, cut))
+        older = np.concatenate([held, np.arange(position, max(position, first))])
+        older = older[end[older] > begin]
+        inside = np.concatenate([older, np.arange(max(position, first), last)])
+        found += _of_gap(start[inside], end[inside], begin, cut, answered=gap < len(answers))
+        held, position = inside, max(position, last)
     return found
 
 
-def _of_gap(tries: list[Try], begin: int, cut: int, *, answered: bool) -> list[Outage]:
+def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> Iterator[Outage]:
     """The outages between two answers, or between the last and the end of the run."""
-    if cut - begin < OUTAGE_NS_MIN:
-        return []
-    parts: list[list[int]] = []  # start, end, tries
-    for item in tries:  # sorted by start, since they were opened in that order
-        start, end = max(item.start, begin), min(item.end, cut)
-        if parts and start - parts[-1][1] <= BRIDGE_NS:
-            parts[-1][1] = max(parts[-1][1], end)
-            parts[-1][2] += 1
-        else:
-            parts.append([start, end, 1])
-    found = []
-    for start, end, tried in parts:
-        if end - start < OUTAGE_NS_MIN:
-            continue
-        how = "idle" if end < cut else "answered" if answered else "end"
-        found.append(Outage(start, end, tried, how))
-    return found
+    import numpy as np
+
+    if not len(start):
+        return
+    start, end = np.maximum(start, begin), np.minimum(end, cut)  # still sorted by start
+    reach = np.maximum.accumulate(end)
+    breaks = np.flatnonzero(start[1:] - reach[:-1] > BRIDGE_NS) + 1
+    for first, beyond in itertools.pairwise([0, *breaks.tolist(), len(start)]):
+        since, until = int(start[first]), int(reach[beyond - 1])
+        if until - since >= OUTAGE_NS_MIN:
+            how = "idle" if until < cut else "answered" if answered else "end"
+            yield Outage(since, until, beyond - first, how)

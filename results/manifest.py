@@ -33,8 +33,11 @@ FACTS_MODULES: Final = (
     "harness.case",
     "harness.ops",
     "harness.store.buckets",
+    "harness.store.keyed",
+    "harness.store.parquet",
     "results.facts",
     "results.intervals",
+    "results.operations",
     "results.run_timeline",
     "results.schema",
 )

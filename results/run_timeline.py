@@ -10,13 +10,19 @@ from __future__ import annotations
 import bisect
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.ops import NEMESIS, History, Op
 from results.intervals import Interval, union
 from results.schema import LIST_SEPARATOR
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
 
 __all__ = ["InjectedFault", "Timeline", "field_of", "whole_of"]
 
@@ -42,14 +48,16 @@ class InjectedFault(msgspec.Struct):
 class Timeline:
     """What was the case at a moment: phase and active faults."""
 
-    def __init__(self, history: History) -> None:
-        self.end_ns = history[-1].time if len(history) else 0
+    def __init__(self, history: History, end_ns: int | None = None) -> None:
+        """Of a whole history, or of its notes alone: then `end_ns` is the time of its last line."""
+        last_ns = history[-1].time if len(history) else 0
+        self.end_ns = last_ns if end_ns is None else end_ns
         self.faults = _faults(history, self.end_ns)
         phases = [(op.time, str(field_of(op, "phase"))) for op in history.facts("phase")]
         self._phase_starts = [time for time, _ in phases]
         self._phases = [name for _, name in phases]
-        self._edges, self._members = _sweep(self.faults)
-        self._sets = [LIST_SEPARATOR.join(sorted(names)) for names in self._members]
+        self._edges, self.members = _sweep(self.faults)
+        self.sets = [LIST_SEPARATOR.join(sorted(names)) for names in self.members]
         bounds = [*self._phase_starts, self.end_ns]
         self.chaos = union(
             (bounds[number], bounds[number + 1])
@@ -59,16 +67,33 @@ class Timeline:
 
     def phase(self, time_ns: int) -> str:
         """The phase that began last."""
-        at = bisect.bisect_right(self._phase_starts, time_ns) - 1
-        return self._phases[at] if at >= 0 else "before"
+        return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
+
+    def phase_name(self, number: int) -> str:
+        """One of `phase_numbers`."""
+        return self._phases[number] if number >= 0 else "before"
+
+    def phase_numbers(self, times_ns: Ints) -> Ints:
+        """Which phase began last, for many moments; -1 before the first."""
+        import numpy as np
+
+        found: Ints = np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
+        return found
+
+    def numbers(self, times_ns: Ints) -> Ints:
+        """Which of `members` and `sets` were active, for many moments."""
+        import numpy as np
+
+        found: Ints = np.searchsorted(np.array(self._edges[1:], np.int64), times_ns, "right")
+        return found
 
     def active(self, time_ns: int) -> str:
         """The nemeses with a fault at a moment, joined."""
-        return self._sets[bisect.bisect_right(self._edges, time_ns) - 1]
+        return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
 
     def active_set(self, time_ns: int) -> frozenset[str]:
         """The same, apart."""
-        return self._members[bisect.bisect_right(self._edges, time_ns) - 1]
+        return self.members[bisect.bisect_right(self._edges, time_ns) - 1]
 
 
 def _sweep(faults: Sequence[InjectedFault]) -> tuple[list[float], list[frozenset[str]]]:

@@ -81,15 +81,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("lat_bucket", "int32", "of the latency (harness.store.buckets); null if never completed"),
         ("n", "int64", "operations"),
     ),
-    "windows": (
-        ("run", "string", "the run's key, NAME/RUN"),
-        ("second", "int64", "k stands for [k, k + 1) seconds"),
-        ("f", "string", "kind of operation"),
-        ("ok", "int64", "of the operations invoked in it: acknowledged"),
-        ("fail", "int64", "did not happen"),
-        ("info", "int64", "of unknown outcome"),
-        ("faults_active", "int64", "faults that touch the second"),
-    ),
     "faults": (
         ("run", "string", "the run's key, NAME/RUN"),
         ("fault", "string", "its id in the case"),

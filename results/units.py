@@ -200,22 +200,32 @@ class _Work:
         if info is None or info.digest != self.unit.digest:
             self.problem("history", CHANGED)
             return
-        reading = self._marker("read")
-        if reading.spent:
-            self.problem("history", "reading it killed the worker twice")
-            return
-        try:
-            with reading, self._memory():
-                history = read_history(info)
-        except (HarnessError, OSError, MemoryError) as error:
-            self.problem("history", str(error) or type(error).__name__)
-            return
+        by_bucket = info.source == SOURCE_BUCKETS  # facts need no history as objects
+        history = self._read(info) if checks or not by_bucket else None
         for check in checks:
+            if history is None:
+                break
             row = self._judge(history, info.case, check.checker, check.result_id)
             table = table_of([row], self.unit.key, check.result_id)
             self._store(check.result_id, table, mark_of([row]))
-        if facts_id is not None:
+        if facts_id is not None and by_bucket:
+            del history
+            self._facts(info, None, facts_id)
+        elif facts_id is not None and history is not None:
             self._facts(info, history, facts_id)
+
+    def _read(self, info: RunInfo) -> History | None:
+        """The history; `None` and a problem where it cannot be had."""
+        reading = self._marker("read")
+        if reading.spent:
+            self.problem("history", "reading it killed the worker twice")
+            return None
+        try:
+            with reading, self._memory():
+                return read_history(info)
+        except (HarnessError, OSError, MemoryError) as error:
+            self.problem("history", str(error) or type(error).__name__)
+            return None
 
     def _by_key(self, checks: list[Check], groups: tuple[int, int]) -> None:
         """Judge the keys of some row groups, checker by checker."""
@@ -279,8 +289,9 @@ class _Work:
     def _store(self, result_id: str, table: pa.Table, mark: str) -> None:
         write_result(self.results, result_id, {"verdicts": table}, mark=mark)
 
-    def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
-        from results.facts import extract
+    def _facts(self, info: RunInfo, history: History | None, facts_id: str) -> None:
+        """Of a history, or straight from its buckets."""
+        from results.facts import extract, extract_buckets
 
         marker = self._marker(facts_id)
         if marker.spent:
@@ -288,7 +299,12 @@ class _Work:
             return
         try:
             with marker, self._memory(), cpu_limit(self.unit.budget.cpu_s):
-                tables = extract(info, history)
+                if history is None:
+                    tables = extract_buckets(info, info.folder / SOURCE_BUCKETS)
+                else:
+                    tables = extract(info, history)
+        except HarnessError as error:
+            self.problem("history", str(error))
         except SpentError:
             self.problem("facts", f"its facts took longer than {self.unit.budget.cpu_s:g} s of CPU")
         except Exception as error:  # noqa: BLE001 - named, and the other runs go on

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ __all__ = [
     "GROUP_ROWS",
     "bucket_of",
     "bucket_paths",
+    "checked_buckets",
     "columns_digest",
     "is_keyed",
     "read_buckets",
@@ -119,7 +121,9 @@ def write_buckets(
     encoder = msgspec.json.Encoder(order="sorted")
     keys = [encoder.encode(op.value[0]).decode() if op.is_client else None for op in history]
     values = [encoder.encode(op.value[1] if op.is_client else op.value).decode() for op in history]
-    table = _with(plain, {"key": pa.array(keys, pa.string()), "value": pa.array(values)})
+    table = _with(
+        plain, {"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())}
+    )
     place = pa.array([0 if key is None else bucket_of(key, buckets) for key in keys], pa.int32())
     table = table.append_column("place", place)
     table = table.sort_by([("place", "ascending"), ("key", "ascending"), ("index", "ascending")])
@@ -257,30 +261,37 @@ def bucket_paths(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("bucket-*.parquet") if path.is_file())
 
 
-def read_buckets(folder: Path) -> History:
-    """The whole history of a folder of buckets; raises `HistoryError` where one is missing."""
-    import pyarrow as pa
-
-    tables: dict[int, pa.Table] = {}
+def checked_buckets(folder: Path) -> Iterator[tuple[Path, pa.Table]]:
+    """The rows of one bucket after another; raises `HistoryError`, also where one is missing."""
+    found: set[int] = set()
     buckets = 0
     for path in bucket_paths(folder):
         table, footer = read_sealed(path)
         if footer.order != BY_KEY:
             raise HistoryError(f"{str(path)!r} is no bucket: its order is {footer.order!r}")
-        found = columns_digest(table)
-        if found != footer.digest:
+        digest = columns_digest(table)
+        if digest != footer.digest:
             raise HistoryError(
-                f"{str(path)!r} was altered: its digest is {found}, sealed as {footer.digest}"
+                f"{str(path)!r} was altered: its digest is {digest}, sealed as {footer.digest}"
             )
         buckets = max(buckets, footer.buckets)
-        tables[footer.bucket] = table
-    missing = [number for number in range(buckets) if number not in tables]
+        if footer.bucket in found:
+            raise HistoryError(f"{str(path)!r} is bucket {footer.bucket}, which another one is")
+        found.add(footer.bucket)
+        yield path, table
+    missing = [number for number in range(buckets) if number not in found]
     if missing or not buckets:
         raise HistoryError(
             f"{str(folder)!r} lacks {len(missing)} of {buckets} buckets, first {missing[:10]}; "
             "restore them from a copy"
         )
-    table = pa.concat_tables(tables.values()).sort_by("index")
+
+
+def read_buckets(folder: Path) -> History:
+    """The whole history of a folder of buckets; raises `HistoryError` where one is missing."""
+    import pyarrow as pa
+
+    table = pa.concat_tables(table for _, table in checked_buckets(folder)).sort_by("index")
     try:
         return History(ops_of_table(folder, table))
     except HistoryError as error:

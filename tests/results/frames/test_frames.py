@@ -154,18 +154,18 @@ def test_tables_of_the_report(tmp_path):
     runs = results.load(store, label="v2")
     assert runs.tables == ()
     with pytest.raises(UsageError, match=r"run `harness report .*` first"):
-        runs.facts("windows")
+        runs.facts("infos")
     (store / ".report" / "tables").mkdir(parents=True)
     table = pa.table({"run": ["alpha/a1", "alpha/a2"], "n": [1, 2]})
-    pq.write_table(table, store / ".report" / "tables" / "windows.parquet")
-    assert runs.tables == ("windows",)
-    assert runs.facts("windows").to_dict("list") == {"run": ["alpha/a2"], "n": [2]}
-    assert len(results.load(store, label="none").facts("windows")) == 0
-    with pytest.raises(UsageError, match="there are windows"):
+    pq.write_table(table, store / ".report" / "tables" / "infos.parquet")
+    assert runs.tables == ("infos",)
+    assert runs.facts("infos").to_dict("list") == {"run": ["alpha/a2"], "n": [2]}
+    assert len(results.load(store, label="none").facts("infos")) == 0
+    with pytest.raises(UsageError, match="there are infos"):
         runs.facts("../../x")
-    (store / ".report" / "tables" / "windows.parquet").write_bytes(b"x")
+    (store / ".report" / "tables" / "infos.parquet").write_bytes(b"x")
     with pytest.raises(UsageError, match="cannot be read"):
-        runs.facts("windows")
+        runs.facts("infos")
 
 
 @pytest.mark.parametrize(

@@ -335,24 +335,6 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     ]
 
 
-def test_seconds_are_half_open_and_count_the_faults_that_touch_them():
-    script = Script()
-    script.inject(500, "kill", "a")
-    script.inject(1500, "pause", "b")
-    script.do(999, 1200)
-    script.do(1000, 1900, kind="fail")
-    script.heal(2000, "kill", "a")
-    script.do(2000, 2001, f="get")
-    script.heal(2500, "pause", "b")
-    found = rows(script.history(), "windows")
-
-    assert [(r["second"], r["f"], r["ok"], r["fail"], r["faults_active"]) for r in found] == [
-        (0, "create", 1, 0, 1),
-        (1, "create", 0, 1, 2),
-        (2, "get", 1, 0, 1),
-    ]
-
-
 def test_the_first_leader_is_no_election():
     script = Script()
     script.fact(10, "leader", node="m1", term=1)
