@@ -1,13 +1,15 @@
-"""What a report costs beside a plain loop: `python bench/report.py [--ops N]`.
+"""What a report costs beside a plain loop: `python -m bench.report [--operations N]`.
 
-Makes a store of register histories over many keys (10 M ops, that is lines of histories, in 100,000
-keys: 20 runs of 5,000 keys in 4 buckets; kept in a temporary folder for the next time), and judges
-every key with `linearizable-register`:
+Makes a store of register histories over many keys (10 M operations, each two lines of a history, in
+100,000 keys: 20 runs of 5,000 keys in 4 buckets; kept in a temporary folder for the next time), and
+judges every key with `linearizable-register`:
 
 * by a plain loop over the same files, with the same checker and nothing else: no manifest, no
   stored results, no rows;
 * by `check_store` in this process, in a pool of 2, and on Spark `local[2]`, whose start is timed
   apart; each twice with an empty folder of results, and once more with everything known.
+
+Before those it extracts the facts of all runs in a pool of 2, and says how large a worker grew.
 
 CPU seconds are those of the whole process tree, Java's with it, from /proc. Every table of verdicts
 is compared with the loop's counts.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -46,11 +49,11 @@ from results.stored import RESULTS  # noqa: E402
 
 CHECKER = "linearizable-register"
 KEYS_A_RUN = 5_000
-OPERATIONS_A_KEY = 50  # two lines each
+OPERATIONS_A_KEY = 100  # two lines each
 SLOTS = 5
 BUCKETS = 4
 STALE_KEYS = 2  # keys of each run that are not linearizable
-FORMAT = 1  # of the generated store
+FORMAT = 2  # of the generated store
 
 
 def make_run(store: Path, number: int, keys: int) -> None:
@@ -222,10 +225,10 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return answer, time.perf_counter() - wall, tree_cpu_s() - cpu
 
 
-def make_store(ops: int) -> Path:
+def make_store(operations: int) -> Path:
     """The store, made or kept from the last time."""
-    runs = max(1, round(ops / (KEYS_A_RUN * OPERATIONS_A_KEY * 2)))
-    keys = min(KEYS_A_RUN, max(10, ops // (OPERATIONS_A_KEY * 2)))
+    runs = max(1, round(operations / (KEYS_A_RUN * OPERATIONS_A_KEY)))
+    keys = min(KEYS_A_RUN, max(10, operations // OPERATIONS_A_KEY))
     folder = Path(tempfile.gettempdir()) / f"harness-bench-report-{FORMAT}-{runs}x{keys}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -248,6 +251,14 @@ def report(store: Path, executor: str, master: str | None) -> Any:
     )
 
 
+def facts(store: Path) -> int:
+    """The facts of all runs by two workers; the peak of the larger one in MiB."""
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    checked = check_store(store, executor="pool", jobs=2, checkers=())
+    assert checked.problems == (), checked.problems[:3]
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+
+
 def verdicts_of(checked: Any) -> Counter[str]:
     found = pq.read_table(checked.tables["verdicts"][0], columns=["verdict"])
     return Counter(found.column("verdict").to_pylist())
@@ -255,17 +266,23 @@ def verdicts_of(checked: Any) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ops", type=int, default=10_000_000, help="lines of all histories")
+    parser.add_argument(
+        "--operations", type=int, default=10_000_000, help="of all histories, two lines each"
+    )
     parser.add_argument("--executors", default="inline,pool,spark")
+    parser.add_argument("--facts", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
-    (store, wall, cpu) = timed(lambda: make_store(options.ops))
+    (store, wall, cpu) = timed(lambda: make_store(options.operations))
     files = list(store.glob("registers/run-*/history/*.parquet"))
     size = sum(path.stat().st_size for path in files) / 1e6
     print(f"store: {len(files)} files, {size:.0f} MB (made in {wall:.0f} s)")
     expected, wall, base = timed(lambda: plain_loop(store))
     print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'ratio':>7}")
     print(f"{'plain loop':24}{wall:8.2f}{base:8.2f}{1.0:7.2f}   {dict(expected)}")
-    for executor in options.executors.split(","):
+    if options.facts:
+        peak, wall, cpu = timed(lambda: facts(store))
+        print(f"{'facts, pool':24}{wall:8.2f}{cpu:8.2f}{cpu / base:7.2f}   {peak} MiB a worker")
+    for executor in filter(None, options.executors.split(",")):
         shutil.rmtree(store / RESULTS, ignore_errors=True)
         master = "local[2]" if executor == "spark" else None
         if master is not None:
