@@ -43,6 +43,7 @@ from checkers.elle.predicate import infer_predicates
 from checkers.elle.predicate_columns import PredicateColumns, predicate_columns
 from checkers.elle.register import RegisterOptions, infer_register
 from checkers.elle.search import Search
+from checkers.elle.shortcuts import pairs, shortened
 from harness.ops import History, Verdict
 
 __all__ = [
@@ -60,7 +61,8 @@ CASES_MAX: Final = 16
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""In a larger component no cycle is looked for; which models it refutes is known all the same."""
+"""In a larger component only cycles of two transactions are looked for, which takes no search;
+which models it refutes is known all the same."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
 """After so many components, only cycles of kinds not found yet are looked for."""
@@ -272,6 +274,8 @@ class _Found:
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
         """Count a cycle."""
+        runs = component.txns[list(cycle.txns)]
+        cycle = shortened(cycle, self.columns.start[runs], self.columns.end[runs])
         txns = component.txns[list(cycle.txns)].tolist()
         explainer = self.inference.explainer
         self.record(cycle.name, lambda: explain_cycle(self.columns, explainer, txns, cycle))
@@ -292,6 +296,9 @@ class _Found:
         searchable = component.members <= MEMBERS_SEARCHED_MAX
         if searchable:
             cycles, unfinished = search.find_all(refuted, budget, with_implied(known))
+        else:
+            txns = component.txns
+            cycles = pairs(component, self.columns.start[txns], self.columns.end[txns])
         # A search that cannot matter for the verdict may as well have found nothing.
         unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:
