@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from checkers.elle import check_list_append, check_rw_register
-from harness.ops import Verdict
-from tests.elle.histories import concurrent, placed, sequence
+from checkers.elle import Transaction, check_list_append, check_rw_register
+from harness.ops import OpType, Verdict
+from tests.elle.histories import concurrent, mops, placed, sequence
 
 # name -> (history, anomalies under strict serializability, not, a weaker model that holds)
 LISTS = {
@@ -235,6 +237,30 @@ def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other: str) 
     unlike = concurrent("r x nil, a x 1", "r x [], a x 2", other)
     assert "lost-update" in check_list_append(same).anomalies
     assert "lost-update" not in check_list_append(unlike).anomalies
+
+
+def test_what_a_transaction_without_an_answer_read_tells_nothing() -> None:
+    # It may have aborted, and an aborted transaction may read anything. Upstream infers from such
+    # reads of lists (`wr-mop-dep`, `read-index` in list_append.clj), and calls both invalid.
+    stale = sequence("a x 1, a y 1", "info:r x []", "r y [1]")
+    fractured = sequence("a x 1, a y 1", "info:r x [], r y [1]", "r y [1]")
+    for history in (stale, fractured):
+        assert check_list_append(history).verdict == Verdict.VALID
+        answered = [replace(txn, type=OpType.OK) for txn in history]
+        assert check_list_append(answered).verdict == Verdict.INVALID
+
+
+def test_a_transaction_still_open_may_have_happened() -> None:
+    # Upstream leaves it out, so nothing depends on anything there, and stops where somebody read
+    # its append ("No transaction wrote", `dirty-update-cases` in list_append.clj).
+    still_open = Transaction(mops("a x 1"), call=0, end=None, type=OpType.INFO)
+    unseen, seen = (
+        [still_open, Transaction(mops(text), call=1, end=2, process=1)]
+        for text in ("r x []", "r x [1]")
+    )
+    assert check_list_append(unseen).verdict == Verdict.VALID
+    assert check_list_append(seen).verdict == Verdict.VALID
+    assert check_list_append(unseen[1:]).verdict == Verdict.UNKNOWN
 
 
 def test_what_a_request_does_not_forbid_is_not_mentioned() -> None:
