@@ -106,6 +106,8 @@ def test_what_shows_less_comes_before_what_shows_more() -> None:
     assert spans([CREATE, see, alter, delete]) == [(0, 9), (1, 12), (2, 12), (3, 12)]
     early = op(4, Get("t"), 5, ok("x", 0), 6)
     assert spans([CREATE, alter, early]) == [(0, 6), (5, 15), (5, 6)]
+    made, seen = replace(alter, call=5), op(5, Get("t"), 1, ok("x", 1), 8)
+    assert spans([made, seen]) == [(5, 8), (5, 8)]
 
 
 def test_what_shows_no_version_is_within_the_life() -> None:
@@ -113,6 +115,8 @@ def test_what_shows_no_version_is_within_the_life() -> None:
     delete = op(2, Delete("t"), 0, ok("x", 0), 12)
     assert spans([CREATE, look, delete]) == [(0, 9), (1, 12), (1, 12)]
     assert spans([replace(CREATE, call=3), replace(look, return_time=5)]) == [(3, 5), (3, 5)]
+    see = op(3, Get("t"), 10, ok("x", 0), 12)
+    assert spans([look, see]) == [(1, 20), (10, 12)]
 
 
 def test_a_list_is_before_or_after_what_it_leaves_out() -> None:
@@ -122,6 +126,9 @@ def test_a_list_is_before_or_after_what_it_leaves_out() -> None:
     late = op(3, ListTables(), 35, listing(), 60)
     delete = op(4, Delete("t"), 50, ok("x", 0), 70)
     assert spans([CREATE, delete, late]) == [(0, 9), (50, 60), (50, 60)]
+    first, glance = replace(CREATE, return_time=28), op(7, Get("t"), 1, ok("x", 0), 40)
+    before = replace(early, call=10)
+    assert spans([first, glance, see, before]) == [(10, 28), (10, 40), (30, 40), (10, 25)]
     unclear = op(5, ListTables(), 5, listing(), 60)
     assert spans([CREATE, see, unclear]) == [(0, 9), (30, 40), (5, 60)]
     unnamed = op(6, ListTables(), 0, listing(("u", None, 0)), 25)
