@@ -211,7 +211,7 @@ def _aborted_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | None:
 
 def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | None:
     reader, writer = ops
-    return _dirty(raw, reader, key, lambda v: v.writer is writer and not v.failed and not v.last)
+    return _dirty(raw, reader, key, lambda v: v.writer is writer and not v.failed)
 
 
 def _dirty(

@@ -322,6 +322,24 @@ NEARLY: dict[str, tuple[list[Transaction], dict[str, int], Case, str]] = {
         single("G1a", "x", 1, 0),
         "refused",
     ),
+    "G1a of what was overwritten": (
+        at_once("w x 2; w x 3", "r x 2"),
+        {"x": 1},
+        single("G1a", "x", 1, 0),
+        "refused",
+    ),
+    "G1a of another's": (
+        at_once("fail: w x 2", "r x 2", "fail: w x 3"),
+        {"x": 1},
+        single("G1a", "x", 1, 2),
+        "refused",
+    ),
+    "G1b of what failed": (
+        at_once("fail: w x 2; w x 3", "r x 2"),
+        {"x": 1},
+        single("G1b", "x", 1, 0),
+        "refused",
+    ),
     "G1a or G1b": (
         at_once("fail: d x", "rp true {}", "d x; i x 3"),
         {"x": 1},
@@ -350,6 +368,48 @@ NEARLY: dict[str, tuple[list[Transaction], dict[str, int], Case, str]] = {
         at_once("r x 2; w x 2"),
         {"x": 1},
         single("garbage-read", "x", 0),
+        "refused",
+    ),
+    "garbage of what was left out": (
+        at_once("rp true {}"),
+        {"x": 1},
+        single("garbage-read", "x", 0),
+        "refused",
+    ),
+    "a miss of what nobody wrote": (
+        at_once("rp true {x 7}"),
+        {"x": 1},
+        single("predicate-read-miss", "x", 0),
+        "refused",
+    ),
+    "nil before a delete": (
+        at_once("r x nil; d x"),
+        {"x": 1},
+        single("future-read", "x", 0),
+        "refused",
+    ),
+    "internal, but deleted": (
+        at_once("d x; r x nil"),
+        {"x": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "internal, but its own does not match": (
+        at_once("w x 2; rp = 3 {}"),
+        {"x": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "internal, but read before it wrote": (
+        at_once("rp true {x 1}; w x 2"),
+        {"x": 1},
+        single("internal", "x", 0),
+        "refused",
+    ),
+    "lost by one that did not write": (
+        at_once("r x 1; w x 2", "r x 1"),
+        {"x": 1},
+        single("lost-update", "x", 0, 1),
         "refused",
     ),
     "a read after the write": (
