@@ -228,6 +228,7 @@ class _Job:
             tables, damaged = self._gather(manifest)
             if not damaged:
                 return manifest, tables
+            self.known = max(0, self.known - len(damaged))  # they are made anew
         raise InfrastructureError(
             f"results below {self.results} were still missing or damaged after {ROUNDS_MAX} "
             "rounds; remove the folder and try again"

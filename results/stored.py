@@ -12,9 +12,11 @@ killed its worker or raised. Beyond the last level neither is tried again by its
 cost as much as the first time; `forget_unsettled` makes room for another try.
 
 A file holds one Arrow stream a table, one behind another; the name of the table is in the schema's
-metadata. At its end is the SHA-256 of the rest: a stream that was cut off (when the machine went
-down, say) would else read as one of fewer rows. `gather` puts the results of many runs together,
-one Parquet file a table, below `.results/tables/`, for DuckDB and Spark to read.
+metadata. At its end is the SHA-256 of its own name and the rest: a stream that was cut off (when
+the machine went down, say) would else read as one of fewer rows, and a file that came to stand
+under the name of another (by a repair, a copy gone wrong) as a verdict over another history.
+`gather` puts the results of many runs together, one Parquet file a table, below `.results/tables/`,
+for DuckDB and Spark to read; they are sealed in the same way.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ LIMITED: Final = ".limited"
 BROKEN: Final = ".broken"
 MARKS: Final = ("", LIMITED, BROKEN)
 _TABLE: Final = b"harness.table"
+_SEAL: Final = "seal"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _KEPT_S: Final = 3600.0
 _TABLES_KEPT: Final = 3
@@ -88,9 +91,9 @@ def write_result(
                 marked = table.replace_schema_metadata({_TABLE: name.encode()})
                 with pa.ipc.new_stream(buffer, marked.schema) as stream:
                     stream.write_table(marked)
-            content = buffer.getvalue()
+            content = memoryview(buffer.getvalue())
             file.write(content)
-            file.write(hashlib.sha256(content).digest())
+            file.write(_seal(path.name, content))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -118,9 +121,16 @@ def _content(path: Path) -> memoryview:
     """What was written, without the digest at its end; raises `ValueError` if it is not that."""
     sealed = memoryview(path.read_bytes())
     content, digest = sealed[:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != digest:
-        raise ValueError("its content is not what was written")
+    if _seal(path.name, content) != digest:
+        raise ValueError("its content is not what was written under this name")
     return content
+
+
+def _seal(name: str, content: memoryview) -> bytes:
+    """What tells that this was written under this name, and nothing else."""
+    total = hashlib.sha256(f"{name}\n".encode())
+    total.update(content)
+    return total.digest()
 
 
 def index(results: Path) -> dict[str, Path]:
@@ -220,16 +230,18 @@ def gather(
     folder = results / "tables" / name
     paths = {table: folder / f"{table}.parquet" for table in ("verdicts", *FACT_TABLES)}
     if folder.is_dir():
-        if _are_whole(paths.values()):
+        if _are_sealed(folder, paths.values()):
             os.utime(folder)
             return paths, []
-        shutil.rmtree(folder, ignore_errors=True)  # the machine went down before the disk had them
+        shutil.rmtree(folder, ignore_errors=True)  # the disk never had all of them, or has others
     temporary = results / "tables" / f".{uuid.uuid4().hex}.part"
     temporary.mkdir(parents=True)
     try:
         damaged = _write_tables(temporary, wanted, besides.values())
         if damaged:
             return {}, damaged
+        written = (temporary / path.name for path in paths.values())
+        (temporary / _SEAL).write_text(_sealed(name, written), encoding="utf-8")
         with contextlib.suppress(OSError):  # somebody else made the same tables
             temporary.rename(folder)
     finally:
@@ -244,17 +256,22 @@ def _named(run: str, result_id: str, path: Path) -> str:
     return f"{run} {result_id} {when}"
 
 
-def _are_whole(paths: Iterable[Path]) -> bool:
-    """Whether all files have their ends; whoever wrote them renamed the folder after the last."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _are_sealed(folder: Path, paths: Iterable[Path]) -> bool:
+    """Whether all files are those that were written for the folder's name, to the last byte."""
     try:
-        for path in paths:
-            pq.read_metadata(path)
-    except (OSError, pa.ArrowException):
+        return (folder / _SEAL).read_text(encoding="utf-8") == _sealed(folder.name, paths)
+    except (OSError, UnicodeDecodeError):
         return False
-    return True
+
+
+def _sealed(name: str, paths: Iterable[Path]) -> str:
+    """The digest of some files that belong to a folder's name; reading them once is cheap."""
+    total = hashlib.sha256(f"{name}\n".encode())
+    for path in paths:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.name} {digest}\n".encode())
+    return total.hexdigest()
 
 
 def _write_tables(

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import shutil
 from pathlib import Path
 
 import pytest
@@ -291,4 +292,48 @@ def test_tables_that_were_cut_off_are_gathered_again(tmp_path, size):
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:size])
+    assert rows_of(inline(tmp_path)) == rows
+
+
+def test_a_result_that_came_under_the_name_of_another_is_noticed(tmp_path):
+    put_run(tmp_path, "n", "bad", History(register_ops(1, stale=True)))
+    put_run(tmp_path, "n", "good", History(register_ops(2)))
+    rows = rows_of(inline(tmp_path), without=("wall_ns", "cpu_ns", "result_id"))
+    there = [path for path in index(tmp_path / RESULTS).values() if "verdicts" in read_result(path)]
+    contents = [path.read_bytes() for path in there]
+    for path, content in zip(there, [*contents[1:], contents[0]], strict=True):
+        path.write_bytes(content)
+    shutil.rmtree(tmp_path / RESULTS / "tables")
+    checked = inline(tmp_path)
+    assert rows_of(checked, without=("wall_ns", "cpu_ns", "result_id")) == rows
+    assert (checked.results_new, checked.results_known) == (len(there), 2)  # facts were not moved
+
+
+def test_a_result_cannot_change_its_mark(tmp_path):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    inline(tmp_path)
+    for path in index(tmp_path / RESULTS).values():
+        moved = path.rename(path.with_name(path.name.replace(".arrows", ".limited.arrows")))
+        with pytest.raises(ValueError, match="damaged"):
+            read_result(moved)
+
+
+@pytest.mark.parametrize("harm", ["flip", "foreign", "lose"])
+def test_gathered_tables_that_are_not_what_was_written_are_gathered_again(tmp_path, harm):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    inline(tmp_path)
+    put_run(tmp_path, "n", "s", History(register_ops(2, stale=True)))
+    rows = rows_of(inline(tmp_path))
+    first, second = sorted(
+        (tmp_path / RESULTS / "tables").iterdir(), key=lambda path: path.stat().st_mtime_ns
+    )
+    table = second / "verdicts.parquet"
+    if harm == "flip":
+        whole = table.read_bytes()
+        table.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    elif harm == "foreign":
+        shutil.rmtree(second)
+        shutil.copytree(first, second)
+    else:
+        table.unlink()
     assert rows_of(inline(tmp_path)) == rows
