@@ -104,8 +104,11 @@ class _Part:
         """Whether no search can go on."""
         return self.depth.status is Status.FULL and self.breadth.status is Status.FULL
 
-    def run(self, budget: int, stop: _Clock) -> Result | None:
-        """Give each search that still runs `budget` more steps, or until one decides."""
+    def run(self, budget: int, stop: _Clock, *, room: int | None = None) -> Result | None:
+        """Give each search that still runs `budget` more steps, or until one decides.
+
+        `room` is what is left for all of them together.
+        """
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
             ("lean depth-first search", self.lean),
             ("depth-first search", self.depth),
@@ -119,9 +122,14 @@ class _Part:
         self.rounds += 1
         for name, search in searches:
             left = budget * LEAN_SHARE if search is self.lean else budget
+            if room is not None:
+                left = min(left, room)
+            before = search.steps
             while left > 0 and search.status is Status.RUNNING and not stop.is_over():
                 search.run(min(left, CLOCK_STEPS))
                 left -= CLOCK_STEPS
+            if room is not None:
+                room -= search.steps - before
             if search.status is Status.FOUND:
                 self.result, self.decided_by = Result.OK, name
                 if isinstance(search, Frontier):
@@ -180,7 +188,7 @@ def check_operations(
             if room <= 0 or clock.is_over():
                 break
             before = part.steps
-            result = part.run(min(budget, room), clock)
+            result = part.run(budget, clock, room=room)
             spent += part.steps - before
             if result is Result.ILLEGAL:
                 if not explained:
@@ -191,11 +199,14 @@ def check_operations(
                 return _illegal(told, [*parts, *projections], failure)
         if all(part.result is Result.OK for part in parts):
             return _valid(parts, spent)
-        if projections is None:
+        if projections is None and spent < limits.steps and not clock.is_over():
             projections = _projected(model, labelled, limits)
             for part in projections:
+                room = limits.steps - spent
+                if room <= 0 or clock.is_over():
+                    break
                 before = part.steps
-                result = part.run(budget, clock)
+                result = part.run(budget, clock, room=room)
                 spent += part.steps - before
                 if result is Result.ILLEGAL and not explained:
                     return _illegal(part, [*parts, *projections])

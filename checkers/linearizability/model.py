@@ -110,9 +110,11 @@ class Projection(Generic[S, I, O]):
 class Limits:
     """Where a search gives up. Steps decide first, so that a verdict does not depend on the clock.
 
-    `steps` counts attempted model steps, memoised or not, over all strategies; `configurations` is
-    what one search may remember at once (some 150 bytes each); `time_s` is wall time, `None` for no
-    limit; `shrink_steps` bounds the work on making a counterexample smaller.
+    `steps` counts attempted model steps, memoised or not, over all strategies and projections, and
+    may be exceeded by what a search does between two looks at it (at most some thousands);
+    `configurations` is what one search may remember at once (some 150 bytes each); `time_s` is wall
+    time, `None` for no limit. Telling why a history is invalid comes on top: the first of `rounds`
+    for every projection, and `shrink_steps` for making a counterexample smaller.
     """
 
     steps: int = 20_000_000

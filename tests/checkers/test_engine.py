@@ -20,6 +20,7 @@ from checkers.linearizability import (
     Model,
     ModelError,
     Operation,
+    Projection,
     Result,
     Unknown,
     check_events,
@@ -367,6 +368,44 @@ def test_too_many_steps_is_unknown_with_how_far_it_came() -> None:
     assert outcome.result is Result.UNKNOWN
     assert "limit of 2000 steps" in outcome.reason
     assert "passed 0 of 13 returns" in outcome.reason
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize(("steps", "rounds"), [(2_000, (10_000,)), (3_000, (100, 1_000, 10_000))])
+def test_all_searches_together_stay_within_the_steps(
+    steps: int, rounds: tuple[int, ...], native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_NATIVE", native)
+    limits = Limits(steps=steps, rounds=rounds)
+    outcome = check_operations(Register(0), hard_invalid(6), limits=limits)
+    assert outcome.result is Result.UNKNOWN
+    assert steps <= outcome.steps < steps + 200
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_projections_stay_within_the_steps_that_are_left(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may take a whole round, and a catalog has one for every name and more for every id."""
+
+    class Projected(Register):
+        def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
+            return [Projection(f"{n}", Register(0), tuple(operations)) for n in range(30)]
+
+    monkeypatch.setenv("HARNESS_NATIVE", native)
+    limits = Limits(steps=8_000, rounds=(1_000, 10_000))
+    outcome = check_operations(Projected(0), hard_invalid(6), limits=limits)
+    assert outcome.result is Result.UNKNOWN
+    assert 8_000 <= outcome.steps < 8_200
+
+
+def test_without_time_projections_are_not_even_made() -> None:
+    class Projected(Register):
+        def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
+            raise AssertionError(f"{len(operations)} operations are projected")
+
+    outcome = check_operations(Projected(0), hard_invalid(6), timeout_s=0.0)
+    assert outcome.result is Result.UNKNOWN
 
 
 def test_too_many_configurations_is_unknown() -> None:
