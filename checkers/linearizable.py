@@ -58,7 +58,7 @@ VERDICTS = {
 OPERATIONS_MAX = 64
 CONFLICTS_MAX = 3
 CORE_SHOWN_MAX = 9
-NARROWED_SHARE = 0.5  # of the time, and as much again of the steps, to look for an order at first
+NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many, to look at first
 
 
 def _details(
@@ -152,6 +152,7 @@ class CatalogLinearizable:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
         del case
+        end_s = time.monotonic() + time_limit_s
         converted = catalog_history(history)
         if converted.conflicts:
             return self._conflicting(converted)
@@ -161,7 +162,7 @@ class CatalogLinearizable:
             if proof.confirmed_by:
                 return self._contradicted(found, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
-        outcome = _replayed(converted) or _searched(model, converted, time_limit_s, self._limits)
+        outcome = _replayed(converted) or _searched(model, converted, end_s, self._limits)
         certified = certify(model, converted.operations, outcome, limits=self._limits)
         verdict, reason = _verdict(outcome, certified)
         unknown = sum(operation.is_unknown for operation in converted.operations)
@@ -280,27 +281,30 @@ def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
 
 
 def _searched(
-    model: Catalog, converted: CatalogHistory, time_limit_s: float, limits: Limits
+    model: Catalog, converted: CatalogHistory, end_s: float, limits: Limits
 ) -> CheckOutcome:
-    """What a search finds: an order with narrowed intervals at first, which is one with those of
-    the answers, too. Without one, those have to be searched, since a core must rest on them.
+    """What a search finds until `end_s`, on the monotonic clock: an order with narrowed intervals
+    at first, which is one with those of the answers, too. Without one, those have to be searched,
+    since a core must rest on them.
     """
-    begin_s = time.monotonic()
-    operations = narrowed(converted.operations)
+
+    def left_s() -> float:
+        return max(0.0, end_s - time.monotonic())
+
+    operations = narrowed(converted.operations, is_over=lambda: left_s() == 0.0)
     spent = 0
     if operations is not None and any(operation.is_unknown for operation in operations):
         first = check_operations(
             Catalog(operations, converted.bindings),
             operations,
-            timeout_s=time_limit_s * NARROWED_SHARE,
+            timeout_s=left_s() * NARROWED_SHARE,
             limits=replace(limits, steps=max(1, int(limits.steps * NARROWED_SHARE))),
             explained=False,
         )
         if first.result is Result.OK:
             return first
         spent = first.steps
-    left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))
-    outcome = check_operations(model, converted.operations, timeout_s=left_s, limits=limits)
+    outcome = check_operations(model, converted.operations, timeout_s=left_s(), limits=limits)
     reason = outcome.reason
     if spent and outcome.result is Result.UNKNOWN:
         reason = f"{reason}; before that, {spent} steps with narrowed intervals found no order"

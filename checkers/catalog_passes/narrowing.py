@@ -18,7 +18,7 @@ verified with the original intervals, and "no order" is not believed but searche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -51,8 +51,13 @@ class _Life(NamedTuple):
     members: tuple[int, ...]
 
 
-def narrowed(operations: Sequence[CatalogOperation]) -> list[CatalogOperation] | None:
-    """The operations with shorter intervals and the same legal orders; `None` if there are none."""
+def narrowed(
+    operations: Sequence[CatalogOperation], *, is_over: Callable[[], bool] = lambda: False
+) -> list[CatalogOperation] | None:
+    """The operations with shorter intervals and the same legal orders; `None` if there are none.
+
+    Once `is_over`, it is content with what it has found so far.
+    """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
     for position, operation in enumerate(operations):
@@ -61,6 +66,8 @@ def narrowed(operations: Sequence[CatalogOperation]) -> list[CatalogOperation] |
             listings.append((position, frozenset(str(ident) for _, ident, _ in answer.listing)))
     bounds = _Bounds(operations)
     for _ in range(ROUNDS_MAX):
+        if is_over():
+            break
         bounds.changed = False
         for life in lives.values():
             bounds.order(life)

@@ -5,12 +5,17 @@ unknown operation does not matter: on small histories every order is tried.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from checkers import linearizable
 from checkers._catalog_history import CatalogHistory, catalog_history
 from checkers.catalog_passes import narrowed
-from checkers.linearizability import UNKNOWN, Operation
+from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.models.catalog_types import (
     Alter,
@@ -211,3 +216,39 @@ def test_many_lost_answers_are_decided() -> None:
     result = CatalogLinearizable().check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.VALID
     assert result.details["steps"] < 200_000
+
+
+def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    given: list[float] = []
+
+    def slow(operations: Ops, *, is_over: Callable[[], bool]) -> Ops:
+        clock[0] += 6.0
+        assert not is_over()
+        return operations
+
+    def undecided(_model: object, _operations: Ops, *, timeout_s: float, **_more: object) -> Any:
+        given.append(timeout_s)
+        clock[0] += timeout_s
+        return CheckOutcome(result=Result.UNKNOWN, reason="")
+
+    def passes(_operations: Ops) -> None:
+        clock[0] += 2.0
+
+    monkeypatch.setattr(linearizable, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(linearizable, "refute", passes)
+    monkeypatch.setattr(linearizable, "narrowed", slow)
+    monkeypatch.setattr(linearizable, "check_operations", undecided)
+    history = random_history(3, count=40, names=3, processes=4, lost=0.3)
+    result = CatalogLinearizable().check(history, None, time_limit_s=10)
+    assert result.verdict is Verdict.UNKNOWN
+    assert given == [1.0, 1.0]
+    assert clock == [10.0]
+
+
+def test_when_time_is_over_intervals_stay_as_they_are() -> None:
+    found = catalog_history(random_history(26, count=100, names=5, processes=8, lost=0.1))
+    assert narrowed(found.operations) != list(found.operations)
+    assert narrowed(found.operations, is_over=lambda: True) == list(found.operations)
