@@ -259,6 +259,19 @@ def test_an_id_that_no_create_gave_is_nobodys() -> None:
     assert check_operations(VersionedCatalog(), operations).result is Result.OK
 
 
+@pytest.mark.parametrize("shown", [2, 1])
+def test_a_name_may_be_empty(shown: int) -> None:
+    operations = [
+        done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
+        done(1, "ren", 2, 3, "a", name2="", ident=7),
+        done(2, "get", 4, 5, "", ident=7, version=shown, seen=5),
+    ]
+    expected = Result.OK if shown == 1 else Result.ILLEGAL
+    assert check_operations(VersionedCatalog(), operations).result is expected
+    names = {view.name for view in VersionedCatalog().projections(operations)}
+    assert {"name ''", "name 'a'"} <= names
+
+
 def test_an_id_with_two_lives_has_no_view() -> None:
     again = [
         CREATE,

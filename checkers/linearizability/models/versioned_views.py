@@ -359,7 +359,8 @@ def _saying(operation: VersionedOperation, said: Said) -> Operation[Said, bool]:
 def projections_of(operations: Sequence[VersionedOperation]) -> list[Projection[Any, Any, Any]]:
     """Every name in two views, then every id that an answer shows."""
     names = sorted(
-        {name for o in operations for name in (o.input.name, o.input.name2) if name}
+        {o.input.name for o in operations if o.input.op != "list"}
+        | {o.input.name2 for o in operations if o.input.op == "ren"}
         | {
             name
             for o in operations
