@@ -41,7 +41,15 @@ from harness.ops import (
 __all__ = ["CatalogModel"]
 
 OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
-_VOCABULARY: Final = f"{', '.join(OPERATIONS)} as in the tables of catalogs"
+RESULTS: Final = ("ok", "ex", "nf")
+_VOCABULARY: Final = (
+    f"{', '.join(OPERATIONS)} as in the tables of catalogs, "
+    "with name and name2 as text, payload and id as whole numbers"
+)
+_ANSWERS: Final = (
+    f"answers {{result, id, version, payload, listing}} with a result of {', '.join(RESULTS)}, "
+    "whole numbers, and a listing of [name, id]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class CatalogModel:
         refuse_settings(self.name, settings)
         history = ops if isinstance(ops, History) else History(ops)
         pairs = history.pairs
-        if pairs and not any(_is_table_value(pair.invoke.value) for pair in pairs):
+        if pairs and not any(_is_of_table(pair.invoke.value) for pair in pairs):
             return _DdlCheck(history, len(catalog_history(history).operations))
         found = [self._operation(pair) for pair in pairs if pair.type is not OpType.FAIL]
         kept = [operation for operation in found if operation is not None]
@@ -95,6 +103,10 @@ class CatalogModel:
             if call.f in {"get", "list"}:
                 return None
             return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
+        if done.f != call.f:
+            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+        if not _is_table_answer(done.value):
+            raise strange(done, self.name, _ANSWERS)
         seen: Mapping[str, Any] = done.value
         listing = tuple((name, ident) for name, ident in seen["listing"])
         output = VersionedOutput(
@@ -103,5 +115,33 @@ class CatalogModel:
         return Operation(call.process, given, call.index, output, done.index, call.index)
 
 
-def _is_table_value(value: Any) -> bool:
+def _is_of_table(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == {"name", "name2", "payload", "id"}
+
+
+def _is_table_value(value: Any) -> bool:
+    return (
+        _is_of_table(value)
+        and all(type(value[key]) is str for key in ("name", "name2"))
+        and all(type(value[key]) is int for key in ("payload", "id"))
+    )
+
+
+def _is_table_answer(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() >= {"result", "id", "version", "payload", "listing"}
+        and value["result"] in RESULTS
+        and all(type(value[key]) is int for key in ("id", "version", "payload"))
+        and isinstance(value["listing"], list | tuple)
+        and all(_is_entry(entry) for entry in value["listing"])
+    )
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, list | tuple)
+        and len(entry) == 2
+        and type(entry[0]) is str
+        and type(entry[1]) is int
+    )
