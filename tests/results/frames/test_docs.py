@@ -25,6 +25,14 @@ def shape(text):
     return re.sub(r"\d+(\.\d+)?", "#", text).split()
 
 
+def printed_by(script):
+    """What a block of the page prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(script, str(PAGE), "exec"), {})
+    return printed.getvalue()
+
+
 @pytest.mark.slow
 def test_the_example_runs_and_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -34,13 +42,11 @@ def test_the_example_runs_and_prints_what_the_page_says(tmp_path, monkeypatch, c
     codes = [main(shlex.split(line)[1:]) for line in soaks]
     assert codes == [0, 1]
     capsys.readouterr()
-    (script,), (expected,) = blocks("python"), blocks("text")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(script, str(PAGE), "exec"), {})
-    text = printed.getvalue()
+    (script, one_run), (expected,) = blocks("python"), blocks("text")
+    text = printed_by(script)
     assert shape(text) == shape(expected)
     assert text.splitlines()[:4] == expected.splitlines()[:4]  # verdicts are exact
+    assert printed_by(one_run + "print(len(ops) > 100)") == "True\n"
 
 
 def test_every_parameter_and_column_is_on_the_page():
