@@ -173,8 +173,12 @@ def _report_run(parsed: argparse.Namespace) -> int:
     reporter: Reporter = load_plugin("reporters", "page")
     page = reporter.write(parsed.path)
     say(f"page    {page}")
-    record = load_run(parsed.path).record
-    return EXIT_UNKNOWN if record is None else EXIT_CODES[record.verdict]
+    run = load_run(parsed.path)
+    if run.note is not None:
+        note(f"harness: {run.note}")
+    if run.record is None or run.foreign:
+        return EXIT_UNKNOWN
+    return EXIT_CODES[run.record.verdict]
 
 
 def report_store(

@@ -14,6 +14,7 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
+from harness.store.footer import read_footer
 from harness.store.keyed import bucket_paths, read_buckets, write_buckets
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
@@ -51,13 +52,17 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """A run as read back; `record` is `None` and `note` says why where it was cut short."""
+    """A run as read back; `record` is `None` and `note` says why where it was cut short.
+
+    `foreign` is a history that the record does not tell of, nor results beside it: `note` says so.
+    """
 
     folder: Path
     case: Case
     history: History
     record: RunRecord | None
     note: str | None
+    foreign: bool = False
 
 
 def new_run_id(seed: int) -> str:
@@ -213,8 +218,11 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is no run record: {error}") from error
     if (path / "history.parquet").is_file():
-        note = None if record is not None else "the run was sealed but not finished"
-        return StoredRun(path, case, read_parquet(path / "history.parquet"), record, note)
+        history = read_parquet(path / "history.parquet")  # and it is what its footer says
+        if record is None:
+            return StoredRun(path, case, history, None, "the run was sealed but not finished")
+        other = _another(path / "history.parquet", record)
+        return StoredRun(path, case, history, record, other, foreign=other is not None)
     if bucket_paths(path / "history"):
         note = None if record is not None else "the run was sealed but not finished"
         return StoredRun(path, case, read_buckets(path / "history"), record, note)
@@ -227,3 +235,14 @@ def _load_run(path: Path) -> StoredRun:
     except HistoryError as error:
         raise HistoryError(f"{str(path / 'ops.log')!r}: {error}") from error
     return StoredRun(path, case, history, record, note)
+
+
+def _another(path: Path, record: RunRecord) -> str | None:
+    """Says that a sealed file holds another history than the record tells of."""
+    sealed_as = read_footer(path).digest
+    if not sealed_as or sealed_as == record.digest:
+        return None
+    return (
+        f"{path.name} is another history ({sealed_as[:12]}...) than the one that run.json and "
+        f"results.json tell of ({record.digest[:12]}...), so their verdict does not count"
+    )

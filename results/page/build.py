@@ -49,6 +49,8 @@ LINKS: Final = (
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Everything the page shows."""
+    if stored.foreign:  # what checkers said of another history is nothing to show beside this one
+        results = Results()
     history = stored.history
     focus = focus_of(results)
     faults = faults_of(history)
@@ -133,7 +135,8 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 def _replay(stored: StoredRun) -> str:
     """The command for a run whose results do not say it."""
-    return f"harness check {stored.folder}" if stored.record is None else ""
+    judged = stored.record is not None and not stored.foreign
+    return "" if judged else f"harness check {stored.folder}"
 
 
 def _fault_rows(faults: Sequence[Any], nemeses: Sequence[str]) -> list[dict[str, Any]]:

@@ -6,11 +6,12 @@ from importlib import resources
 import pytest
 
 from harness.case import Case
-from harness.ops import CheckResult, Verdict
+from harness.ops import CheckResult, History, Verdict
 from harness.store import RunFolder, load_run
 from results.page import PageReporter
 from results.page.build import build
 from results.page.summary import about, read_results
+from results.report_verb import main as report_main
 from tests.results.page.runs import MS, Script, small_run, stale_read, write_run
 
 browser_test = pytest.mark.browser
@@ -268,3 +269,20 @@ def test_times_do_not_run_into_the_name_of_the_axis(open_page):
         times = [left for text, left in drawn if text.endswith(" s")]
         assert len(times) > 2
         assert min(times) >= 108, (start_ms, drawn)  # the name ends at 104
+
+
+def test_what_was_said_of_another_history_does_not_stand_beside_this_one(tmp_path, capsys):
+    """The verdict of `run.json` is of the history that it names by its digest."""
+    folder = write_run(tmp_path, small_run(), [CheckResult("stats", Verdict.VALID, "kept")])
+    assert report_main([str(folder)]) == 0
+    assert build(load_run(folder), read_results(folder))["verdict"] == "valid"
+    other = write_run(tmp_path, History(small_run()[:-1]), [stale_read(small_run())], name="other")
+    (folder / "history.parquet").write_bytes((other / "history.parquet").read_bytes())
+    capsys.readouterr()
+    assert report_main([str(folder)]) == 2
+    assert "another history" in capsys.readouterr().err
+    data = build(load_run(folder), read_results(folder))
+    assert (data["verdict"], data["checkers"], data["focus"]) == ("unknown", [], ())
+    assert "history.parquet is another history" in data["notes"][0]
+    assert data["replay"] == f"harness check {folder}"
+    assert [load_run(path).foreign for path in (folder, other)] == [True, False]
