@@ -65,6 +65,11 @@ class BrowserPage:
         address = where.resolve().as_uri() if isinstance(where, Path) else where
         self.page.goto(address, wait_until="load")
 
+    def follow(self, locator) -> None:
+        """Click on what leads to another page, and wait until that is loaded: a click does not."""
+        with self.page.expect_navigation(wait_until="load"):
+            locator.click()
+
     def expect(self, text: str) -> None:
         """Complaints that contain `text` are part of the test."""
         self._expected.append(text)

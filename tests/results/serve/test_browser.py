@@ -25,38 +25,37 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     assert page.locator("#matching").inner_text() == "12"
     assert page.locator("#compare-button").is_disabled()
     page.locator("select[name=label]").select_option("v2")
-    page.get_by_role("button", name="Filter").click()
+    page.follow(page.get_by_role("button", name="Filter"))
     assert rows_of(page) == ["a4", "a3"]
     assert page.locator("select[name=label]").input_value() == "v2"
-    page.get_by_role("link", name="started (UTC)").click()
+    page.follow(page.get_by_role("link", name="started (UTC)"))
     assert rows_of(page) == ["a3", "a4"]
 
-    page.get_by_role("link", name="a3", exact=True).click()
+    page.follow(page.get_by_role("link", name="a3", exact=True))
     assert "a3" in page.locator("h1").inner_text()
     assert page.locator("details.check[open]").count() == 1
     shot(page, "run")
-    page.get_by_role("link", name="alpha", exact=True).click()
+    page.follow(page.get_by_role("link", name="alpha", exact=True))
     assert len(rows_of(page)) == 4
 
     for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # the third tick takes the first away
         page.locator(f"input[value='{run}']").check()
     assert not page.locator("input[value='alpha/a1']").is_checked()
-    page.locator("#compare-button").click()
+    page.follow(page.locator("#compare-button"))
     assert page.locator("section.card").count() == 2
     cells = page.locator("table.diff tbody tr", has_text="bugs").locator("td").all_inner_texts()
     assert cells == ['["NO-LEASE"]', "[]"]  # in the order of the list
     assert page.locator("figure.plot rect.ok").count() > 10
     shot(page, "compare")
 
-    page.get_by_role("link", name="Matrix").click()
+    page.follow(page.get_by_role("link", name="Matrix"))
     page.locator("select[name=across]").select_option("label")
-    page.get_by_role("button", name="Show").click()
+    page.follow(page.get_by_role("button", name="Show"))
     cell = page.locator("table.matrix td.cell a", has_text="1 invalid").first
-    cell.click()
-    page.wait_for_load_state()  # the address is there before the rows are
+    page.follow(cell)
     assert page.url.startswith(served.url + "/?")
     assert "a3" in rows_of(page)
-    page.get_by_role("link", name="as trends").click()
+    page.follow(page.get_by_role("link", name="as trends"))
     assert page.locator("figure.trend").count() == 3
     shot(page, "trends")
 
@@ -110,8 +109,7 @@ def test_hostile_runs_execute_nothing(served, browser_page):
 def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
     page = browser_page
     page.open(served.url + "/run/alpha/a3/")
-    page.get_by_role("link", name="The page of this run").click()
-    page.wait_for_load_state("load")
+    page.follow(page.get_by_role("link", name="The page of this run"))
     assert page.url.endswith("/run/alpha/a3/report.html")
     assert "a3" in page.content()
     assert page.evaluate("self.origin") == "null"
