@@ -2,8 +2,9 @@
 
 A unit is what one task reads: the history of a run, or part of one of its buckets. It travels as
 JSON, names files and carries no ops. Result ids say what a result depends on: the history's bytes
-(`results.contents`), the case, the checker with its version (`CHECKER_VERSION`, or else the hash of
-the package that it comes from), the budget. A run whose results all exist makes no unit.
+(`results.contents`) and the code that reads them, the case, the checker with its version
+(`CHECKER_VERSION`, or else the hash of the package that it comes from, and of the bundled checkers
+that it may be built on), the budget. A run whose results all exist makes no unit.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ from results.stored import is_limited
 __all__ = ["Check", "Manifest", "Unit", "Wanted", "checker_version", "plan"]
 
 UNIT_ROWS: Final = 1 << 18
-FACTS_MODULES: Final = (
+READING_MODULES: Final = (
     "harness.case",
     "harness.ops",
-    "harness.store.buckets",
+    "harness.store.footer",
     "harness.store.keyed",
+    "harness.store.oplog",
     "harness.store.parquet",
+)
+"""Whatever stands between the bytes of a history and what is said of it."""
+VERDICT_MODULES: Final = (
+    *READING_MODULES,
+    "results.budgets",
+    "results.by_key",
+    "results.columns",
+    "results.units",
+)
+"""Whatever else has a part in verdicts: a change of any of these has them judged anew."""
+FACTS_MODULES: Final = (
+    *READING_MODULES,
+    "harness.store.buckets",
     "results.facts",
     "results.intervals",
     "results.operations",
@@ -280,6 +295,7 @@ def _parts(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
 def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version: str) -> str:
     return _hash(
         "verdicts",
+        [_package_hash(module) for module in VERDICT_MODULES],
         unit.digest,
         unit.groups,
         None if unit.groups is None else unit.n_ops,  # the same rows may be cut otherwise
@@ -309,11 +325,12 @@ def _hash(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """`CHECKER_VERSION` of a checker, or the hash of the package that it comes from."""
+    """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
     stated = getattr(checker, "CHECKER_VERSION", None)
     if stated is not None:
         return f"{__version__} {stated}"
-    return f"{__version__} {_package_hash(type(checker).__module__.partition('.')[0])}"
+    package = type(checker).__module__.partition(".")[0]
+    return f"{__version__} {_package_hash(package)} {_package_hash('checkers')}"
 
 
 @functools.lru_cache(maxsize=256)

@@ -245,6 +245,34 @@ def test_facts_are_made_anew_when_any_module_behind_them_changes():
     assert inspect.getsource(manifest._facts_id).count("FACTS_MODULES") == 1
 
 
+@pytest.mark.parametrize("module", ["harness.store.parquet", "harness.ops", "results.units"])
+def test_verdicts_are_made_anew_when_the_code_that_reads_or_asks_changes(
+    tmp_path, monkeypatch, module
+):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    assert inline(tmp_path, facts=False).results_new == 3
+    assert inline(tmp_path, facts=False).results_new == 0
+    real = manifest._package_hash
+    monkeypatch.setattr(
+        manifest, "_package_hash", lambda name: "new" if name == module else real(name)
+    )
+    assert inline(tmp_path, facts=False).results_new == 3
+
+
+def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monkeypatch):
+    class Foreign:
+        name = "foreign"
+
+    before = manifest.checker_version(Foreign())
+    real = manifest._package_hash
+    monkeypatch.setattr(
+        manifest, "_package_hash", lambda name: "new" if name == "checkers" else real(name)
+    )
+    assert manifest.checker_version(Foreign()) != before
+    Foreign.CHECKER_VERSION = "7"  # its own promise
+    assert manifest.checker_version(Foreign()).endswith(" 7")
+
+
 def test_a_crash_counts_where_the_store_is_the_folder_of_one_name(tmp_path):
     add_quick(tmp_path, "n", "r")
     crashed = tmp_path / "n" / "crashed"
