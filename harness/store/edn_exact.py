@@ -22,7 +22,7 @@ DEPTH_MAX: Final = 200
 # Blanks are ASCII's: what else looks empty is part of a symbol, for this reader and the quick one.
 _SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
 _TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
-_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?")
@@ -141,8 +141,11 @@ class ExactReader:
         keys = [item if isinstance(item, str) else _json_text(item) for item in items[::2]]
         found = dict(zip(keys, items[1::2], strict=True))
         if len(found) < len(keys):
-            twice = next(key for number, key in enumerate(keys) if key in keys[:number])
-            raise MistakeError(f"a map with the key {_short(twice)!r} twice", start)
+            seen: set[str] = set()
+            for key in keys:
+                if key in seen:
+                    raise MistakeError(f"a map with the key {_short(key)!r} twice", start)
+                seen.add(key)
         return found
 
     def _dispatch(self, depth: int) -> Any:

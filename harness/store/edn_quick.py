@@ -30,9 +30,13 @@ from harness.store.edn_exact import DEPTH_MAX
 
 __all__ = ["QuickReader", "QuickRefusedError"]
 
-_SPLIT: Final = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"|:[^\s,;"()\[\]{}\\]+)', re.DOTALL)
+# A string that is not closed is one up to the end, and refused later: left alone, each quote in it
+# that is escaped would look for its end anew.
+_SPLIT: Final = re.compile(
+    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)', re.DOTALL
+)
 # Escapes that EDN and JSON share. One for an ASCII character could hide a quote or a colon.
-_ESCAPED: Final = re.compile(rb'"(?:[^"\\]|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*"')
+_ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
 _BLANKS: Final = bytes.maketrans(b"\t\r\n\f\v", b"     ")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
@@ -52,7 +56,7 @@ _SYMBOL: Final = re.compile(
     rb"(?!(?:(?<=n)ull|(?<=t)rue|(?<=f)alse)" + _ENDS + rb")[^ ,()\[\]{}\0\\]*)"
 )
 _BIG: Final = re.compile(rb"([0-9-](?<!" + _BEFORE + rb".)[0-9]{0,17}+)N" + _ENDS)
-_COMMENT: Final = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"|\\.)|;[^\n]*(?=\n)', re.DOTALL)
+_COMMENT: Final = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|\\.)|;[^\n]*+(?=\n)', re.DOTALL)
 _NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
 _KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 # Vectors without maps in them, three deep; what is deeper takes another round.
@@ -106,6 +110,12 @@ class QuickReader:
         """The forms of `data`; raises `QuickRefusedError`."""
         if b"\0" in data:
             raise QuickRefusedError
+        if not data.isascii():
+            # What is left out of the JSON, comments and tags, must be text, too.
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                raise QuickRefusedError from error
         parts = _SPLIT.split(_uncommented(data) if b"\n;" in data else data)
         rest = b"\0".join(parts[::2])
         if b";" in rest:

@@ -1,5 +1,6 @@
 """The two EDN readers agree, pieces may be cut anywhere, and memory stays bounded."""
 
+import time
 import tracemalloc
 
 import pytest
@@ -172,6 +173,7 @@ def test_what_is_remembered_is_bounded(monkeypatch):
         ),
         *("[" * 199 + "]" * 199, "{:a " * 250 + "1" + "}" * 250, "a:b", "##jepsen.history.Op{1}"),
         *('#t"a 1', '{:a 1, :a "\\u003a"}', "{01 2}", "{-0 2}"),
+        *('{:a "x', '"\\', '{:a "\\"}', '"x" "y\\"z'),
     ],
 )
 def test_what_is_not_plain_is_refused(text):
@@ -318,6 +320,14 @@ def test_bytes_that_are_no_text_are_located(tmp_path):
         list(EdnOps(path))
 
 
+@pytest.mark.parametrize("left_out", [b"; \xed\n", b"#tag\xed 1\n"])
+def test_bytes_that_are_no_text_are_located_in_what_is_left_out(tmp_path, left_out):
+    path = tmp_path / "h.edn"
+    path.write_bytes(b"{:a 1}\n" + left_out + b"{:a 2}\n")
+    with pytest.raises(HistoryError, match=r"line 2, column \d: the byte 0xed is no UTF-8"):
+        list(stream_pieces(path, unwrap=False))
+
+
 def test_surrogate_halves_make_one_character():
     assert list(parse_forms('"\\ud83d\\ude00"')) == ["\U0001f600"]
 
@@ -336,6 +346,39 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        # A piece that ends within a string: looking for its end from each quote takes a minute.
+        ('{:a "' + '{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
+        ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
+        ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),
+        ("{" + "".join(f":k{n} 1 " for n in range(60_000)) + ":k59999 1}", "'k59999' twice"),
+    ],
+)
+def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
+    path = tmp_path / "h.edn"
+    path.write_text(text)
+    begin_s = time.process_time()
+    if isinstance(count, int):
+        assert sum(len(piece.forms) for piece in stream_pieces(path)) == count
+    else:
+        with pytest.raises(HistoryError, match=count):
+            list(stream_pieces(path))
+    assert time.process_time() - begin_s < 3  # it takes some hundredths
+
+
+def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
+    """A search that could go back would remember each escape."""
+    path = tmp_path / "h.edn"
+    path.write_text('{:a "' + "\\\\" * 300_000 + '"}\n')
+    tracemalloc.start()
+    assert sum(len(piece.forms) for piece in stream_pieces(path)) == 1
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 << 20
 
 
 def test_a_long_line_of_many_ops_is_streamed(tmp_path):
