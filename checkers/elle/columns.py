@@ -42,6 +42,9 @@ LIST: Final = -2
 NEVER: Final = 2**31 - 1
 """The end of a transaction that nothing is known to follow: it failed, or its answer was lost."""
 
+_PLAIN: Final = frozenset({int, str, type(None)})
+"""Elements that are the same where they are equal. Lists with others in them share no memory."""
+
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 _MICRO_OPS_MAX: Final = 2**31 - 1
 
@@ -169,6 +172,13 @@ def _frozen(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
+def _whole(mop: Any) -> Any:
+    """A micro-operation without an answer; of reads, `[r key]` says as much as `[r key nil]`."""
+    if isinstance(mop, (list, tuple)) and len(mop) == 2 and mop[0] in ("r", ":r"):
+        return (*mop, None)
+    return mop
+
+
 class _Names:
     """Numbers for keys or values, in order of first appearance."""
 
@@ -242,7 +252,7 @@ class _Builder:
 
     def _add_mop(self, mop: Any, kind: int, index: int) -> None:
         try:
-            f, key, value = mop
+            f, key, value = mop if kind == OK else _whole(mop)
         except (TypeError, ValueError):
             raise HistoryError(
                 f"op {index} holds the micro-operation {mop!r}; it must be [f, key, value]"
@@ -290,10 +300,12 @@ class _Builder:
         longest = self.longest[key]
         size = len(longest)
         self.list_lengths.append(length)
+        # 1 equals true and 1.0, and is neither.
+        plain = _PLAIN.issuperset(map(type, value))
         # A start below zero means "the longest list of key -start-1", which is placed at the end.
-        if length <= size and longest[:length] == value:
+        if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
-        elif length > size and value[:size] == longest:
+        elif plain and length > size and value[:size] == longest:
             self.longest[key] = value
             self.list_starts.append(-key - 1)
         else:

@@ -50,6 +50,10 @@ def transactions(history: History) -> Iterator[Txn]:
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
         number = invoke.index if done is None else done.index
+        if kind != "ok":  # a read may be [r key] here: what it would have shown is not known
+            mops = [
+                (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
+            ]
         yield Txn(number, invoke.process, invoke.index, end, kind, mops)
 
 

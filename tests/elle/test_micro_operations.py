@@ -1,0 +1,84 @@
+"""How micro-operations may be written: reads without an answer, and values that only seem equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.elle import Transaction, check_list_append, check_rw_register
+from checkers.history_models.transactions import ListAppend, RwRegister
+from harness.errors import HistoryError
+from harness.formats.detect import model_for
+from harness.ops import History, ModelSettings, OpType, Verdict
+from harness.store.edn import load_edn
+
+SEEN = {"append": "[1]", "w": "1"}
+NOTHING = {"append": "[]", "w": "nil"}
+
+
+def skew(path: Path, write: str, read: str, *, ok: str = "") -> History:
+    """Two see nothing of each other's writes; of later reads some failed and some got no answer.
+
+    `read` is what unanswered reads have behind their keys, `ok` what the first answered one has.
+    """
+    lines = [
+        f":process 0, :type :invoke, :f :txn, :value [[:r :x{read}] [:{write} :y 1]]",
+        f":process 1, :type :invoke, :f :txn, :value [[:r :y{read}] [:{write} :x 1]]",
+        f":process 0, :type :ok, :f :txn, :value [[:r :x {ok or NOTHING[write]}] [:{write} :y 1]]",
+        f":process 1, :type :ok, :f :txn, :value [[:r :y {NOTHING[write]}] [:{write} :x 1]]",
+        f":process 2, :type :invoke, :f :txn, :value [[:r :x{read}] [:r :y{read}]]",
+        f":process 2, :type :ok, :f :txn, :value [[:r :x {SEEN[write]}] [:r :y {SEEN[write]}]]",
+        f":process 3, :type :invoke, :f :txn, :value [[:{write} :x 2] [:r :y{read}]]",
+        f":process 3, :type :info, :f :txn, :value [[:{write} :x 2] [:r :y{read}]]",
+        f":process 4, :type :invoke, :f :txn, :value [[:{write} :y 3] [:r :y{read}]]",
+        f":process 4, :type :fail, :f :txn, :value [[:{write} :y 3] [:r :y{read}]]",
+        f":process 5, :type :invoke, :f :txn, :value [[:r :y{read}]]",
+    ]
+    path.write_text("".join(f"{{:index {n}, {line}}}\n" for n, line in enumerate(lines)))
+    return load_edn(path)
+
+
+@pytest.mark.parametrize(("write", "model"), [("append", ListAppend()), ("w", RwRegister())])
+def test_a_read_without_an_answer_needs_no_value(
+    tmp_path: Path, write: str, model: ListAppend | RwRegister
+) -> None:
+    told = []
+    for read in (" nil", ""):
+        history = skew(tmp_path / "h.edn", write, read)
+        assert model_for("jepsen-edn", history) == model.name
+        result, _ = model.prepare(history, ModelSettings()).check(time_limit_s=5, draw=False)
+        told.append((result.verdict, result.reason, result.details))
+        assert result.verdict is Verdict.INVALID
+        assert "verified" in result.details["proof"]["text"]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("check", [check_list_append, check_rw_register])
+@pytest.mark.parametrize("type_", [OpType.INFO, OpType.FAIL])
+def test_only_a_read_may_do_without_a_value(check: Any, type_: OpType) -> None:
+    write = "append" if check is check_list_append else "w"
+    check([Transaction([["r", "x"], (":r", "y")], 0, 1, type_)])
+    for mop in ([write, "x"], ["r"], ["r", "x", None, 1], "rx", [["r"], "x"]):
+        with pytest.raises(HistoryError, match=r"must be \[f, key, value\]"):
+            check([Transaction([mop], 0, 1, type_)])
+
+
+@pytest.mark.parametrize("check", [check_list_append, check_rw_register])
+def test_an_answered_read_has_a_value(check: Any) -> None:
+    with pytest.raises(HistoryError, match=r"op 0 holds .*\['r', 'x'\]; it must be \[f, key"):
+        check([Transaction([["r", "x"]], 0, 1)])
+
+
+@pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (True, 1), (0, False), ([1], [True])])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_only_seems_equal_is_another_element(pair: tuple[Any, Any], swapped: bool) -> None:
+    written, other = pair
+    shown = [[written], [other]][:: -1 if swapped else 1]
+    history = [Transaction([["append", "x", written]], 0, 1)]
+    history += [Transaction([["r", "x", shown[n]]], 2 + 2 * n, 3 + 2 * n) for n in range(2)]
+    result = check_list_append(history)
+
+    assert result.verdict is Verdict.INVALID
+    assert {"garbage-read", "incompatible-order"} <= set(result.anomalies)
