@@ -14,6 +14,7 @@ from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
 from harness.cli.parser import Parser
 from harness.errors import UsageError
+from harness.soak.outfile import descriptor_of
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
 
 __all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "check_writable", "parse_seeds", "parse_soak"]
@@ -117,10 +118,19 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Refuse folders where files are wanted."""
+    """Refuse folders where files are wanted, and one file for two outputs."""
+    taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         if path.is_dir():
             raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
+        if path.exists() and not path.is_file():
+            continue  # a device takes whatever comes
+        other = taken.setdefault(path.resolve(), flag)
+        if other != flag:
+            raise UsageError(
+                f"{other} and {flag} are both {str(path)!r}, and only one would be left; name "
+                "two files"
+            )
 
 
 def check_writable(parsed: argparse.Namespace) -> None:
@@ -130,20 +140,31 @@ def check_writable(parsed: argparse.Namespace) -> None:
     """
     for flag, path in _files_asked_for(parsed):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_fifo():
-                continue  # to open it would wait for its reader
-            if path.exists():
-                path.open("a").close()
-            else:
-                path.touch()
-                path.unlink()
+            _try_writing(path)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise UsageError(
                     f"{flag} is {str(path)!r}, which cannot be written: {error.strerror}; name a "
                     "file elsewhere"
                 ) from error
+
+
+def _try_writing(path: Path) -> None:
+    """Raise `OSError` where `path` cannot be written; nothing of the try is left."""
+    number = descriptor_of(path)
+    if number is not None:
+        os.fstat(number)
+        return
+    if not path.exists():
+        path = path.resolve()  # what a link leads to: the link itself stays
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_fifo():
+        return  # to open it would wait for its reader
+    if path.exists():
+        path.open("a").close()
+    else:
+        path.touch()
+        path.unlink()
 
 
 def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:

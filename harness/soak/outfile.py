@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["replacing"]
+__all__ = ["descriptor_of", "replacing"]
+
+_OF_THIS_PROCESS = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The number of the open file that a path such as `/dev/stdout` is a name of.
+
+    Where a shell sent that to a plain file, the path leads there: opened anew it would write over
+    what was said so far, and renamed over, `/dev/stdout` itself would be gone.
+    """
+    found = _OF_THIS_PROCESS.fullmatch(str(path))
+    return int(found[1]) if found else _STREAMS.get(str(path))
 
 
 @contextlib.contextmanager
@@ -15,13 +30,20 @@ def replacing(path: Path) -> Iterator[TextIO]:
     """A file that takes the place of `path` once the block has ended well.
 
     What is no plain file, such as `/dev/null` or a pipe, is written to as it is: to rename
-    something over it would take it away from everybody. Raises `OSError`.
+    something over it would take it away from everybody. A link stays one, and what it leads to is
+    replaced. Raises `OSError`.
     """
+    number = descriptor_of(path)
+    if number is not None:
+        with os.fdopen(os.dup(number), "w", encoding="utf-8") as file:
+            yield file
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8") as file:
             yield file
         return
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -8,17 +8,20 @@ import re
 import struct
 import termios
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cli.soak_options import check_writable, parse_soak
 from harness.cli.soak_progress import FAILURES_SHOWN_MAX, SoakProgress, duration_text
 from harness.cli.status_line import StatusLine
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 from harness.soak import CheckerVerdict, SeedResult, Tally, junit
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
 from harness.soak.junit import write_junit, xml_text
+from harness.soak.outfile import descriptor_of, replacing
 from harness.soak.result import REASON_CHARACTERS_MAX, shortened
 
 HOSTILE = (
@@ -283,3 +286,52 @@ def test_reasons_are_cut_and_say_so():
     assert shortened("a\ud800b") == "a\\ud800b"  # else no JSON could hold it
     assert shortened("x" * REASON_CHARACTERS_MAX) == "x" * REASON_CHARACTERS_MAX
     assert shortened("x" * (REASON_CHARACTERS_MAX + 7)).endswith("x ... (7 more characters)")
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
+    link, target = tmp_path / "link.xml", tmp_path / "kept" / "junit.xml"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for text in ("first", "second"):
+        with replacing(link) as file:
+            file.write(text)
+        assert (link.readlink(), target.read_text()) == (target, text)
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_an_open_file_is_written_on_where_it_stands(tmp_path, name):
+    """As with `--summary-json /dev/stdout > FILE`: what was printed before stays."""
+    with (tmp_path / "out").open("w") as opened:
+        print("before", file=opened, flush=True)
+        with replacing(Path(name.format(opened.fileno()))) as file:
+            print("{}", file=file)
+        print("after", file=opened, flush=True)
+    assert (tmp_path / "out").read_text() == "before\n{}\nafter\n"
+    assert descriptor_of(Path("/dev/stdout")) == 1
+    assert descriptor_of(Path("/dev/null")) is None
+
+
+def parsed(*arguments):
+    return parse_soak(["--seeds", "1..2", "--nemesis", "none", *arguments])
+
+
+def test_one_file_for_two_outputs_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to("out")
+    both = ["--junit", str(tmp_path / "out"), "--summary-json"]
+    for other in ("out", "link"):
+        with pytest.raises(UsageError, match=r"--junit and --summary-json are both .* name two"):
+            parsed(*both, str(tmp_path / other))
+    parsed(*both, str(tmp_path / "other"))
+    parsed("--junit", "/dev/null", "--summary-json", "/dev/null")
+
+
+def test_whether_a_file_can_be_written_is_tried_without_harm_to_links(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "new" / "out")
+    check_writable(parsed("--junit", str(link)))
+    assert link.is_symlink()
+    assert list((tmp_path / "new").iterdir()) == []
+    check_writable(parsed("--summary-json", "/dev/stdout"))
+    with pytest.raises(UsageError, match="Bad file descriptor"):
+        check_writable(parsed("--summary-json", "/dev/fd/654321"))
