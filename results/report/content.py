@@ -248,7 +248,8 @@ def _baseline(found: Comparison) -> Section:
     return Section(
         id="baseline",
         title=f"“{found.label}” against the baseline “{found.baseline}”",
-        words=f"{len(rows)} comparisons in {found.settings} settings that both labels have "
+        words=f"{len(rows)} comparisons in {found.settings} "
+        f"{'setting' if found.settings == 1 else 'settings'} that both labels have "
         f"({left_out} runs of other settings are left out). Shares of runs: Fisher's exact test; "
         "everything else: the rank-sum test over runs. All p-values are adjusted together by "
         "Holm's procedure, so that the chance of any false “worse” or “better” is below 5 %. “No "
