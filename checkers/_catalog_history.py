@@ -15,9 +15,9 @@ completion after everything has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.linearizability.models.catalog_types import (
@@ -78,6 +78,81 @@ def _field(op: Op, name: str) -> Any:
     if name not in value:
         raise HistoryError(f"op {op.index} ({op.f}) has no {name!r} in its value {value!r}")
     return value[name]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+
+
+def _is_steps(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_texts(step) for step in value)
+
+
+def _is_version(value: Any) -> bool:
+    return value is None or type(value) is int
+
+
+def _is_ident(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(entry, list | tuple)
+        and len(entry) >= 3
+        and _is_text(entry[0])
+        and _is_ident(entry[1])
+        and _is_version(entry[2])
+        for entry in value
+    )
+
+
+Rule = tuple[Callable[[Any], bool], str]
+_ASKED: Final[Mapping[str, Rule]] = {
+    "name": (_is_text, "a text"),
+    "new_name": (_is_text, "a text"),
+    "columns": (_is_texts, "a list of texts"),
+    "steps": (_is_steps, "a list of lists of texts"),
+}
+_ANSWERED: Final[Mapping[str, Rule]] = {
+    "table_id": (_is_ident, "a text or a number"),
+    "comment": (_is_ident, "a text or a number"),
+    "schema_version": (_is_version, "a whole number"),
+    "applied_schema_version": (_is_version, "a whole number"),
+    "columns": (lambda value: value is None or _is_texts(value), "a list of texts"),
+    "tables": (_is_tables, "a list of [name, id, version]"),
+}
+
+
+def _check_fields(op: Op, rules: Mapping[str, Rule]) -> None:
+    if not isinstance(op.value, dict):
+        return  # whoever needs an object says so
+    for key, value in op.value.items():
+        rule = rules.get(key)
+        if rule is not None and not rule[0](value):
+            shown = repr(value)
+            shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+            raise HistoryError(
+                f"op {op.index} ({op.f}) has the {key} {shown}; it must be {rule[1]}"
+            )
+
+
+def _check_shapes(pair: Pair) -> None:
+    """That what models compare, sort and hash can be; raises `HistoryError`."""
+    call, done = pair.invoke, pair.completion
+    _check_fields(call, _ASKED)
+    if done is None or done.type is OpType.INFO:
+        return
+    if done.f != call.f:
+        raise HistoryError(
+            f"op {done.index} completes {done.f!r}, but op {call.index}, which it answers, "
+            f"invoked {call.f!r}"
+        )
+    _check_fields(done, _ANSWERED)
 
 
 def _text(value: Any) -> str | None:
@@ -198,6 +273,8 @@ def _shown_nonces(history: History) -> set[str]:
 
 def catalog_history(history: History) -> CatalogHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl"."""
+    for pair in history.pairs:
+        _check_shapes(pair)
     bindings, conflicts = _bind(history)
     ids = {nonce: ident for ident, nonce in bindings.items()}
     sights = _first_sights(history)

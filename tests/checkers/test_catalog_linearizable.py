@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
 from tests.checkers.histories import Writer
 
@@ -427,6 +428,43 @@ def test_values_outside_the_vocabulary_are_refused_with_the_op() -> None:
         check(h.history)
 
 
+@pytest.mark.parametrize(
+    ("f", "asked", "answered", "words"),
+    [
+        ("get", {"name": 1}, {}, "op 0 (get) has the name 1; it must be a text"),
+        ("get", {"name": ["a"]}, {}, "op 0 (get) has the name ['a']"),
+        ("rename", {"name": "a", "new_name": None}, {}, "op 0 (rename) has the new_name None"),
+        ("create", {"name": "a", "columns": "ab"}, {}, "op 0 (create) has the columns 'ab'"),
+        ("create", {"name": "a", "columns": [["b"]]}, {}, "op 0 (create) has the columns [['b']]"),
+        ("alter", {"name": "a", "steps": ["add"]}, {}, "op 0 (alter) has the steps ['add']"),
+        ("get", {"name": "a"}, {"schema_version": "0"}, "op 1 (get) has the schema_version '0'"),
+        ("get", {"name": "a"}, {"schema_version": True}, "op 1 (get) has the schema_version True"),
+        ("get", {"name": "a"}, {"table_id": ["T"]}, "op 1 (get) has the table_id ['T']"),
+        ("get", {"name": "a"}, {"columns": [1]}, "op 1 (get) has the columns [1]"),
+        ("list", {}, {"tables": None}, "op 1 (list) has the tables None"),
+        ("list", {}, {"tables": [["a", "T"]]}, "op 1 (list) has the tables [['a', 'T']]"),
+        ("list", {}, {"tables": [["a", "T", "0"]]}, "op 1 (list) has the tables"),
+        ("list", {}, {"tables": [[1, "T", 0]]}, "op 1 (list) has the tables"),
+    ],
+)
+def test_values_of_other_shapes_are_refused_with_the_op(
+    f: str, asked: dict[str, Any], answered: dict[str, Any], words: str
+) -> None:
+    h = Writer()
+    h.ok(1, f, asked, answered)
+    with pytest.raises(HistoryError, match=re.escape(words)):
+        check(h.history)
+
+
+def test_an_answer_to_something_else_is_refused() -> None:
+    ops = [
+        Op(0, 0, 1, OpType.INVOKE, "get", {"name": "a"}),
+        Op(1, 1, 1, OpType.OK, "list", {"tables": []}),
+    ]
+    with pytest.raises(HistoryError, match="op 1 completes 'list', but op 0"):
+        check(History(ops))
+
+
 def test_the_budget_of_steps_makes_it_unknown() -> None:
     history = random_history(1, count=60, names=2, processes=6, lost=0.2)
     result = CatalogLinearizable(limits=Limits(steps=5)).check(history, None, time_limit_s=30)
@@ -436,6 +474,7 @@ def test_the_budget_of_steps_makes_it_unknown() -> None:
 
 SCRIPT = """
 import random
+import re
 from tests.checkers.catalogs import random_history, spoil
 from checkers.linearizable import CatalogLinearizable
 import msgspec
