@@ -299,6 +299,8 @@ class _Found:
         else:
             txns = component.txns
             cycles = pairs(component, self.columns.start[txns], self.columns.end[txns])
+            told = with_implied(cycle.name for cycle in cycles)
+            unfinished = [kind for kind in unfinished if kind not in told]
         # A search that cannot matter for the verdict may as well have found nothing.
         unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:

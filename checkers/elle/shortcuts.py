@@ -8,6 +8,7 @@ two transactions that contradict each other are still seen by looking at each ed
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
 from typing import Final
 
 import numpy as np
@@ -80,7 +81,7 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """One cycle of two transactions for each two relations that make some; real time may be one.
+    """One cycle of two transactions of each kind that there is, of data, or of data and time.
 
     `start` and `end` are the runs of the component's transactions.
     """
@@ -100,14 +101,15 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
         for kind, first in zip(*np.unique(relation[hits], return_index=True), strict=True):
             edge = hits[first]
             take(int(source[edge]), int(target[edge]), int(kind), REALTIME)
-    code = source.astype(np.int64) * component.members + target
-    order = np.argsort(code, kind="stable")
+    forth = source.astype(np.int64) * component.members + target
     back = target.astype(np.int64) * component.members + source
-    place = np.searchsorted(code[order], back)
-    hits = np.flatnonzero(np.append(code[order], -1)[place] == back)
-    returned = order[place[hits]]
-    both = relation[hits].astype(np.int64) * (2 * RWP) + relation[returned]
-    for first in np.unique(both, return_index=True)[1]:
-        edge, other = hits[first], returned[first]
-        take(int(source[edge]), int(target[edge]), int(relation[edge]), int(relation[other]))
+    # Two transactions may have several relations each way, and what one pair of them makes, none
+    # of the others need make.
+    for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
+        if Cycle((0, 1), (there, here)).name in found:
+            continue
+        edges = np.flatnonzero(relation == there)
+        hits = edges[np.isin(back[edges], forth[relation == here])]
+        if len(hits):
+            take(int(source[hits[0]]), int(target[hits[0]]), there, here)
     return list(found.values())

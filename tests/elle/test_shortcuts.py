@@ -13,7 +13,7 @@ import pytest
 from bench.elle import planted
 from checkers.elle import Transaction, check_list_append, shortcuts
 from checkers.elle import check as check_module
-from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WW
+from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WW, Component
 from checkers.elle.kinds import Cycle
 from checkers.elle.shortcuts import shortened
 from harness.ops import Verdict
@@ -169,3 +169,29 @@ def test_nothing_is_refuted_that_a_search_does_not_refute(
                         history, case, {"list": "list-append"}.get(kind, "rw-register"), options
                     )
                     assert told == "verified", case.text
+
+
+@pytest.mark.parametrize("first", [(WW, RW), (RW, WW)])
+@pytest.mark.parametrize("second", [(WW, RW), (RW, WW)])
+def test_of_several_relations_each_way_all_pairs_are_seen(
+    first: tuple[int, ...], second: tuple[int, ...]
+) -> None:
+    component = Component(
+        txns=np.arange(2, dtype=np.int32),
+        count=2,
+        source=np.array([0, 0, 1, 1], np.int32),
+        target=np.array([1, 1, 0, 0], np.int32),
+        relation=np.array([*first, *second], np.int32),
+    )
+    found = {cycle.name: cycle for cycle in shortcuts.pairs(component, *runs((0, 0), (0, 0)))}
+
+    assert set(found) == {"G0", "G-single-item", "G2-item"}
+    assert sorted(found["G-single-item"].relations) == [WW, RW]
+
+
+def test_what_a_pair_shows_is_not_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = concurrent("a x 1, a y 2", "a x 2, a y 1", "r x [1 2], r y [1 2]")
+    monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
+    result = check_list_append(history, consistency_models=("read-uncommitted",))
+
+    assert set(result.anomalies) == {"G0"}
