@@ -107,7 +107,7 @@ class _Part:
     def run(self, budget: int, stop: _Clock, *, room: int | None = None) -> Result | None:
         """Give each search that still runs `budget` more steps, or until one decides.
 
-        `room` is what is left for all of them together.
+        `room` is what is left for all of them together; where it is too little, all get less.
         """
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
             ("lean depth-first search", self.lean),
@@ -120,6 +120,10 @@ class _Part:
             # What lean did not find at once is most likely invalid: breadth settles that soonest.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
+        if room is not None:
+            running = [search for _, search in searches if search.status is Status.RUNNING]
+            shares = sum(LEAN_SHARE if search is self.lean else 1 for search in running)
+            budget = min(budget, max(1, room // max(1, shares)))
         for name, search in searches:
             left = budget * LEAN_SHARE if search is self.lean else budget
             if room is not None:

@@ -26,6 +26,7 @@ from checkers.linearizability import (
     check_events,
     check_operations,
 )
+from checkers.linearizability.api import _Clock, _Part
 from checkers.linearizability.core import find_core
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
@@ -380,6 +381,17 @@ def test_all_searches_together_stay_within_the_steps(
     outcome = check_operations(Register(0), hard_invalid(6), limits=limits)
     assert outcome.result is Result.UNKNOWN
     assert steps <= outcome.steps < steps + 200
+
+
+def test_what_is_left_of_the_steps_is_shared_by_the_searches() -> None:
+    limits = Limits(steps=20_000)
+    part = _Part("all", Register(0), hard_invalid(6), limits, only_refutes=False)
+    for _ in range(2):
+        before = [search.steps for search in (part.lean, part.depth, part.breadth)]
+        assert part.run(10_000, _Clock(None), room=5_000) is None
+        after = [search.steps for search in (part.lean, part.depth, part.breadth)]
+        shares = zip(before, after, (3_000, 1_000, 1_000), strict=True)
+        assert all(abs(now - then - share) < 100 for then, now, share in shares)
 
 
 @pytest.mark.parametrize("native", ["0", "1"])
