@@ -33,7 +33,7 @@ from harness.plugins import Reporter, load_plugin
 from harness.store import load_run
 from results.engines import ENGINES, Engine, open_engine, query, query_names
 from results.schema import COLUMNS
-from results.store_scan import NO_LOSS
+from results.store_scan import NO_LOSS, SEED_WITHOUT_RUN
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -258,7 +258,8 @@ def _about(checked: Checked) -> dict[str, Any]:
     crashed = [
         problem.run
         for problem in checked.problems
-        if problem.kind == "history" and _only_a_case(_folder_of(checked.store, problem.run))
+        if problem.kind == SEED_WITHOUT_RUN
+        or (problem.kind == "history" and _only_a_case(_folder_of(checked.store, problem.run)))
     ]
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     return {

@@ -3,7 +3,7 @@
 A store is `NAME/RUN/`, see `harness.store`. Symbolic links and names that begin with a dot are no
 runs. Whatever looks like a run but cannot be read becomes a `Problem` that names it; nothing is
 left out silently, and a run without `run.json` (cut short) is still there, with what its log or its
-sealed history holds.
+sealed history holds. So is a seed of a soak that left no run: its case lies in `NAME/.soak/`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from results.contents import Group, digest_of, read_contents
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
+    "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
     "SOURCE_PARQUET",
@@ -42,6 +44,8 @@ TEXT_CHARS_MAX: Final = 2_000
 SOURCE_PARQUET: Final = "history.parquet"
 SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
+SEED_WITHOUT_RUN: Final = "seed"
+"""The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
 NO_LOSS: Final = frozenset({"record", "unfinished"})
 """Kinds of problems after which a run is judged all the same."""
 _LOG_BYTES_PER_OP: Final = 200
@@ -52,7 +56,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
 
     run: str
-    kind: str  # "case", "record", "history", "unfinished", "checker", "facts", "lost", "foreign"
+    kind: str  # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed"
     text: str
 
 
@@ -123,6 +127,10 @@ def scan_store(store: Path) -> Scan:
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is no folder; give a store, as in --store of harness run")
     problems = Problems()
+    if (store / ".soak").is_dir():  # the store itself is one name's folder
+        _seeds_without_runs(
+            store, store.resolve().name, {*_children(store, store, problems)}, problems
+        )
     found: list[RunInfo] = []
     for name, run, folder in _folders(store, problems):
         info = scan_run(folder, name, run, problems)
@@ -138,8 +146,22 @@ def _folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]
         if (above / "case.json").exists():  # the store itself is one name's folder
             yield store.resolve().name, name, above
             continue
-        for run in _children(store, above, problems):
+        runs = _children(store, above, problems)
+        _seeds_without_runs(above, name, {*runs}, problems)
+        for run in runs:
             yield name, run, above / run
+
+
+def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems: Problems) -> None:
+    """Name the seeds of soaks of which nothing but a case is there (`harness.soak.campaign`)."""
+    for path in sorted((above / ".soak").glob("*.case.json")):
+        run = path.name.removesuffix(".case.json")
+        if run not in runs:
+            text = (
+                "a soak's seed that left no run: it crashed, or its run could not be kept, "
+                f"whatever its verdict; replay it with `harness run --case {path}`"
+            )
+            problems.add(Problem(f"{name}/{run}", SEED_WITHOUT_RUN, text))
 
 
 def _children(store: Path, folder: Path, problems: Problems) -> list[str]:

@@ -9,6 +9,7 @@ environment.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import shutil
 from collections.abc import Iterator
@@ -218,9 +219,13 @@ class Campaign:
             raise InfrastructureError(f"a result of seed {result.seed} came in, which nobody asked")
         if result.seed not in self._journal:
             try:
-                if result.verdict == CRASH or (proven and result.run is None):
+                lost = result.run is None and (proven or result.verdict == CRASH)
+                if lost:
                     self._keep_case(result.seed)
                 self._journal.append(result)
+                if not lost:
+                    with contextlib.suppress(OSError):  # of a crash before; reports count these
+                        self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
                     self.tally.take(result)
@@ -235,10 +240,13 @@ class Campaign:
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"
-        return self._folder / f"{self.run_name(result.seed)}.case.json"
+        return self._case_beside(result.seed)
+
+    def _case_beside(self, seed: int) -> Path:
+        return self._folder / f"{self.run_name(seed)}.case.json"
 
     def _keep_case(self, seed: int) -> None:
-        path = self._folder / f"{self.run_name(seed)}.case.json"
+        path = self._case_beside(seed)
         try:
             path.write_bytes(self.job(seed).case.encode())
         except OSError as error:

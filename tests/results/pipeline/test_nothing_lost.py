@@ -365,3 +365,21 @@ def test_gathered_tables_that_are_not_what_was_written_are_gathered_again(tmp_pa
     else:
         table.unlink()
     assert rows_of(inline(tmp_path)) == rows
+
+
+def test_a_seed_of_a_soak_that_left_no_run_counts_as_crashed(tmp_path):
+    """Otherwise a store of which a soak said "crash" would be reported valid."""
+    add_quick(tmp_path, "n", "soak-1-seed-1")
+    cases = tmp_path / "n" / ".soak"
+    cases.mkdir()
+    for seed in (1, 2):  # the first one has a run by now
+        (cases / f"soak-1-seed-{seed}.case.json").write_text("{}")
+    for store in (tmp_path, tmp_path / "n"):
+        summary, found, _ = report(store)
+        assert found == {"n/soak-1-seed-1": "valid"}
+        assert (summary.crashed, summary.exit_code) == (1, 255)
+        ((run, kind, text),) = summary.problems
+        assert (run, kind) == ("n/soak-1-seed-2", "seed")
+        assert "soak-1-seed-2.case.json" in text
+    (cases / "soak-1-seed-2.case.json").unlink()
+    assert report(tmp_path)[0].exit_code == 0
