@@ -327,7 +327,7 @@ def _write(output: Path, checked: Checked, answers: Answers, page: str) -> Path:
     ):
         for stale in (output / name).iterdir():
             if stale.suffix in {".parquet", ".sql"} and stale.stem not in written:
-                stale.unlink()  # of an earlier report, with a baseline, say, or another version
+                stale.unlink(missing_ok=True)  # of an earlier report, or another version
     for name, table in answers.tables.items():
         _put(
             output / "answers" / f"{name}.parquet",

@@ -14,6 +14,7 @@ from results.report.format import count, duration, interval, ratio, share
 __all__ = ["Summary", "exit_code", "summarise", "text_of"]
 
 LINES_MAX: Final = 20
+NO_VERDICT: Final = "no checker could judge it, see the problems"
 FAILING_MAX: Final = 10
 LINE_CHARS_MAX: Final = 160
 _VERDICTS: Final = ("valid", "unknown", "invalid")
@@ -117,7 +118,8 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 def _failing(answers: Answers) -> list[str]:
     lines = [
-        f"{row['verdict']:8} {row['run']}: {_one_line(row['reason'] or 'no reason given')}"
+        f"{row['verdict']:8} {row['run']}: "
+        + _one_line(row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT))
         for row in answers.rows("failing_runs")
     ]
     return _bounded("runs that are not valid", lines, "see the page", limit=FAILING_MAX)
