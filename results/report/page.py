@@ -13,7 +13,7 @@ from typing import Any, Final
 from harness.errors import UsageError
 from results.report.content import Section
 from results.report.format import count, duration
-from results.report.summary import Summary
+from results.report.summary import Summary, repeats_in_words
 
 __all__ = ["render"]
 
@@ -43,6 +43,7 @@ def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]
     )
     values: dict[str, Any] = {
         "summary": summary,
+        "repeats_in_words": repeats_in_words,
         "sections": sections,
         "queries": queries,
         "tiles": _tiles(summary),

@@ -11,7 +11,7 @@ from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.aggregate import Answers
 from results.report.format import count, duration, interval, ratio, share
 
-__all__ = ["Summary", "exit_code", "summarise", "text_of"]
+__all__ = ["Summary", "exit_code", "repeats_in_words", "summarise", "text_of"]
 
 LINES_MAX: Final = 20
 NO_VERDICT: Final = "no checker could judge it, see the problems"
@@ -28,6 +28,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     executor: str
     runs: int
+    repeats: int  # of them, runs whose history is that of another: no trials of their own
     verdicts: dict[str, int]
     crashed: int  # folders in which a run left its case and nothing else
     ops: int
@@ -75,7 +76,11 @@ def summarise(answers: Answers, **given: Any) -> Summary:
     verdicts = {name: sum(row["verdict"] == name for row in rows) for name in _VERDICTS}
     unjudged = given.pop("unjudged")
     code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
-    return Summary(runs=len(rows), verdicts=verdicts, exit_code=code, **sums, **given)
+    digests = [row["digest"] for row in rows if row["digest"] is not None and row["ops"]]
+    repeats = len(digests) - len(set(digests))
+    return Summary(
+        runs=len(rows), repeats=repeats, verdicts=verdicts, exit_code=code, **sums, **given
+    )
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
@@ -99,6 +104,8 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
             f"  {count(summary.results_unsettled)} of them unknown for want of time, memory or a "
             "worker: --again judges them anew"
         )
+    if summary.repeats:
+        lines.append(f"  {repeats_in_words(summary.repeats)}")
     lines += _failing(answers)
     lines += _bugs(answers)
     lines += _clean(answers)
@@ -106,6 +113,15 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     lines += _baseline(answers)
     lines += _problems(summary)
     return [*lines, "", f"page    {page}"]
+
+
+def repeats_in_words(repeats: int) -> str:
+    """What it means for the intervals that some runs are others once more."""
+    runs = "1 run repeats" if repeats == 1 else f"{count(repeats)} runs repeat"
+    return (
+        f"{runs} the history of another, operation for operation: rates count them, but their "
+        "intervals take runs for independent trials and are too narrow"
+    )
 
 
 def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES_MAX) -> list[str]:

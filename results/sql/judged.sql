@@ -8,7 +8,7 @@ WITH worst AS (
 )
 SELECT r.run, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses, r.bugs, r.setting,
        r.seed, r.started, r.length_ns, r.recorded, r.ops, r.ok, r.fail, r.info, r.refused,
-       r.elections, r.faults,
+       r.elections, r.faults, r.digest,
        CASE w.severity WHEN 2 THEN 'invalid' WHEN 0 THEN 'valid' ELSE 'unknown' END AS verdict
 FROM runs r
 LEFT JOIN worst w ON w.run = r.run

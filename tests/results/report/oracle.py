@@ -632,6 +632,7 @@ class Oracle:
         ops = [op for _, op in self.all_ops]
         return {
             "runs": len(self.runs),
+            "repeats": len(self.runs) - len({tuple(map(repr, run.history)) for run in self.runs}),
             "ops": len(ops),
             **{t: sum(op["type"] == t for op in ops) for t in ("ok", "fail", "info")},
             "refused": sum(op["refused"] for op in ops),

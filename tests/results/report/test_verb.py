@@ -288,6 +288,24 @@ def test_flags_of_a_store_mean_nothing_to_a_run(small, capsys):
         assert f"{flag[0]} means nothing to one run" in err
 
 
+def test_runs_that_repeat_another_are_no_trials_of_their_own(tmp_path, capsys):
+    for run in ("r1", "r2", "r3"):
+        add_quick(tmp_path, "n", run)
+    add_quick(tmp_path, "n", "other", stale=True)
+    _, out, _ = report(capsys, tmp_path)
+    told = "2 runs repeat the history of another, operation for operation"
+    assert told in out
+    assert told in (tmp_path / ".report" / "report.html").read_text()
+    assert json.loads(report(capsys, tmp_path, "--json")[1])["repeats"] == 2
+
+
+def test_where_no_run_repeats_another_nothing_is_said_of_it(tmp_path, capsys):
+    add_quick(tmp_path, "n", "r")
+    add_quick(tmp_path, "n", "other", stale=True)
+    assert "the history of another" not in report(capsys, tmp_path)[1]
+    assert "the history of another" not in (tmp_path / ".report" / "report.html").read_text()
+
+
 def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsys, monkeypatch):
     from checkers.linearizable import RegisterLinearizable
 
