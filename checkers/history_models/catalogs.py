@@ -88,7 +88,7 @@ class CatalogModel:
         pairs = history.pairs
         if pairs and not any(_is_of_table(pair.invoke.value) for pair in pairs):
             return _DdlCheck(history, len(catalog_history(history).operations))
-        found = [self._operation(pair) for pair in pairs if pair.type is not OpType.FAIL]
+        found = [self._operation(pair) for pair in pairs if not _did_nothing(pair)]
         kept = [operation for operation in found if operation is not None]
         return LinearizabilityCheck(self.name, VersionedCatalog(), kept)
 
@@ -108,11 +108,19 @@ class CatalogModel:
         if not _is_table_answer(done.value):
             raise strange(done, self.name, _ANSWERS)
         seen: Mapping[str, Any] = done.value
+        if done.type is OpType.FAIL and seen["result"] == "ok":
+            raise strange(done, self.name, "completions of type ok where the result is ok")
         listing = tuple((name, ident) for name, ident in seen["listing"])
         output = VersionedOutput(
             seen["result"], seen["id"], seen["version"], seen["payload"], listing
         )
         return Operation(call.process, given, call.index, output, done.index, call.index)
+
+
+def _did_nothing(pair: Pair) -> bool:
+    """Whether it failed and saw nothing: one that failed with "nf" or "ex" is an observation."""
+    value = None if pair.completion is None else pair.completion.value
+    return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
 
 
 def _is_of_table(value: Any) -> bool:

@@ -32,7 +32,9 @@ def read(value, process=1):
     return [(f"{process}!", "read", None), (f"{process}+", "read", value)]
 
 
-def table(f, name, result, *, ident=1, version=1, payload=0, seen=0, name2="", listing=()):
+def table(
+    f, name, result, *, ident=1, version=1, payload=0, seen=0, name2="", listing=(), ended="+"
+):
     given = {"name": name, "name2": name2, "payload": payload, "id": ident}
     answer = {
         "result": result,
@@ -41,7 +43,7 @@ def table(f, name, result, *, ident=1, version=1, payload=0, seen=0, name2="", l
         "payload": seen,
         "listing": list(listing),
     }
-    return [("0!", f, given), ("0+", f, answer)]
+    return [("0!", f, given), (f"0{ended}", f, answer)]
 
 
 CASES = [
@@ -135,6 +137,17 @@ CASES = [
         ],
         VALID,
     ),
+    # What failed with an answer has seen something; what failed without did nothing.
+    ("catalog", table("drop", "t", "nf", ended="-"), VALID),
+    ("catalog", table("drop", "t", "ex", ended="-"), INVALID),
+    ("catalog", [*table("create", "t", "ok"), *table("drop", "t", "nf", ended="-")], INVALID),
+    ("catalog", [*table("create", "t", "ok"), *table("create", "t", "ex", ended="-")], VALID),
+    ("catalog", [table("create", "t", "ok")[0], ("0-", "create", None)], VALID),
+    (
+        "catalog",
+        [table("drop", "t", "ok")[0], ("0-", "drop", None), *table("get", "t", "nf")],
+        VALID,
+    ),
     (
         "catalog",  # a lost create carries the id it got if it took effect
         [
@@ -176,6 +189,8 @@ def test_verdicts(model, lines, verdict):
         ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", None])], "op 1 is 'get'"),
         ("catalog", [*table("get", "t", "nf"), ("0!", "fly", None)], "op 2 is 'fly'"),
         ("catalog", table("get", "t", "maybe"), "op 1 is 'get'"),
+        ("catalog", table("get", "t", "ok", ended="-"), "op 1 is 'get'"),
+        ("catalog", table("get", "t", "maybe", ended="-"), "op 1 is 'get'"),
         ("catalog", table("get", 1, "nf"), "op 0 is 'get'"),
         ("catalog", table("create", "t", "ok", ident=None), "op 0 is 'create'"),
         ("catalog", table("create", "t", "ok", ident=True), "op 0 is 'create'"),
