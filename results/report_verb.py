@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +29,8 @@ from harness.cli.parser import Parser
 from harness.errors import EXIT_UNKNOWN, InfrastructureError, UsageError
 from harness.plugins import Reporter, load_plugin
 from harness.store import load_run
-from results.engines import ENGINES, Engine, open_engine, query, query_names
+from results.engines import ENGINES, Engine, open_engine, query_names
+from results.report.files import accept_output, write_report
 from results.schema import COLUMNS
 from results.store_scan import NO_LOSS, SEED_WITHOUT_RUN
 
@@ -157,6 +156,8 @@ def _validate(parsed: argparse.Namespace) -> None:
         )
     if parsed.baseline is not None and parsed.baseline == parsed.label:
         raise UsageError(f"--baseline and --label are both {parsed.label!r}; compare two labels")
+    if parsed.output is not None:
+        accept_output(parsed.output)
 
 
 def _report_run(parsed: argparse.Namespace) -> int:
@@ -232,7 +233,11 @@ def report_store(
     )
     page = render(summary, sections(answers), query_names())
     try:
-        return summary, answers, _write(output, checked, answers, page)
+        return (
+            summary,
+            answers,
+            write_report(output, tables=checked.tables, answers=answers.tables, page=page),
+        )
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the report to {output}: {error.strerror or error}; choose another "
@@ -306,49 +311,6 @@ def _opened(engine: str, spark_master: str | None) -> Iterator[Engine]:
         yield open_engine(engine, spark_session=session)
     finally:
         session.stop()
-
-
-def _write(output: Path, checked: Checked, answers: Answers, page: str) -> Path:
-    """Write everything below `output`; each file at once, the page last."""
-    import pyarrow.parquet as pq
-
-    for name in ("tables", "sql", "answers"):
-        (output / name).mkdir(parents=True, exist_ok=True)
-    for name, paths in checked.tables.items():
-        for path in paths:
-            _put(output / "tables" / f"{name}.parquet", functools.partial(shutil.copyfile, path))
-    for name in query_names():
-        text = query(name)
-        _put(output / "sql" / f"{name}.sql", functools.partial(_write_text, text))
-    for name, written in (
-        ("tables", {*COLUMNS}),
-        ("sql", {*query_names()}),
-        ("answers", {*answers.tables}),
-    ):
-        for stale in (output / name).iterdir():
-            if stale.suffix in {".parquet", ".sql"} and stale.stem not in written:
-                stale.unlink(missing_ok=True)  # of an earlier report, or another version
-    for name, table in answers.tables.items():
-        _put(
-            output / "answers" / f"{name}.parquet",
-            functools.partial(pq.write_table, table, compression="zstd"),
-        )
-    _put(output / "report.html", functools.partial(_write_text, page))
-    return output / "report.html"
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _put(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written under another name, then give it its own."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:

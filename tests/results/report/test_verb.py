@@ -153,14 +153,59 @@ def test_an_answer_of_an_earlier_report_does_not_stay(small, capsys):
         small / ".report" / "tables" / "old.parquet",
         small / ".report/sql/old.sql",
     ]
-    kept = [small / ".report" / name for name in ("notes.sql", "answers/notes.txt")]
-    for path in (*of_another_version, *kept):
+    kept = ["notes.sql", "sql/mine.sql", "answers/notes.txt", "../notes.parquet"]
+    for path in (*of_another_version, *(small / ".report" / name for name in kept)):
         path.write_bytes(b"")
+    listed = small / ".report" / ".report-files.json"
+    # What a list says beyond what a report writes is not believed.
+    names = ["tables/old.parquet", "sql/old.sql", "sql/gone.sql", "answers/notes.txt"]
+    names += ["notes.sql", "../notes.parquet", "tables/../../notes.parquet"]
+    listed.write_text(json.dumps([*json.loads(listed.read_text()), *names]))
     report(capsys, small)
 
     assert not (small / ".report" / "answers" / "regressions.parquet").exists()
     assert not any(path.exists() for path in of_another_version)
-    assert all(path.exists() for path in kept)
+    assert all((small / ".report" / name).exists() for name in kept)
+    written = {
+        str(path.relative_to(small / ".report"))
+        for path in (small / ".report").rglob("*")
+        if path.is_file()
+    }
+    ours = set(json.loads(listed.read_text()))
+    assert written - ours == {".report-files.json", *kept} - {"../notes.parquet"}
+    assert ours <= written
+
+
+@pytest.mark.parametrize("there", ["sql/mine.sql", "report.html", "tables/t.parquet"])
+def test_a_folder_of_somebody_elses_is_refused_before_any_work(small, tmp_path, capsys, there):
+    own = tmp_path / "project" / there
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    code, _, err = report(capsys, small, "--output", tmp_path / "project")
+
+    assert code == 254
+    assert f"holds {there.split('/')[0]!r}, which no report wrote there" in err
+    assert own.read_text() == "mine"
+    assert not (small / ".results").exists()
+
+    assert report(capsys, small, "--output", own)[0] == 254  # a file, no folder
+    own.unlink()
+    if own.parent != tmp_path / "project":
+        own.parent.rmdir()
+    for _ in range(2):  # empty, then a report's
+        assert report(capsys, small, "--output", tmp_path / "project")[0] == 1
+
+
+def test_a_report_that_was_killed_while_it_wrote_is_written_over(small, tmp_path, capsys):
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("results.report.files._write_text", dies)
+        report(capsys, small, "--output", tmp_path / "out")
+    assert not (tmp_path / "out" / "report.html").exists()
+    assert any((tmp_path / "out" / "tables").iterdir())
+    assert report(capsys, small, "--output", tmp_path / "out")[0] == 1
 
 
 def test_only_the_runs_of_a_label(small, capsys):

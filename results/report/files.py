@@ -1,0 +1,113 @@
+"""The files of a report: each written at once, and nobody else's touched.
+
+`LISTED` names what was written into a folder. A later report removes from that list what it does
+not write itself (the answers of a baseline, say), so that old and new are never mixed; and a
+folder that holds files but no such list is somebody's own, and refused before any work is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from harness.errors import UsageError
+from results.engines import query, query_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LISTED", "PAGE", "accept_output", "write_report"]
+
+LISTED: Final = ".report-files.json"
+PAGE: Final = "report.html"
+
+
+def accept_output(output: Path) -> None:
+    """Raises `UsageError` if a report there would mix with, or replace, what is not a report's."""
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"--output {str(output)!r} is a file; give a folder")
+    if not output.is_dir() or (output / LISTED).is_file():
+        return
+    there = sorted(path.name for path in output.iterdir())
+    if there:
+        raise UsageError(
+            f"--output {str(output)!r} holds {there[0]!r}, which no report wrote there; give an "
+            "empty folder or a new one"
+        )
+
+
+def write_report(
+    output: Path,
+    *,
+    tables: Mapping[str, Sequence[Path]],
+    answers: Mapping[str, pa.Table],
+    page: str,
+) -> Path:
+    """Write everything below `output`, the page last, and return where that is; raises `OSError`.
+
+    `tables` are Parquet files by the table's name, of which each has one at most.
+    """
+    import pyarrow.parquet as pq
+
+    writers: dict[str, Callable[[Path], object]] = {}
+    for name, paths in tables.items():
+        for path in paths:
+            writers[f"tables/{name}.parquet"] = functools.partial(shutil.copyfile, path)
+    for name in query_names():
+        writers[f"sql/{name}.sql"] = functools.partial(_write_text, query(name))
+    for name, table in answers.items():
+        writers[f"answers/{name}.parquet"] = functools.partial(
+            pq.write_table, table, compression="zstd"
+        )
+    writers[PAGE] = functools.partial(_write_text, page)
+    before = _listed(output)
+    # Named before they are there: killed in the middle, the next report knows them for ours.
+    _list(output, {*before, *writers})
+    for relative, write in writers.items():
+        _put(output / relative, write)
+    for stale in before - writers.keys():
+        with contextlib.suppress(FileNotFoundError):
+            (output / stale).unlink()
+    _list(output, writers.keys())
+    return output / PAGE
+
+
+def _listed(output: Path) -> set[str]:
+    """What earlier reports wrote here; only names that a report would write are believed."""
+    try:
+        names = msgspec.json.decode((output / LISTED).read_bytes(), type=list[str])
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return set()
+    return {name for name in names if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    suffixes = {"tables": ".parquet", "answers": ".parquet", "sql": ".sql"}
+    return name == PAGE or (folder in suffixes and Path(file).suffix == suffixes[folder])
+
+
+def _list(output: Path, names: Iterable[str]) -> None:
+    _put(output / LISTED, lambda path: path.write_bytes(msgspec.json.encode(sorted(names))))
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _put(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written under another name, then give it its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
