@@ -5,7 +5,7 @@ A key or value is known by how it prints and by its type, so 1 is neither "1" no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,7 +13,17 @@ from typing import Any
 from harness.errors import InternalError
 from harness.ops import History
 
-__all__ = ["NIL", "CaseError", "NotVerified", "Raw", "Txn", "identity", "transactions"]
+__all__ = [
+    "NIL",
+    "CaseError",
+    "NotVerified",
+    "Raw",
+    "Txn",
+    "identity",
+    "require_cycle",
+    "require_operations",
+    "transactions",
+]
 
 NIL = ("nil", "NoneType")
 
@@ -55,6 +65,31 @@ def transactions(history: History) -> Iterator[Txn]:
                 (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
             ]
         yield Txn(number, invoke.process, invoke.index, end, kind, mops)
+
+
+def require_operations(case: Any, ops: Collection[int]) -> None:
+    """That a case shows something, and that its operations are there, each once.
+
+    Raises `NotVerified` where nothing is shown, and `CaseError`.
+    """
+    if case.type.endswith("-cycle-exists"):
+        raise NotVerified("such a cycle is known to exist, but none is shown")
+    if missing := [number for number in case.operations if number not in ops]:
+        raise CaseError(f"{case.type}: op {missing[0]} is no transaction of this history")
+    alone = case.type == "incompatible-order"  # one operation may have read both
+    if len(set(case.operations)) != len(case.operations) and not alone:
+        raise CaseError(f"{case.type}: an operation is named twice")
+
+
+def require_cycle(case: Any, fits: Callable[[str, list[str]], bool]) -> list[str]:
+    """The kinds of a case's steps, which lead once round its operations; raises `CaseError`."""
+    kinds = [step.reason.relation for step in case.steps]
+    sources = [step.source for step in case.steps]
+    if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
+        raise CaseError(f"{case.type}: the steps are no cycle")
+    if sources != list(case.operations) or not fits(case.type, kinds):
+        raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
+    return kinds
 
 
 class Raw:
