@@ -291,9 +291,11 @@ def _searched(
     def left_s() -> float:
         return max(0.0, end_s - time.monotonic())
 
-    operations = narrowed(converted.operations, is_over=lambda: left_s() == 0.0)
+    operations = None
+    if any(operation.is_unknown for operation in converted.operations):
+        operations = narrowed(converted.operations, is_over=lambda: left_s() == 0.0)
     spent = 0
-    if operations is not None and any(operation.is_unknown for operation in operations):
+    if operations is not None:
         first = check_operations(
             Catalog(operations, converted.bindings),
             operations,
