@@ -48,6 +48,7 @@ READS: Final = frozenset(
 TYPES: Final = ("ok", "fail", "info")
 ERROR_CODE_CHARS_MAX: Final = 80
 _INVOKE: Final = len(TYPES)
+_NEVER: Final = (1 << 63) - 1
 _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 
@@ -140,7 +141,7 @@ def of_history(history: History) -> tuple[Operations, Notes]:
                 fs.number(kind_of(pair.invoke)),
                 pair.invoke.time,
                 -1 if done is None else done.time,
-                _never() if done is None else done.index,
+                _NEVER if done is None else done.index,
                 done is not None,
                 _CODES[kind.value],
                 answered,
@@ -194,10 +195,6 @@ def _dtypes() -> tuple[Any, ...]:
 
     long, short, flag = np.int64, np.int32, np.bool_
     return (short, long, long, long, flag, short, flag, short, short)
-
-
-def _never() -> int:
-    return (1 << 63) - 1
 
 
 def of_buckets(folder: Path) -> tuple[Operations, Notes]:
@@ -297,7 +294,7 @@ def _paired(folder: Path, lines: list[Any], names: Iterable[_Names]) -> Operatio
         f[begin],
         time[begin],
         np.where(done, time[ends], -1),
-        np.where(done, index[ends], _never()),
+        np.where(done, index[ends], _NEVER),
         done,
         np.where(done, kind[ends], _CODES["info"]).astype(np.int32),
         done & answered[ends],
