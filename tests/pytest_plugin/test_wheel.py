@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
-TREE = (*PACKAGES, "native", "pyproject.toml", "README.md", "MANIFEST.in")
+TREE = (*PACKAGES, "native", "pyproject.toml", "LICENSE", "README.md", "MANIFEST.in")
 NOT_SOURCE = shutil.ignore_patterns("target", "__pycache__", "*.so", "*.pyd", "*.egg-info")
 OURS = re.compile(
     r"(__editable__.*|__pycache__|_virtualenv.*|distutils-precedence\.pth"
@@ -107,6 +107,14 @@ def test_the_wheel_has_every_file_of_the_tree_and_no_other(wheel):
         if path.is_file() and path.suffix in SHIPPED and "__pycache__" not in path.parts
     }
     assert names == {*tree, "_harness_pytestplugin.py"}
+
+
+def test_the_licence_is_in_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [
+            name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")
+        ]
+        assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
 
 
 def test_everything_beside_python_is_of_a_kind_that_is_shipped():
