@@ -64,7 +64,8 @@ class CatalogInvariantsChecker:
             if len(found) > len(shown):
                 text.append(f"{len(found) - len(shown)} more violations are not shown.")
             indices = dict.fromkeys(i for v in shown for i in v.operations)
-            reason = f"{len(found)} violations, first: {found[0].sentence}"
+            count = "1 violation" if len(found) == 1 else f"{len(found)} violations, first"
+            reason = f"{count}: {found[0].sentence}"
             return CheckResult(
                 self.name, Verdict.INVALID, reason, tuple(text), tuple(indices), details
             )

@@ -160,7 +160,7 @@ def check_rw_register(
     The order of a key's versions is not visible in reads; it is inferred from what the caller says
     of single keys: that they are linearizable, or sequentially consistent, or that writes follow
     reads in a transaction (`wfr_keys`), or from the order in which transactions were committed
-    (`transaction_order`: index of the completion op -> number). `initial_values` declares what keys
+    (`transaction_order`: index of the invocation -> number). `initial_values` declares what keys
     hold before any write; reads of values that nobody wrote are then a `garbage-read`, and only
     noted otherwise. With `unknown_writes`, writes of transactions whose answer was lost count like
     others where somebody read them, which upstream does not do. Limits and errors as in

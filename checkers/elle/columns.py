@@ -74,8 +74,7 @@ class Columns:
 
     `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` say which slice
     of `pool` a read returned (list-append only); `value` is what was written, or what a register's
-    read returned. `index` is the op's index in the history: the completion's, or the invocation's
-    where there is none; `call_index` is the invocation's.
+    read returned. `index` is the invocation's in the history, the one number people see.
     """
 
     writes_are: str
@@ -83,7 +82,6 @@ class Columns:
     process: IntArray
     start: IntArray
     end: IntArray
-    call_index: LongArray
     index: LongArray
     offset: LongArray
     txn: IntArray
@@ -231,7 +229,6 @@ class _Builder:
         process: Any,
         call: int,
         end: int | None,
-        call_index: int,
         index: int,
     ) -> None:
         """Take one transaction; raises `HistoryError` if it is none."""
@@ -244,7 +241,6 @@ class _Builder:
         self.calls.append(call)
         self.ends.append(-1 if end is None else end)
         self.answered.append(end is not None)
-        self.call_indices.append(call_index)
         self.indices.append(index)
         self.counts.append(len(mops))
         for mop in mops:
@@ -351,7 +347,6 @@ class _Builder:
             process=processes[order],
             start=start[order],
             end=end[order],
-            call_index=np.array(self.call_indices, np.int64)[order],
             index=np.array(self.indices, np.int64)[order],
             offset=offset,
             txn=np.repeat(np.arange(len(types), dtype=np.int32), counts[order]),
@@ -394,9 +389,7 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
     builder = _Builder(writes_are)
     if not isinstance(source, History):
         for position, txn in enumerate(source):
-            builder.add(
-                txn.value, _TYPES[txn.type], txn.process, txn.call, txn.end, position, position
-            )
+            builder.add(txn.value, _TYPES[txn.type], txn.process, txn.call, txn.end, position)
         return builder.finish()
     for pair in source.pairs:
         call, done = pair.invoke, pair.completion
@@ -413,6 +406,5 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
             call.index,
             None if done is None else done.index,
             call.index,
-            call.index if done is None else done.index,
         )
     return builder.finish()

@@ -35,17 +35,11 @@ _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
 
 
-def _reason(
-    columns: Columns, explainer: Explainer, source: int, target: int, relation: int
-) -> Reason:
+def _reason(explainer: Explainer, source: int, target: int, relation: int) -> Reason:
     if relation == PROCESS:
         return Reason("process", "one process executed {source} before {target}")
     if relation == REALTIME:
-        return Reason(
-            "realtime",
-            f"{{source}} completed (op {columns.index[source]}) before {{target}} was invoked "
-            f"(op {columns.call_index[target]})",
-        )
+        return Reason("realtime", "{source} completed before {target} was invoked")
     return explainer.explain(source, target, relation)
 
 
@@ -59,7 +53,7 @@ def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cy
     for position, relation in enumerate(cycle.relations):
         after = (position + 1) % size
         source, target = members[position], members[after]
-        reason = _reason(columns, explainer, source, target, relation)
+        reason = _reason(explainer, source, target, relation)
         steps.append(Step(int(columns.index[source]), int(columns.index[target]), reason))
         text = reason.tell(f"T{position + 1}", f"T{after + 1}")
         order = f"T{position + 1} < T{after + 1}, because {text}"

@@ -54,7 +54,7 @@ class Step:
 class Case:
     """One occurrence of an anomaly.
 
-    `text` is whole sentences; `operations` are indices of the ops' completions; `steps` and
+    `text` is whole sentences; `operations` are indices of the invocations; `steps` and
     `drawing` (SVG) are there for cycles.
     """
 

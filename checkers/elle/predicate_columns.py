@@ -231,14 +231,13 @@ class _Reader:
             )
 
 
-def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int, int]]:
-    """The transactions with the indices of their calls and of their ops; reads `init`."""
-    made: list[tuple[Transaction, int, int]] = []
+def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]]:
+    """The transactions with the indices of their invocations; reads `init`."""
+    made: list[tuple[Transaction, int]] = []
     begun: int | None = None
     ready = -1
     for number, pair in enumerate(history.pairs):
         call, done = pair.invoke, pair.completion
-        index = call.index if done is None else done.index
         if call.f == "init":
             if number:
                 raise HistoryError(
@@ -247,9 +246,10 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int,
                 )
             if done is None or done.type is not OpType.OK:
                 raise HistoryError(
-                    f"op {index} is an init that is not ok; without it nothing is known of the keys"
+                    f"op {call.index} is an init that is not ok; without it nothing is known of the "
+                    "keys"
                 )
-            reader.initial = reader.map(done.value, index, "init")
+            reader.initial = reader.map(done.value, call.index, "init")
             begun, ready = call.index, done.index
             continue
         if call.f != "txn":
@@ -265,7 +265,7 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int,
         # Numbers and names are processes of clients alike here; only equality matters.
         process: Any = call.process
         end = None if done is None else done.index
-        made.append((Transaction(mops, call.index, end, pair.type, process), call.index, index))
+        made.append((Transaction(mops, call.index, end, pair.type, process), call.index))
     return made
 
 
@@ -285,12 +285,12 @@ def predicate_columns(
         entries = _universe(source, reader)
     else:
         reader.initial = reader.map(universe or {}, -1, "init")
-        entries = [(txn, number, number) for number, txn in enumerate(source)]
+        entries = [(txn, number) for number, txn in enumerate(source)]
     bodies = [
-        reader.body(txn.value, index, answered=txn.type is OpType.OK) for txn, _, index in entries
+        reader.body(txn.value, index, answered=txn.type is OpType.OK) for txn, index in entries
     ]
     reader.check_remainders()
-    base = columns_of((replace(txn, value=()) for txn, _, _ in entries), writes_are="predicates")
+    base = columns_of((replace(txn, value=()) for txn, _ in entries), writes_are="predicates")
     order = base.index.tolist()
     found = {item.name: getattr(base, item.name) for item in fields(Columns)}
     found["keys"] = reader.names
@@ -300,5 +300,5 @@ def predicate_columns(
         initial=[reader.initial.get(key) for key in range(len(reader.names))],
     )
     for row, position in enumerate(order):
-        columns.call_index[row], columns.index[row] = entries[position][1:]
+        columns.index[row] = entries[position][1]
     return columns

@@ -54,17 +54,16 @@ class Txn:
 
 
 def transactions(history: History) -> Iterator[Txn]:
-    """The transactions of a history, known by the index of the op that completed them."""
+    """The transactions of a history, known by the index of their invocation."""
     for invoke, done in ((pair.invoke, pair.completion) for pair in history.pairs):
         mops = invoke.value if done is None or done.value is None else done.value
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
-        number = invoke.index if done is None else done.index
         if kind != "ok":  # a read may be [r key] here: what it would have shown is not known
             mops = [
                 (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
             ]
-        yield Txn(number, invoke.process, invoke.index, end, kind, mops)
+        yield Txn(invoke.index, invoke.process, invoke.index, end, kind, mops)
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:

@@ -52,9 +52,8 @@ class _Check:
             time_limit_s=time_limit_s,
         )
         result, proof = certified(found, self.history, self.name)
-        calls = dict(zip(columns.index.tolist(), columns.call_index.tolist(), strict=True))
         cases = [case for shown in result.anomalies.values() for case in shown]
-        blamed = tuple(dict.fromkeys(calls[index] for case in cases for index in case.operations))
+        blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
         text = sentences(result)
         details = details_of(result, self.operations)
         if proof is not None:
@@ -63,7 +62,7 @@ class _Check:
         judged = CheckResult(self.name, result.verdict, result.reason, tuple(text), blamed, details)
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
-        labels = {call: self._label(txn) for txn, call in enumerate(columns.call_index.tolist())}
+        labels = {call: self._label(txn) for txn, call in enumerate(columns.index.tolist())}
         return judged, Counterexample(None, blamed, (), labels)
 
     def _label(self, txn: int) -> str:

@@ -46,15 +46,8 @@ class _Check:
         """Judge; see `harness.plugins.PreparedCheck`."""
         found = self._judge(self.settings.consistency_models or DEFAULT_MODELS, time_limit_s)
         result, proof = certified(found, self.history, self.name, self._promised())
-        calls = {
-            pair.completion.index: pair.invoke.index
-            for pair in self.history.pairs
-            if pair.completion is not None
-        }
         cases = [case for shown in result.anomalies.values() for case in shown]
-        blamed = dict.fromkeys(
-            calls.get(index, index) for case in cases for index in case.operations
-        )
+        blamed = dict.fromkeys(index for case in cases for index in case.operations)
         text = sentences(result)
         details = details_of(result, self.operations)
         if proof is not None:

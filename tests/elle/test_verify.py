@@ -584,4 +584,4 @@ def test_a_history_of_runs_is_read_as_recorded() -> None:
         ("info", 2, 2),
     ]
     assert [t.end for t in found] == [3, float("inf"), float("inf")]
-    assert [t.index for t in found] == [3, 4, 5]
+    assert [t.index for t in found] == [0, 1, 2]
