@@ -188,7 +188,7 @@ class StatsChecker:
         counts = _Counts(history)
         faults = _faults(history)
         in_flight = _InFlight(history.pairs)
-        leaders = [op.value for op in history.facts("leader")]
+        leaders = [op.value for op in history.leaders()]
         doubts = [*_doubts_about_operations(counts), *_doubts_about_faults(case, faults)]
         if any(True for _ in history.facts("interrupted")):
             doubts.insert(0, "the user cut the run short")

@@ -138,8 +138,10 @@ class Bite(msgspec.Struct, frozen=True):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """Something a node or the environment reported.
 
-    Kinds from environments: `node-started` {boot}, `node-exited` {code, expected, log}; all other
-    kinds are the target's own (`Env.event`). `time_ns` is the driver's monotonic clock at arrival.
+    Kinds from environments: `node-started` {boot}, `node-exited` {code, expected, log, by} (`by` is
+    "nemesis", "itself", "host" or "unknown") and `infrastructure` {what}: the engine or the host
+    failed, on a node or (an empty `node`) on all. All other kinds are the target's own
+    (`Env.event`). `time_ns` is the driver's monotonic clock at arrival.
     """
 
     time_ns: int

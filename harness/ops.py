@@ -12,7 +12,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 |-----------|-------------|-------------------------------------------------------------|
 | "nemesis" | its name    | `{"action": "inject"|"heal", "fault": id, "targets", ...}`   |
 | "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|...}`               |
-| "harness" | leader      | `{"node": name, "term": n}`: a new leader was seen           |
+| "harness" | leader      | `{"node": name, "term": n}`: this node leads in this term    |
 | "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": lines}`  |
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
@@ -20,6 +20,16 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | unread      | final reads that were given up, and why                     |
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
+| "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
+| "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
+
+* `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
+  the kernel's OOM killer, or a signal that the harness did not send.
+* `leader` stands once for each node and term, so two nodes that lead one term are both there;
+  `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
+* `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
+* `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
+  knows, so it never convicts and makes unknown what depends on it.
 """
 
 from __future__ import annotations
@@ -60,7 +70,7 @@ NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 
 
-class OpType(enum.Enum):
+class OpType(enum.StrEnum):
     """What a line of a history says about its operation."""
 
     INVOKE = "invoke"
@@ -221,6 +231,25 @@ class History(Sequence[Op]):
         """What the harness recorded under `f` (see the module's table)."""
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
+    def leaders(self) -> tuple[Op, ...]:
+        """The `leader` facts that changed who leads: each later term, by whoever was heard first.
+
+        Left out are a second leader of one term and one of an older term. A foreign history may
+        hold facts without a term; these are kept.
+        """
+        found: list[Op] = []
+        newest, holder = -1, None
+        for op in self.facts("leader"):
+            value = op.value if isinstance(op.value, dict) else {}
+            term, node = value.get("term"), value.get("node")
+            if isinstance(term, int):
+                if term < newest or (term == newest and (term != 0 or node == holder)):
+                    continue
+                newest = term
+            holder = node
+            found.append(op)
+        return tuple(found)
+
     def digest(self) -> str:
         """SHA-256 over the canonical bytes of all ops, as hex: equal histories, equal digests."""
         total = hashlib.sha256()
@@ -267,7 +296,7 @@ class History(Sequence[Op]):
         )
 
 
-class Verdict(enum.Enum):
+class Verdict(enum.StrEnum):
     """What a check says. Merge with `worst`: valid < unknown < invalid."""
 
     VALID = "valid"

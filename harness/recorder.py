@@ -84,27 +84,28 @@ class Recorder:
 
 
 class EventScribe:
-    """Writes down which nodes ended and who leads, as the cluster's events tell it.
+    """Writes down who leads, which nodes ended and what of ours failed, as the events tell it.
 
-    Give its `take` to `Cluster.subscribe`. A term is written once, by whom it was heard first.
+    Give its `take` to `Cluster.subscribe`.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         """No leader counts before `meet`."""
         self._recorder = recorder
         self._candidates: tuple[str, ...] = ()
-        self._term_seen = -1
+        self._leaderships: dict[tuple[str, int], None] = {}
+        self._leader: str | None = None
 
     def meet(self, roles: Roles) -> None:
         """Learn who can lead, and write down who does."""
         self._candidates = roles.candidates
         if roles.leader is not None:
-            self._term_seen = roles.by_node[roles.leader].term
-            self._recorder.fact("leader", {"node": roles.leader, "term": self._term_seen})
+            self._lead(roles.leader, roles.by_node[roles.leader].term)
 
     def take(self, event: ClusterEvent) -> None:
         """One event."""
         if event.kind == "node-exited":
+            by = event.data.get("by")
             self._recorder.fact(
                 "node-exit",
                 {
@@ -112,10 +113,25 @@ class EventScribe:
                     "code": event.data.get("code"),
                     "expected": bool(event.data.get("expected")),
                     "log": list(event.data.get("log", ()))[-20:],
+                    **({} if by is None else {"by": by}),
                 },
             )
-        elif event.kind == "leader" and event.node in self._candidates:
-            term = int(event.data.get("term", 0))
-            if event.data.get("main", True) and term > self._term_seen:
-                self._term_seen = term
-                self._recorder.fact("leader", {"node": event.node, "term": term})
+        elif event.kind == "infrastructure":
+            self._recorder.fact(
+                "infrastructure",
+                {"node": event.node or None, "what": str(event.data.get("what", ""))},
+            )
+        elif (
+            event.kind == "leader"
+            and event.node in self._candidates
+            and event.data.get("main", True)
+        ):
+            self._lead(event.node, int(event.data.get("term", 0)))
+
+    def _lead(self, node: str, term: int) -> None:
+        """Each node once a term; where there are no terms (0), each change of leader."""
+        known = node == self._leader if term == 0 else (node, term) in self._leaderships
+        self._leader = node
+        if not known:
+            self._leaderships[node, term] = None
+            self._recorder.fact("leader", {"node": node, "term": term})

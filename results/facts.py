@@ -163,7 +163,7 @@ class _Facts:
         self.timeline = Timeline(notes.history, notes.end_ns)
         self.is_read = np.array([name in READS for name in operations.f_names], np.bool_)
         self.active = self.timeline.numbers(operations.start)  # of `timeline.members`
-        self.leaders = list(notes.history.facts("leader"))
+        self.leaders = list(notes.history.leaders())
         self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
         self.down = {
             kind: [(item.start, item.end) for item in self.outages[kind]] for kind in KINDS

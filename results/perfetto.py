@@ -336,7 +336,7 @@ class _Maker:
             yield [(op.time, 0, event)]
 
     def _leaders(self) -> Iterator[list[_Timed]]:
-        facts = sorted(self._history.facts(_LEADER), key=lambda op: op.time)
+        facts = sorted(self._history.leaders(), key=lambda op: op.time)
         for op, end in _until_next(facts, self.end_ns):
             name = f"{_text(_field(op, 'node'))} @ term {_text(_field(op, 'term'))}"
             event = _slice(NODES, 0, op.time, end, name, "leader", {"index": op.index})

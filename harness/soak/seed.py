@@ -114,7 +114,7 @@ def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: b
         digest=history.digest(),
         ops=len(history),
         ok=sum(1 for pair in history.pairs if pair.type is OpType.OK),
-        leader_changes=max(0, sum(1 for _ in history.facts("leader")) - 1),
+        leader_changes=max(0, len(history.leaders()) - 1),
         simulated_s=outcome.wall_ns / 1e9 if simulated else 0.0,
     )
 

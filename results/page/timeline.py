@@ -44,7 +44,15 @@ STOPPING: Final = ("kill", "power", "crash", "stop", "restart", "wipe")
 """Words in the names of nemeses whose healing starts a process again."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
-_MARKS: Final = ("live", "converged", "interrupted", "unread", "log")
+_MARKS: Final = (
+    "live",
+    "converged",
+    "interrupted",
+    "unread",
+    "log",
+    "heartbeat-gap",
+    "infrastructure",
+)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +140,7 @@ def reigns_of(history: History) -> list[Reign]:
     """Who led when, in the order of the facts."""
     facts = [
         (op.time, _field(op.value, "node"), op.value.get("term", 0))
-        for op in _first(history.facts("leader"), FACTS_MAX)
+        for op in history.leaders()[:FACTS_MAX]
         if isinstance(op.value, dict) and isinstance(op.value.get("term", 0), int)
     ]
     answered: dict[tuple[str, int], int] = {}

@@ -1,0 +1,85 @@
+"""What the harness writes down: enums that compare with strings, and the cluster's events."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cluster import ClusterEvent
+from harness.ops import HARNESS, History, Op, OpType, Verdict
+from harness.plugins import NodeRole, Roles
+from harness.recorder import EventScribe, Recorder
+
+ROLES = Roles({"m1": NodeRole("leader", term=3)}, ("m1", "m2"))
+
+
+def scribe():
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
+    return EventScribe(recorder), recorder
+
+
+def event(node, kind, **data):
+    return ClusterEvent(0, node, kind, data)
+
+
+def facts(recorder, f):
+    return [op.value for op in recorder.history().facts(f)]
+
+
+def leading(*pairs):
+    lines = [
+        Op(n, n, HARNESS, OpType.INFO, "leader", {"node": node, "term": term})
+        for n, (node, term) in enumerate(pairs)
+    ]
+    return [(op.value["node"], op.value["term"]) for op in History(lines).leaders()]
+
+
+@pytest.mark.parametrize("member", [*OpType, *Verdict])
+def test_types_and_verdicts_are_their_strings(member):
+    assert member == member.value
+    assert f"{member}" == member.value
+
+
+def test_every_leader_of_a_term_is_written_down_once():
+    scribe_, recorder = scribe()
+    scribe_.meet(ROLES)
+    for node, term in [("m1", 3), ("m2", 3), ("m2", 4), ("m2", 3), ("m1", 2), ("x", 9)]:
+        scribe_.take(event(node, "leader", term=term))
+    scribe_.take(event("m1", "leader", term=7, main=False))
+    led = [(fact["node"], fact["term"]) for fact in facts(recorder, "leader")]
+    assert led == [("m1", 3), ("m2", 3), ("m2", 4), ("m1", 2)]
+
+
+def test_without_terms_each_change_of_leader_is_written_down():
+    scribe_, recorder = scribe()
+    scribe_.meet(ROLES)
+    for node in ("m1", "m1", "m2", "m2", "m1"):
+        scribe_.take(event(node, "leader"))
+    assert [fact["node"] for fact in facts(recorder, "leader")] == ["m1", "m2", "m1"]
+
+
+def test_who_leads_follows_the_terms_and_the_first_of_each():
+    assert leading(("m1", 1), ("m2", 1), ("m2", 3), ("m1", 2), ("m1", 4)) == [
+        ("m1", 1),
+        ("m2", 3),
+        ("m1", 4),
+    ]
+    assert leading(("m1", 0), ("m1", 0), ("m2", 0), ("m1", 0)) == [("m1", 0), ("m2", 0), ("m1", 0)]
+
+
+def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():
+    scribe_, recorder = scribe()
+    scribe_.take(event("m1", "infrastructure", what="the log stream broke"))
+    scribe_.take(event("", "infrastructure", what="the engine did not answer"))
+    assert facts(recorder, "infrastructure") == [
+        {"node": "m1", "what": "the log stream broke"},
+        {"node": None, "what": "the engine did not answer"},
+    ]
+
+
+def test_an_exit_says_who_ended_the_node_where_the_environment_knows():
+    scribe_, recorder = scribe()
+    scribe_.take(event("m1", "node-exited", code=-9, expected=False, by="host"))
+    scribe_.take(event("m2", "node-exited", code=1, expected=False))
+    host, other = facts(recorder, "node-exit")
+    assert host["by"] == "host"
+    assert "by" not in other
