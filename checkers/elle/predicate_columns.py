@@ -246,8 +246,8 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
                 )
             if done is None or done.type is not OpType.OK:
                 raise HistoryError(
-                    f"op {call.index} is an init that is not ok; without it nothing is known of the "
-                    "keys"
+                    f"op {call.index} is an init that is not ok; without it nothing is known of "
+                    "the keys"
                 )
             reader.initial = reader.map(done.value, call.index, "init")
             begun, ready = call.index, done.index
