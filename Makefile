@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-EXAMPLES := examples/toy_register examples/http_register
+EXAMPLES := examples/toy_register examples/http_register examples/etcd
 RUN_ARGS ?= --nemesis partition-leader
 
 .PHONY: run test check setup lock bench clean-venv

@@ -81,16 +81,19 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `harness.env.NodeMain`, called with `config`) or a foreign program (`command`, or `image`
     with `command`), started with placeholders filled in:
 
-    | placeholder      | becomes                                                         |
-    |------------------|-----------------------------------------------------------------|
-    | `{host}`         | the address the program must bind                               |
-    | `{port:7051}`    | the real TCP port to bind for the declared port                 |
-    | `{peer:m2:7051}` | `host:port` under which this node reaches node m2's port         |
-    | `{data}`         | the node's data folder                                          |
-    | `{name}`         | the node's name                                                 |
-    | `{package:P}`    | the folder that holds the importable package or module `P`       |
+    | placeholder         | becomes                                                          |
+    |---------------------|------------------------------------------------------------------|
+    | `{host}`            | the address the program must bind                                |
+    | `{port:7051}`       | the real TCP port to bind for the declared port                  |
+    | `{peer:m2:7051}`    | `host:port` under which this node reaches node m2's port         |
+    | `{address:m2:7051}` | `host:port` under which every node reaches node m2's port        |
+    | `{data}`            | the node's data folder                                           |
+    | `{name}`            | the node's name                                                  |
+    | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
-    Only nodes with an `entry` run in simulation.
+    A program that tells its peers its own address needs `{address:...}`. Only Docker has one: in
+    processes every link is a proxy with a port of its own. Only nodes with an `entry` run in
+    simulation.
     """
 
     name: str

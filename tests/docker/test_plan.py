@@ -37,6 +37,7 @@ def node(name="a", **fields):
     [
         ("{host}:{port:81}", "0.0.0.0:81"),
         ("--peer={peer:b:90}", "--peer=b:90"),
+        ("--me={address:a:80}", "--me=a:80"),
         ("{data}/x {name}", "/data/x a"),
         ("{package:toy}", "/harness/app"),
         ("{package:toy.deep.module}", "/harness/app/toy/deep"),
@@ -49,7 +50,7 @@ def test_placeholders(word, expected):
 
 @pytest.mark.parametrize(
     "word",
-    ["{port:82}", "{port}", "{peer:b:91}", "{peer:c:90}", "{package:}", "{hots}", "{host:1}"],
+    ["{port:82}", "{port}", "{peer:b:91}", "{peer:c:90}", "{address:c:90}", "{package:}", "{hots}"],
 )
 def test_what_cannot_be_filled_in_is_refused(word):
     with pytest.raises(UsageError, match="ports of its own are"):

@@ -30,7 +30,7 @@ APP_FOLDER: Final = "/harness/app"
 DATA_FOLDER: Final = "/data"
 _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
-_KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {package:P}"
+_KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
@@ -131,7 +131,7 @@ def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> 
             return spec.name
         if kind == "package" and rest:
             return _package_folder(rest)
-        if (kind == "port" and rest in own) or (kind == "peer" and rest in peers):
+        if (kind == "port" and rest in own) or (kind in {"peer", "address"} and rest in peers):
             return rest
         raise UsageError(
             f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "

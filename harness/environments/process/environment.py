@@ -26,6 +26,7 @@ from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, Proc
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
+from harness.environments.process.placeholders import STABLE_ADDRESS
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.session import (
@@ -101,6 +102,13 @@ def _check(plan: DeploymentPlan) -> None:
             raise UsageError(
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
                 "process; use --env docker for nodes that are only an image"
+            )
+        words = (*spec.command, *spec.environment.values())
+        stable = next((found for word in words if (found := STABLE_ADDRESS.search(word))), None)
+        if stable is not None:
+            raise UsageError(
+                f"node {spec.name!r} needs {stable[0]}, one address for all nodes; in processes "
+                "every link is a proxy with a port of its own; use --env docker"
             )
 
 

@@ -12,9 +12,11 @@ from harness.cluster import NodeSpec
 from harness.environments.process.addresses import LOOPBACK
 from harness.errors import UsageError
 
-__all__ = ["fill"]
+__all__ = ["STABLE_ADDRESS", "fill"]
 
 _KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {package:P}"
+STABLE_ADDRESS: Final = re.compile(r"\{address:[^{}]*\}")
+"""What this environment cannot fill in: see `NodeSpec`."""
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 

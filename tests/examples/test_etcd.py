@@ -1,0 +1,75 @@
+"""Real etcd as a user would test it: a healthy one is valid, its serializable reads are not."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.environments.docker import image_tag
+from harness.errors import EXIT_INVALID, EXIT_USAGE
+from harness.plugins import load_plugin
+
+FOLDER = Path(__file__).parents[2] / "examples" / "etcd"
+IMAGE = "harness-etcd-test"
+RUN = ["run", "--target", "etcd", "--workload", "register", "--json"]
+SHORT = ["--time-limit", "8", "--interval", "6", "--duration", "5", "--op-timeout", "1"]
+
+
+@pytest.fixture(scope="module")
+def image():
+    """The example's image, built by its Dockerfile."""
+    reason = load_plugin("environments", "docker").unavailable() or build_image()
+    if reason is None:
+        return IMAGE
+    if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def build_image():
+    """Build it; why that failed, if it did."""
+    import docker
+
+    with contextlib.closing(docker.from_env()) as engine:
+        try:
+            engine.images.build(
+                path=str(FOLDER), tag=IMAGE, buildargs={"BASE": image_tag()}, rm=True
+            )
+        except docker.errors.DockerException as error:
+            return f"the image cannot be built: {error}"
+    return None
+
+
+def judged(capsys, *arguments):
+    """`harness run` with these arguments; the exit code and the results by checker."""
+    code = main([*RUN, *arguments])
+    report = json.loads(capsys.readouterr().out)
+    return code, {result["checker"]: result for result in report["checkers"]}
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("bugs", [(), ("SERIALIZABLE-READS",)], ids=["healthy", "serializable"])
+def test_its_reads_are_judged(capsys, tmp_path, image, bugs):
+    switches = [word for bug in bugs for word in ("--bug", bug)]
+    code, checkers = judged(
+        capsys, *SHORT, *switches, "--env", "docker", "--nemesis", "partition-leader",
+        "--seed", "3", "--image", image, "--store", str(tmp_path),
+    )  # fmt: skip
+
+    verdicts = {name: result["verdict"] for name, result in checkers.items()}
+    expected = dict.fromkeys(verdicts, "valid")
+    assert (code, verdicts) == (
+        (EXIT_INVALID, expected | {"linearizable-register": "invalid"}) if bugs else (0, expected)
+    )
+    assert checkers["stats"]["details"]["certificate"]["faults_by_nemesis"]["partition-leader"]
+
+
+def test_in_processes_it_is_refused(capsys, tmp_path):
+    code = main([*RUN, "--env", "process", "--nemesis", "none", "--store", str(tmp_path)])
+
+    assert code == EXIT_USAGE
+    assert "{address:n1:2380}" in capsys.readouterr().err
