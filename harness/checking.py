@@ -15,6 +15,7 @@ from harness.case import Case
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Checker, Workload, load_plugin
+from harness.signatures import sign
 
 __all__ = ["CHECK_TIME_LIMIT_S", "EXIT_CODES", "Judgement", "checkers_of", "judge"]
 
@@ -56,7 +57,8 @@ def judge(
     time_limit_s: float = CHECK_TIME_LIMIT_S,
 ) -> Judgement:
     """Run `checkers` over `history`, one after the other, `time_limit_s` for each."""
-    return Judgement(tuple(_run(checker, history, case, time_limit_s) for checker in checkers))
+    found = [_run(checker, history, case, time_limit_s) for checker in checkers]
+    return Judgement(sign(found, history))
 
 
 def _run(checker: Checker, history: History, case: Case, time_limit_s: float) -> CheckResult:

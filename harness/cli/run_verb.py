@@ -27,6 +27,7 @@ from harness.ops import Verdict
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.run import Outcome, conduct
+from harness.signatures import failure_of
 from harness.store import RunFolder, RunRecord, new_run_id
 
 __all__ = ["main"]
@@ -89,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
             versions={"harness": __version__, "python": platform.python_version()},
             interrupted=outcome.interrupted,
             simulated_s=report["run_s"] if environment.name == "sim" else None,
+            failure=failure_of(judgement.results),
         )
     )
     report["artefacts"] = make_artefacts(folder.path, reporters)

@@ -28,11 +28,11 @@ from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
 from harness.soak.outfile import replacing
-from harness.soak.result import SeedResult
+from harness.soak.result import FailureGroup, SeedResult, failure_groups
 
 __all__ = ["Replays", "SoakOutput"]
 
-FAILURES_SHOWN_MAX: Final = 50
+GROUPS_SHOWN_MAX: Final = 50
 RESULTS_MAX: Final = 10_000
 SCHEMA_VERSION: Final = 2
 INTERRUPTED: Final = "interrupted: the same command goes on where it stopped"
@@ -104,6 +104,9 @@ class SoakOutput:
     def _failing(self) -> Iterator[SeedResult]:
         return (result for result in self._campaign.results() if result.failed)
 
+    def _groups(self) -> list[FailureGroup]:
+        return failure_groups(self._campaign.results())
+
     def make_artefacts(self) -> None:
         """Have the reporters look at the first failing runs that they did not look at yet.
 
@@ -150,7 +153,6 @@ class SoakOutput:
         write_junit(
             self._parsed.junit,
             campaign.results,
-            campaign.tally,
             suite=f"soak.{spec.name}",
             properties=properties,
             replay=self._replay,
@@ -176,7 +178,8 @@ class SoakOutput:
             return
         spec, tally = self._campaign.spec, self._campaign.tally
         title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
-        text = step_summary(title, self._head(), tally, self._failing(), self._replay)
+        groups = self._groups()
+        text = step_summary(title, self._head(), tally, groups, self._replay)
         try:
             with Path(name).open("a", encoding="utf-8") as file:  # other parts of the step append
                 file.write(text)
@@ -184,7 +187,7 @@ class SoakOutput:
             raise InfrastructureError(
                 f"cannot write the step summary {name}: {error.strerror}"
             ) from error
-        for line in error_annotations(self._failing(), self._replay, failed=tally.failed):
+        for line in error_annotations(groups, self._replay):
             note(line)
 
     def json(self) -> str:
@@ -213,6 +216,18 @@ class SoakOutput:
             "passing_runs_kept": tally.valid_kept,
             "passing_run_bytes": self._bytes_a_passing_run(),
             "store_bytes": tally.valid_bytes + tally.failing_bytes,
+            "signatures": [
+                {
+                    "signature": group.signature,
+                    "verdict": group.verdict,
+                    "count": group.count,
+                    "seeds": group.seeds,
+                    "reason": group.first.reason,
+                    "replay": self._replay(group.first),
+                    "run": self._folder(group.first) or None,
+                }
+                for group in self._groups()
+            ],
             "results_left_out": max(0, tally.seeds - RESULTS_MAX),
             "results": [self._entry(result) for result in self._chosen()],
         }
@@ -267,16 +282,18 @@ class SoakOutput:
     def text(self) -> str:
         """What people read."""
         lines = self._head()
-        failed = self._campaign.tally.failed
-        for result in itertools.islice(self._failing(), FAILURES_SHOWN_MAX):
-            who = f" ({result.checker})" if result.checker else ""
-            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
-            lines.append(f"seed {result.seed}: {result.verdict}{who}: {reason}")
-            lines.append(f"  {self._replay(result)}")
-            if result.run is not None:
-                lines.append(f"  {self._folder(result)}")
-        if failed > FAILURES_SHOWN_MAX:
-            lines.append(f"... and {failed - FAILURES_SHOWN_MAX} more; --json lists them")
+        groups = self._groups()
+        for group in groups[:GROUPS_SHOWN_MAX]:
+            first = group.first
+            reason = first.reason.splitlines()[0] if first.reason else "no reason given"
+            lines.append(f"{group.verdict}: {group.signature} ({group.seeds_text})")
+            lines.append(f"  seed {first.seed}: {reason}")
+            lines.append(f"  {self._replay(first)}")
+            if first.run is not None:
+                lines.append(f"  {self._folder(first)}")
+        if len(groups) > GROUPS_SHOWN_MAX:
+            more = len(groups) - GROUPS_SHOWN_MAX
+            lines.append(f"... and {more} more signatures; --json lists them")
         if self._campaign.tally.verdicts[Verdict.INVALID.value]:
             lines.append("INVALID: a promise was broken")
         return "\n".join(lines)

@@ -27,6 +27,7 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Environment
 from harness.pytesting.wishes import ENV_DEFAULT, wishes_of_markers
+from harness.signatures import failure_of
 from harness.store import RunFolder, RunRecord, new_run_id
 
 if TYPE_CHECKING:
@@ -172,7 +173,9 @@ class RunsOfTest:
         verdict = worst(result.verdict for result in self._results.values())
         found = list(self._results.values())
         folder.write_results(found, {"verdict": verdict, "replay": replay})
-        folder.finish(msgspec.structs.replace(self._record, verdict=verdict))
+        folder.finish(
+            msgspec.structs.replace(self._record, verdict=verdict, failure=failure_of(found))
+        )
         last = max(i for i, (name, _) in enumerate(self._properties) if name == "harness_verdict")
         self._properties[last] = ("harness_verdict", verdict.value)
 

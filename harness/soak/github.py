@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from harness.soak.result import SeedResult, Tally
+from harness.soak.result import FailureGroup, SeedResult, Tally
 
 __all__ = ["ANNOTATIONS_MAX", "SUMMARY_BYTES_MAX", "error_annotations", "step_summary"]
 
@@ -26,12 +26,12 @@ def step_summary(
     title: str,
     lines: Iterable[str],
     tally: Tally,
-    failing: Iterable[SeedResult],
+    groups: Sequence[FailureGroup],
     replay: Callable[[SeedResult], str],
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """The summary: a small table, then each failing seed folded, within the budget."""
+    """The summary: a small table, then each signature folded, within the budget."""
     counts = "".join(
         f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.verdicts.items()
     )
@@ -42,12 +42,12 @@ def step_summary(
     ]
     size = sum(len(part.encode()) for part in parts)
     bytes_max -= 200  # for the line that says what was cut
-    for shown, result in enumerate(failing):
-        part = _folded(result, replay(result))
+    for shown, group in enumerate(groups):
+        part = _folded(group, replay(group.first))
         size += len(part.encode())
         if size > bytes_max:
             parts.append(
-                f"<p>{tally.failed - shown} more of {tally.failed} failing seeds are left out, to "
+                f"<p>{len(groups) - shown} more of {len(groups)} signatures are left out, to "
                 "stay within what GitHub shows; --json and --junit list them</p>\n"
             )
             break
@@ -55,12 +55,11 @@ def step_summary(
     return "".join(parts)
 
 
-def _folded(result: SeedResult, replay: str) -> str:
-    who = f" ({_inline(result.checker)})" if result.checker else ""
+def _folded(group: FailureGroup, replay: str) -> str:
     return (
-        f"<details><summary>seed {result.seed}: {_inline(result.verdict)}{who}</summary>"
-        f"<p>{_inline(result.reason)}</p><pre>{_inline(replay, characters_max=2000)}</pre>"
-        "</details>\n"
+        f"<details><summary>{_inline(group.verdict)}: {_inline(group.signature)} "
+        f"({group.seeds_text})</summary><p>seed {group.first.seed}: {_inline(group.first.reason)}"
+        f"</p><pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
     )
 
 
@@ -73,19 +72,19 @@ def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
 
 
 def error_annotations(
-    failing: Iterable[SeedResult], replay: Callable[[SeedResult], str], *, failed: int
+    groups: Sequence[FailureGroup], replay: Callable[[SeedResult], str]
 ) -> list[str]:
-    """Workflow commands, one a failing seed, the last of them for all that are left."""
+    """Workflow commands, one a signature, the last of them for all that are left."""
+    cut = len(groups) > ANNOTATIONS_MAX
     lines: list[str] = []
-    for result in failing:
-        if len(lines) == ANNOTATIONS_MAX - 1 and failed > ANNOTATIONS_MAX:
-            more = failed - len(lines)
-            lines.append(_command("soak", f"{more} more seeds failed; see the step's summary"))
-            break
-        text = result.reason[:REASON_CHARACTERS_MAX]
-        lines.append(
-            _command(f"seed {result.seed}: {result.verdict}", f"{text}\nreplay: {replay(result)}")
-        )
+    for group in groups[: ANNOTATIONS_MAX - 1 if cut else ANNOTATIONS_MAX]:
+        reason = group.first.reason[:REASON_CHARACTERS_MAX]
+        text = f"{group.seeds_text}; seed {group.first.seed}: {reason}"
+        text += f"\nreplay: {replay(group.first)}"
+        lines.append(_command(f"{group.verdict}: {group.signature}", text))
+    if cut:
+        more = len(groups) - len(lines)
+        lines.append(_command("soak", f"{more} more signatures; see the step's summary"))
     return lines
 
 

@@ -1,10 +1,11 @@
 """A soak as JUnit XML, which every CI system shows.
 
-A seed that was valid is one test case; of one that was not, each checker is, and a crash is one.
-Invalid is a `failure` that carries the command to replay it, unknown and crash are an `error`.
-Properties tell seed, version, code and run folder. Written as it is read, so its size in memory is
-constant; beyond `CASES_MAX` passing seeds are left out, which it says. A soak that did not come to
-its end has one more test case, an `error`: who reads but this file must not take it for good.
+Every seed is one test case of one name whatever became of it, so that CI systems can follow it.
+Invalid is a `failure` with its signature, what each checker found and the command to replay it;
+unknown and crash are an `error`. Properties tell seed, version, code and run folder. Written as it
+is read, so its size in memory is constant; beyond `CASES_MAX` passing seeds are left out, which it
+says. A soak that did not come to its end has one more test case, an `error`: who reads but this
+file must not take it for good.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xml.sax.saxutils import escape, quoteattr
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
 from harness.soak.outfile import replacing
-from harness.soak.result import CRASH, CheckerVerdict, SeedResult, Tally
+from harness.soak.result import SeedResult, Tally
 
 __all__ = ["CASES_MAX", "write_junit", "xml_text"]
 
@@ -34,7 +35,6 @@ def xml_text(text: str) -> str:
 def write_junit(
     path: Path,
     results: Callable[[], Iterable[SeedResult]],
-    tally: Tally,
     *,
     suite: str,
     properties: Mapping[str, str],
@@ -48,7 +48,7 @@ def write_junit(
     """
     try:
         with replacing(path) as file:
-            _write(file, results, tally, suite, properties, replay, folder, unfinished)
+            _write(file, results, suite, properties, replay, folder, unfinished)
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the JUnit file {path}: {error.strerror}; choose another --junit"
@@ -58,16 +58,18 @@ def write_junit(
 def _write(
     file: TextIO,
     results: Callable[[], Iterable[SeedResult]],
-    tally: Tally,
     suite: str,
     properties: Mapping[str, str],
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
     unfinished: str | None,
 ) -> None:
+    tally = Tally()
+    for result in results():
+        tally.take(result)
     passing_max = max(0, CASES_MAX - tally.failed)
     cut = max(0, tally.seeds - tally.failed - passing_max)
-    counts = _counts(results(), passing_max)
+    counts = _counts(tally, passing_max)
     if unfinished is not None:
         counts["tests"] += 1
         counts["errors"] += 1
@@ -80,22 +82,9 @@ def _write(
     _properties(file, given)
     passing = 0
     for result in results():
-        if not result.failed:
-            passing += 1
-            if passing > passing_max:
-                continue
-        own = {"seed": str(result.seed), "run": folder(result)}
-        time_s = f"{result.wall_s:.3f}"
-        for name, said in _cases(result):
-            file.write(
-                f"<testcase classname={_attribute(suite)} name={_attribute(name)} "
-                f'time="{time_s}">\n'
-            )
-            _properties(file, own)
-            if said is not None and said.verdict != Verdict.VALID.value:
-                _outcome(file, said, replay(result))
-            file.write("</testcase>\n")
-            time_s = "0.000"  # its checkers judge one run: it is counted once
+        passing += not result.failed
+        if result.failed or passing <= passing_max:
+            _case(file, result, suite, replay, folder)
     if unfinished is not None:
         file.write(
             f'<testcase classname={_attribute(suite)} name="whole soak">\n'
@@ -104,37 +93,49 @@ def _write(
     file.write("</testsuite>\n</testsuites>\n")
 
 
-def _cases(result: SeedResult) -> list[tuple[str, CheckerVerdict | None]]:
-    """The test cases of one seed: name, and what was said where it did not just pass."""
-    name = f"seed {result.seed}"
-    if not result.failed:
-        return [(name, None)]
-    if not result.checkers:
-        return [(name, CheckerVerdict(result.checker or "-", result.verdict, result.reason))]
-    return [(f"{name} {said.checker}", said) for said in result.checkers]
-
-
-def _counts(results: Iterable[SeedResult], passing_max: int) -> dict[str, int]:
-    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
-    passing = 0
-    for result in results:
-        passing += not result.failed
-        if not result.failed and passing > passing_max:
-            continue
-        for _, said in _cases(result):
-            counts["tests"] += 1
-            if said is not None and said.verdict == Verdict.INVALID.value:
-                counts["failures"] += 1
-            elif said is not None and said.verdict in {Verdict.UNKNOWN.value, CRASH}:
-                counts["errors"] += 1
-    return counts
-
-
-def _outcome(file: TextIO, said: CheckerVerdict, replay: str) -> None:
-    tag = "failure" if said.verdict == Verdict.INVALID.value else "error"
-    text = f"{said.reason}\nreplay: {replay}"
+def _case(
+    file: TextIO,
+    result: SeedResult,
+    suite: str,
+    replay: Callable[[SeedResult], str],
+    folder: Callable[[SeedResult], str],
+) -> None:
+    """The test case of one seed, under the same name whatever became of it."""
     file.write(
-        f"<{tag} type={_attribute(said.verdict)} message={_attribute(said.reason)}>"
+        f"<testcase classname={_attribute(suite)} name={_attribute(f'seed {result.seed}')} "
+        f'time="{result.wall_s:.3f}">\n'
+    )
+    own = {"seed": str(result.seed), "run": folder(result)}
+    if result.signature:
+        own["signature"] = result.signature
+    _properties(file, own)
+    if result.failed:
+        _outcome(file, result, replay(result))
+    file.write("</testcase>\n")
+
+
+def _counts(tally: Tally, passing_max: int) -> dict[str, int]:
+    invalid = tally.verdicts[Verdict.INVALID.value]
+    passing = min(passing_max, tally.seeds - tally.failed)
+    return {
+        "tests": tally.failed + passing,
+        "failures": invalid,
+        "errors": tally.failed - invalid,
+        "skipped": 0,
+    }
+
+
+def _outcome(file: TextIO, result: SeedResult, replay: str) -> None:
+    tag = "failure" if result.verdict == Verdict.INVALID.value else "error"
+    said = [
+        f"{found.checker}: {found.verdict}: {found.reason}"
+        for found in result.checkers
+        if found.verdict != Verdict.VALID.value
+    ] or [result.reason]
+    text = "\n".join([*said, f"signature: {result.signature}", f"replay: {replay}"])
+    message = f"{result.signature}: {result.reason}" if result.signature else result.reason
+    file.write(
+        f"<{tag} type={_attribute(result.verdict)} message={_attribute(message)}>"
         f"{escape(xml_text(text))}</{tag}>\n"
     )
 

@@ -24,6 +24,7 @@ from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment
 from harness.run import conduct
+from harness.signatures import failure_of
 from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
@@ -97,6 +98,7 @@ def _run(
         versions={"harness": __version__, "python": platform.python_version()},
         label=job.label,
         interrupted=outcome.interrupted,
+        failure=failure_of(judgement.results),
     )
     stop = f"the run of seed {job.case.seed} was interrupted" if outcome.interrupted else None
     try:

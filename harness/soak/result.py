@@ -24,10 +24,12 @@ __all__ = [
     "MEASURES",
     "VERDICTS",
     "CheckerVerdict",
+    "FailureGroup",
     "SeedJob",
     "SeedResult",
     "Tally",
     "exit_code_of",
+    "failure_groups",
     "shortened",
 ]
 
@@ -36,6 +38,11 @@ VERDICTS: Final = (Verdict.VALID.value, Verdict.INVALID.value, Verdict.UNKNOWN.v
 KEEP_ALL: Final = "all"
 KEEP_FAILING: Final = "failing"
 REASON_CHARACTERS_MAX: Final = 2000
+GROUPS_MAX: Final = 500
+GROUP_SEEDS_MAX: Final = 100
+SEEDS_SHOWN_MAX: Final = 10
+OTHER_SIGNATURES: Final = "other signatures"
+_WORST_FIRST: Final = (Verdict.INVALID.value, CRASH, Verdict.UNKNOWN.value)
 MEASURES: Final = ("wall_s", "cpu_s", "memory_bytes", "kept_bytes")
 """Fields of a result that a second run of the same seed need not repeat (`run.json` holds times,
 so even the bytes kept vary)."""
@@ -68,6 +75,7 @@ class CheckerVerdict(msgspec.Struct, frozen=True):
     checker: str
     verdict: str
     reason: str
+    signature: str = ""
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,6 +85,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
+    signature: str = ""  # of the worst finding: equal failures have equal ones
     checkers: tuple[CheckerVerdict, ...] = ()  # all of them, where the run was not valid
     digest: str | None = None
     ops: int = 0
@@ -98,6 +107,51 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def folder(self, store: Path, name: str) -> Path | None:
         """Where the run lies."""
         return None if self.run is None else store / name / self.run
+
+
+class FailureGroup(msgspec.Struct, kw_only=True):
+    """Failing seeds with one signature; `first` is the lowest seed, `seeds` the lowest few."""
+
+    signature: str
+    verdict: str
+    first: SeedResult
+    count: int = 0
+    seeds: list[int] = []
+
+    @property
+    def seeds_text(self) -> str:
+        """How many seeds, and which: `3 seeds: 4, 9, 11`."""
+        if self.count == 1:
+            return f"1 seed: {self.first.seed}"
+        shown = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
+        return f"{self.count} seeds: {shown}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
+
+    def take(self, result: SeedResult) -> None:
+        """Add one, in the order of seeds."""
+        self.count += 1
+        if len(self.seeds) < GROUP_SEEDS_MAX:
+            self.seeds.append(result.seed)
+
+
+def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
+    """Failing seeds by verdict and signature: invalid ones first, then the largest.
+
+    Beyond `GROUPS_MAX` signatures all others of a verdict are one group.
+    """
+    groups: dict[tuple[str, str], FailureGroup] = {}
+    for result in results:
+        if not result.failed:
+            continue
+        key = (result.verdict, result.signature or "no signature")
+        if key not in groups and len(groups) >= GROUPS_MAX:
+            key = (result.verdict, OTHER_SIGNATURES)
+        if key not in groups:
+            groups[key] = FailureGroup(verdict=key[0], signature=key[1], first=result)
+        groups[key].take(result)
+    rank = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
+    return sorted(
+        groups.values(), key=lambda group: (rank[group.verdict], -group.count, group.first.seed)
+    )
 
 
 class Tally:

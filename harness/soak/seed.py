@@ -21,10 +21,11 @@ import msgspec
 from harness import __version__
 from harness.checking import Judgement, judge
 from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
-from harness.ops import OpType, Verdict
+from harness.ops import CheckResult, OpType, Verdict
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment, load_plugin
 from harness.run import Outcome, conduct
+from harness.signatures import SEPARATOR, SIGNATURE, failure_of, rule_of_words
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import (
     CRASH,
@@ -82,6 +83,7 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
         versions={"harness": __version__, "python": platform.python_version()},
         label=job.label,
         simulated_s=result.simulated_s,
+        failure=failure_of(judgement.results),
     )
     try:
         return _keep(job, plan, outcome, judgement, record, result)
@@ -96,26 +98,29 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
 
 def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: bool) -> SeedResult:
     """What there is to say of a run that was judged; nothing about where it is kept."""
-    worst = max(judgement.results, key=lambda result: result.verdict.rank, default=None)
-    passing = judgement.verdict is Verdict.VALID
-    reason = "no checker looked at it" if worst is None else worst.reason
+    failure = failure_of(judgement.results)
     history = outcome.history
     return SeedResult(
         seed=seed,
         verdict=judgement.verdict.value,
-        reason="" if passing else shortened(reason),
-        checker=None if passing or worst is None else worst.checker,
-        checkers=()
-        if passing
-        else tuple(
-            CheckerVerdict(found.checker, found.verdict.value, shortened(found.reason))
-            for found in judgement.results
-        ),
+        reason="" if failure is None else shortened(failure.reason),
+        checker=None if failure is None else failure.checker or None,
+        signature="" if failure is None else failure.signature,
+        checkers=() if failure is None else tuple(_said(found) for found in judgement.results),
         digest=history.digest(),
         ops=len(history),
         ok=sum(1 for pair in history.pairs if pair.type is OpType.OK),
         leader_changes=max(0, len(history.leaders()) - 1),
         simulated_s=outcome.wall_ns / 1e9 if simulated else 0.0,
+    )
+
+
+def _said(found: CheckResult) -> CheckerVerdict:
+    return CheckerVerdict(
+        found.checker,
+        found.verdict.value,
+        shortened(found.reason),
+        found.details.get(SIGNATURE, ""),
     )
 
 
@@ -158,7 +163,13 @@ def folder_bytes(folder: Path) -> int:
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
     """The result of a seed that has no verdict."""
-    return SeedResult(seed=job.case.seed, verdict=CRASH, reason=shortened(reason), wall_s=wall_s)
+    return SeedResult(
+        seed=job.case.seed,
+        verdict=CRASH,
+        reason=shortened(reason),
+        signature=f"{CRASH}{SEPARATOR}{rule_of_words(reason)}",
+        wall_s=wall_s,
+    )
 
 
 def stopped(job: SeedJob, why: str) -> SeedResult:

@@ -14,6 +14,7 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
+from harness.signatures import Failure
 from harness.store.footer import read_footer
 from harness.store.keyed import bucket_paths, read_buckets, write_buckets
 from harness.store.oplog import OpLog, read_log
@@ -49,6 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None  # what a report tells runs apart by, such as a version under test
     interrupted: bool = False  # the user cut it short: what happened until then was judged
     simulated_s: float | None = None  # virtual seconds; `None` where time was real
+    failure: Failure | None = None  # the worst finding; `None` where valid, and in older files
 
 
 class StoredRun(msgspec.Struct, frozen=True):

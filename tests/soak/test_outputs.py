@@ -19,10 +19,11 @@ from harness.cli.soak_progress import FAILURES_SHOWN_MAX, SoakProgress, duration
 from harness.cli.status_line import StatusLine
 from harness.errors import InfrastructureError, UsageError
 from harness.soak import CheckerVerdict, SeedResult, Tally, junit
+from harness.soak import result as result_module
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
 from harness.soak.junit import write_junit, xml_text
 from harness.soak.outfile import descriptor_of, replacing
-from harness.soak.result import REASON_CHARACTERS_MAX, shortened
+from harness.soak.result import REASON_CHARACTERS_MAX, failure_groups, shortened
 
 HOSTILE = (
     '<script>alert("1")</script> ]]> &amp; \x00\x1b[2J\ud800\ufffe \u2028 %0A::error::x\r\n\n# `x`'
@@ -33,14 +34,19 @@ def valid(seed):
     return SeedResult(seed=seed, verdict="valid", reason="", run=f"seed-{seed}", wall_s=0.25)
 
 
-def invalid(seed, reason="it lied"):
+def invalid(seed, reason="it lied", signature="stale-read · kill"):
     said = (
         CheckerVerdict("linearizable", "invalid", reason),
         CheckerVerdict("liveness", "unknown", "out of time"),
         CheckerVerdict("stats", "valid", ""),
     )
     return SeedResult(
-        seed=seed, verdict="invalid", reason=reason, checker="linearizable", checkers=said
+        seed=seed,
+        verdict="invalid",
+        reason=reason,
+        checker="linearizable",
+        signature=f"linearizable · {signature}",
+        checkers=said,
     )
 
 
@@ -63,7 +69,6 @@ def written(path, results, **properties):
     write_junit(
         path,
         lambda: iter(results),
-        tally_of(results),
         suite="soak.n",
         properties=properties,
         replay=replay,
@@ -72,13 +77,13 @@ def written(path, results, **properties):
     return ET.fromstring(path.read_bytes()).find("testsuite")
 
 
-def test_a_case_a_passing_seed_and_a_checker_of_a_failing_one(tmp_path):
+def test_a_seed_is_one_case_of_one_name_whatever_became_of_it(tmp_path):
     suite = written(tmp_path / "j.xml", [valid(1), invalid(2), crash(3)], version="0.1", code="ab")
     assert suite.attrib == {
         "name": "soak.n",
-        "tests": "5",
+        "tests": "3",
         "failures": "1",
-        "errors": "2",
+        "errors": "1",
         "skipped": "0",
     }
     said = [
@@ -87,14 +92,17 @@ def test_a_case_a_passing_seed_and_a_checker_of_a_failing_one(tmp_path):
     ]
     assert said == [
         ("seed 1", []),
-        ("seed 2 linearizable", ["failure"]),
-        ("seed 2 liveness", ["error"]),
-        ("seed 2 stats", []),
+        ("seed 2", ["failure"]),
         ("seed 3", ["error"]),
     ]
     failure = suite.find("testcase/failure")
-    assert failure.get("message") == "it lied"
-    assert failure.text == f"it lied\nreplay: {replay(invalid(2))}"
+    assert failure.get("message") == "linearizable · stale-read · kill: it lied"
+    assert failure.text.splitlines() == [
+        "linearizable: invalid: it lied",
+        "liveness: unknown: out of time",
+        "signature: linearizable · stale-read · kill",
+        f"replay: {replay(invalid(2))}",
+    ]
     first = suite.find("testcase")
     assert {item.get("name"): item.get("value") for item in first.iter("property")} == {
         "seed": "1",
@@ -109,9 +117,10 @@ def test_junit_holds_any_text(tmp_path_factory, reason, name):
     path = tmp_path_factory.getbasetemp() / "hostile.xml"
     suite = written(path, [invalid(1, reason), crash(2, reason)], label=name)
     assert suite.find("properties/property").get("value") == _as_attribute(name)
-    for tag in ("failure", "error"):
-        assert suite.find(f".//{tag}").text.startswith(("out of time", _as_text(reason)))
-    assert len(list(suite.iter("testcase"))) == 4
+    failure, error = (suite.find(f".//{tag}").text for tag in ("failure", "error"))
+    assert failure.startswith(f"linearizable: invalid: {_as_text(reason)}")
+    assert error.startswith(_as_text(reason))
+    assert len(list(suite.iter("testcase"))) == 2
 
 
 def _as_attribute(text):
@@ -149,7 +158,6 @@ def test_junit_is_whole_or_not_there(tmp_path):
         write_junit(
             tmp_path / "j.xml",
             torn,
-            tally_of([valid(1)]),
             suite="s",
             properties={},
             replay=replay,
@@ -158,47 +166,83 @@ def test_junit_is_whole_or_not_there(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_failing_seeds_are_grouped_by_verdict_and_signature():
+    results = [
+        valid(1),
+        crash(2),
+        invalid(3, "a", "rare"),
+        *(invalid(seed, "b", "often") for seed in range(4, 30)),
+        SeedResult(seed=30, verdict="unknown", reason="?", signature="linearizable · often"),
+    ]
+    groups = failure_groups(results)
+    assert [(group.verdict, group.signature, group.count) for group in groups] == [
+        ("invalid", "linearizable · often", 26),
+        ("invalid", "linearizable · rare", 1),
+        ("crash", "no signature", 1),
+        ("unknown", "linearizable · often", 1),
+    ]
+    assert (groups[0].first.seed, groups[0].seeds) == (4, list(range(4, 30)))
+    assert groups[0].seeds_text == "26 seeds: 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 ..."
+
+
+def test_beyond_a_bound_of_signatures_the_rest_is_one_group(monkeypatch):
+    monkeypatch.setattr(result_module, "GROUPS_MAX", 3)
+    groups = failure_groups([invalid(seed, signature=str(seed)) for seed in range(10)])
+    assert sum(group.count for group in groups) == 10
+    assert len(groups) == 4
+
+
+def of_signatures(count):
+    """Failures of as many signatures, a seed each."""
+    return failure_groups([invalid(seed, HOSTILE, f"{seed}") for seed in range(count)])
+
+
 def summary(failing, bytes_max=900 * 1024):
     return step_summary(
-        "Soak", ["all in all"], tally_of(failing), iter(failing), replay, bytes_max=bytes_max
+        "Soak",
+        ["all in all"],
+        tally_of(failing),
+        failure_groups(failing),
+        replay,
+        bytes_max=bytes_max,
     )
 
 
 def test_a_summary_escapes_and_never_leaves_html():
-    text = summary([invalid(7, HOSTILE)])
+    text = summary([invalid(7, HOSTILE, HOSTILE)])
     assert "<script" not in text
     assert "\n\n" not in text  # an empty line would end the block of HTML and begin Markdown
     assert [line for line in text.rstrip("\n").split("\n") if not line.startswith("<")] == []
-    assert "seed 7: invalid (linearizable)" in text
+    assert "invalid: linearizable" in text
     ET.fromstring(f"<all>{xml_text(text)}</all>")
 
 
 @pytest.mark.parametrize("bytes_max", [1000, 5000, 100_000])
 def test_a_summary_stays_within_its_budget_and_says_what_it_cut(bytes_max):
-    failing = [invalid(seed, "\u00e4" * 300) for seed in range(1000)]
+    failing = [invalid(seed, "\u00e4" * 300, f"rule-{seed}") for seed in range(400)]
     text = summary(failing, bytes_max)
     assert len(text.encode()) <= bytes_max
     shown = text.count("<details>")
-    assert f"{1000 - shown} more of 1000 failing seeds are left out" in text
-    assert shown == len(re.findall(r"seed \d+: invalid", text))
+    assert f"{400 - shown} more of 400 signatures are left out" in text
+    assert shown == len(re.findall(r"seed \d+: \u00e4", text))
     assert len(text.encode()) > bytes_max - 1500
 
 
-def test_a_summary_of_few_failures_cuts_nothing():
-    text = summary([invalid(1), crash(2)])
+def test_a_summary_has_one_entry_a_signature():
+    text = summary([invalid(1), invalid(2), invalid(3), crash(4)])
     assert text.count("<details>") == 2
+    assert "(3 seeds: 1, 2, 3)" in text
     assert "left out" not in text
 
 
-@pytest.mark.parametrize("count", [0, 1, ANNOTATIONS_MAX, ANNOTATIONS_MAX + 1, 500])
+@pytest.mark.parametrize("count", [0, 1, ANNOTATIONS_MAX, ANNOTATIONS_MAX + 1, 400])
 def test_annotations_are_few_and_one_line_each(count):
-    failing = [invalid(seed, HOSTILE) for seed in range(count)]
-    lines = error_annotations(iter(failing), replay, failed=count)
+    lines = error_annotations(of_signatures(count), replay)
     assert len(lines) == min(count, ANNOTATIONS_MAX)
     for line in lines:
         assert re.fullmatch(r"::error title=[^:,\n\r]*(%3A)?[^:,\n\r]*::[^\n\r]*", line)
     if count > ANNOTATIONS_MAX:
-        assert f"::{count - ANNOTATIONS_MAX + 1} more seeds failed" in lines[-1]
+        assert f"::{count - ANNOTATIONS_MAX + 1} more signatures" in lines[-1]
     for line in lines[: ANNOTATIONS_MAX - 1]:
         assert "%250A::error::x%0D%0A%0A#" in line
         assert "%0Areplay: harness run --seed" in line

@@ -186,11 +186,16 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     text, err = capsys.readouterr()
     assert "4 of 4 seeds: 1 valid, 1 invalid, 1 unknown, 1 crash" in text
     replay = "harness run --env sim --target toy-register --workload register --seed 2"
-    assert f"seed 2: invalid: why invalid\n  {replay}\n" in text
+    assert f"  seed 2: why invalid\n  {replay}\n" in text
     found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
     assert found["schema_version"] == 2
     assert found["verdicts"] == {"valid": 1, "unknown": 1, "invalid": 1, "crash": 1}
     assert found["results"][1]["replay"] == replay
+    assert [(group["verdict"], group["seeds"]) for group in found["signatures"]] == [
+        ("invalid", [2]),
+        ("crash", [4]),
+        ("unknown", [3]),
+    ]
     suite = ET.parse(tmp_path / "out/j.xml").getroot().find("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "2")
     properties = {item.get("name"): item.get("value") for item in suite.find("properties")}
