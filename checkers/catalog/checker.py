@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.catalog.along import check_acknowledged, check_history
-from checkers.catalog.findings import Findings
+from checkers.catalog.acknowledged import check_acknowledged
+from checkers.catalog.findings import Findings, counted
+from checkers.catalog.history_invariants import check_history
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
+from checkers.catalog.state import check_column_ids, check_state
 from harness.ops import CheckResult, History, Verdict
 
 __all__ = ["CatalogInvariantsChecker"]
@@ -31,22 +33,30 @@ class CatalogInvariantsChecker:
         findings = Findings()
         check_history(history, findings)
         snapshots = list(history.facts("snapshot"))
+        snapshot = None
         if snapshots:
             snapshot = read_snapshot(snapshots[-1].value, findings)
             if snapshot is not None:
                 settled = [fact.value.get("ok") for fact in history.facts("converged")]
                 check_snapshot(snapshot, findings, settled=bool(settled and settled[-1]))
+                check_state(snapshot, findings)
                 check_acknowledged(history, snapshot, findings)
                 if not settled:
                     findings.gaps.append("the run ended before it was known to have settled")
         else:
             findings.gaps.append("the run ended before its final snapshot")
+        check_column_ids(history, snapshot, findings)
+        for name in findings.vacuous:
+            findings.gaps.append(
+                f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"
+            )
         return self._result(findings)
 
     def _result(self, findings: Findings) -> CheckResult:
         found = findings.violations
         details: dict[str, Any] = {
             "looked": dict(sorted(findings.looked.items())),
+            "exempt": dict(sorted(findings.exempt.items())),
             "gaps": findings.gaps[:GAPS_MAX],
             "violations": len(found),
             "by_invariant": {
@@ -62,17 +72,22 @@ class CatalogInvariantsChecker:
             ]
             text = [f"[{v.invariant}] {v.sentence}" for v in shown]
             if len(found) > len(shown):
-                text.append(f"{len(found) - len(shown)} more violations are not shown.")
+                more = counted(len(found) - len(shown), "more violation")
+                text.append(f"{more} {'is' if len(found) - len(shown) == 1 else 'are'} not shown.")
             indices = dict.fromkeys(i for v in shown for i in v.operations)
-            count = "1 violation" if len(found) == 1 else f"{len(found)} violations, first"
-            reason = f"{count}: {found[0].sentence}"
+            first = ", first" if len(found) > 1 else ""
+            reason = f"{counted(len(found), 'violation')}{first}: {found[0].sentence}"
+            details["rule"] = found[0].invariant
             return CheckResult(
                 self.name, Verdict.INVALID, reason, tuple(text), tuple(indices), details
             )
         if findings.gaps:
-            more = f" (and {len(findings.gaps) - 1} more gaps)" if len(findings.gaps) > 1 else ""
-            reason = f"{findings.gaps[0]}{more}"
+            others = len(findings.gaps) - 1
+            reason = findings.gaps[0] + (f" (and {counted(others, 'more gap')})" if others else "")
+            details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
-        total = sum(findings.looked.values())
-        reason = f"{total} checks of {len(findings.looked)} invariants hold"
+        total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
+        reason = f"{counted(total, 'check')} of {len(findings.looked)} invariants hold"
+        if exempt:
+            reason += f"; {exempt} more are exempt, since a lost answer may explain what is there"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)

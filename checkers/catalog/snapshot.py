@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkers.catalog.findings import Findings
+from checkers.catalog.findings import Findings, table_words
 
-__all__ = ["Snapshot", "check_snapshot", "read_snapshot"]
+__all__ = ["LIVE_TABLES", "Snapshot", "check_snapshot", "read_snapshot"]
 
 TABLE_STATES: Final = frozenset({"UNKNOWN", "PREPARING", "RUNNING", "ALTERING", "REMOVED"})
 SETTLED_TABLES: Final = frozenset({"RUNNING", "REMOVED"})
@@ -41,6 +41,15 @@ class Snapshot:
         rows = masters[leader]
         self.tables: dict[str, Json] = {table["id"]: table for table in rows["tables"]}
         self.tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
+
+    def words(self, table_id: str) -> str:
+        """A table for people."""
+        return table_words(table_id, (self.tables.get(table_id) or {}).get("name"))
+
+    @property
+    def rows_left_out(self) -> bool:
+        """Whether the leader's dump is cut, so that a row that is not in it may exist."""
+        return any((self.masters[self.leader].get("truncated") or {}).values())
 
     @property
     def live_tables(self) -> list[Json]:
@@ -85,7 +94,16 @@ def read_snapshot(value: Any, findings: Findings) -> Snapshot | None:
             + (", ".join(f"{n} {d.get('role')}" for n, d in sorted(masters.items())) or "none")
         )
         return None
-    return Snapshot(masters, tservers, max(leaders)[1])
+    term, leader = max(leaders)
+    followed = sum(dump.get("term", 0) <= term for dump in masters.values())
+    if followed <= len(value["masters"]) // 2:
+        # A later leader needs a majority in its term; acknowledged changes may be in its rows only.
+        findings.gaps.append(
+            f"master {leader} leads in term {term}, but no majority is known to follow it: its "
+            "rows may be old"
+        )
+        return None
+    return Snapshot(masters, tservers, leader)
 
 
 def _answered(kind: str, dumps: Mapping[str, Any], findings: Findings) -> dict[str, Json]:
@@ -223,7 +241,8 @@ def _names_unique(snapshot: Snapshot, findings: Findings) -> None:
 def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
     for table in sorted(snapshot.tables.values(), key=lambda row: str(row["id"])):
         findings.look("table-states")
-        state, words = table["state"], f"Table {table['id']} ({table['name']!r})"
+        state = table["state"]
+        words = table_words(table["id"], table["name"])
         if state not in TABLE_STATES:
             findings.violate("table-states", f"{words} is in the state {state}, which is none.")
         elif state not in LIVE_TABLES | {"REMOVED"}:
@@ -235,8 +254,8 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
     for tablet in sorted(snapshot.tablets.values(), key=lambda row: str(row["id"])):
         findings.look("tablet-states")
         state, table_id = tablet["state"], tablet["table_id"]
-        words = f"Tablet {tablet['id']} of table {table_id}"
         owner = snapshot.tables.get(table_id)
+        words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
         if state not in TABLET_STATES:
             findings.violate("tablet-states", f"{words} is in the state {state}, which is none.")
         elif owner is None:
@@ -251,7 +270,7 @@ def _coverage(snapshot: Snapshot, findings: Findings) -> None:
     """Every partition exactly once; keys are hex, the empty one is both ends of the key space."""
     for table in snapshot.live_tables:
         findings.look("coverage")
-        words = f"Table {table['name']!r} ({table['id']})"
+        words = table_words(table["id"], table["name"])
         position = ""
         ended = False
         for tablet in snapshot.live_tablets(table["id"]):
@@ -287,8 +306,8 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
             elif row["table_id"] != replica["table_id"]:
                 findings.violate(
                     "orphans",
-                    f"{words} for table {replica['table_id']}, but the catalog gives the tablet to "
-                    f"table {row['table_id']}.",
+                    f"{words} for {snapshot.words(replica['table_id'])}, but the catalog gives the "
+                    f"tablet to {snapshot.words(row['table_id'])}.",
                 )
             elif row["state"] in DEAD_TABLETS:
                 findings.violate("orphans", f"{words}, which the catalog has as {row['state']}.")
@@ -304,7 +323,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
     }
     for table in snapshot.live_tables:
         for tablet in snapshot.live_tablets(table["id"]):
-            words = f"Tablet {tablet['id']} of table {table['name']!r}"
+            words = f"Tablet {tablet['id']} of {table_words(table['id'], table['name'])}"
             consensus = tablet.get("consensus")
             if consensus is None:
                 findings.violate("replicas", f"{words} has no replicas in the catalog.")

@@ -6,10 +6,11 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from checkers.catalog import CatalogInvariantsChecker
-from harness.ops import CheckResult, Verdict
+from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.histories import Writer
 
 Json = dict[str, Any]
@@ -20,6 +21,7 @@ def raft(role: str, term: int = 3, last: int = 5) -> Json:
         "role": role,
         "term": term,
         "commit_index": last,
+        "applied_index": last,
         "last_index": last,
         "log": [[n, 1, 100 + n] for n in range(1, last + 1)],
         "digests": [[n, f"d{n}"] for n in range(1, last + 1)],
@@ -29,8 +31,27 @@ def raft(role: str, term: int = 3, last: int = 5) -> Json:
 PEERS = [{"uuid": f"u{n}", "address": f"t{n}:7050", "member_type": "VOTER"} for n in (1, 2, 3)]
 
 
+COLUMNS = ["key", "a", "z"]
+NONCES = {"A": "n-A", "B": "n-B", "C": "n-C"}
+
+
 def table(ident: str, name: str, state: str = "RUNNING", version: int = 0) -> Json:
-    return {"id": ident, "name": name, "state": state, "version": version, "num_replicas": 3}
+    columns = [
+        {"id": number, "name": column, "is_key": number == 0}
+        for number, column in enumerate(COLUMNS[: 2 + (version > 1)])
+    ]
+    return {
+        "id": ident,
+        "name": name,
+        "state": state,
+        "version": version,
+        "applied_version": version,
+        "columns": columns,
+        "applied_columns": columns,
+        "next_column_id": len(columns),
+        "num_replicas": 3,
+        "comment": NONCES.get(ident, ""),
+    }
 
 
 def tablet(ident: str, table_id: str, start: str, end: str, state: str = "RUNNING") -> Json:
@@ -51,6 +72,8 @@ def replica(ident: str, table_id: str, role: str, version: int = 0) -> Json:
         "data_state": "READY",
         "state": "RUNNING",
         "schema_version": version,
+        "table_name": ident[0].lower(),
+        "columns": [[number, name] for number, name in enumerate(COLUMNS[: 2 + (version > 1)])],
         "committed_config": {"opid_index": 1, "peers": PEERS},
         "raft": raft(role, term=1),
     }
@@ -63,7 +86,7 @@ def sound_snapshot() -> Json:
         "term": 3,
         "ready": False,
         "raft": raft("FOLLOWER"),
-        "tables": [table("A", "a"), table("B", "b", version=2), table("C", "a", "REMOVED")],
+        "tables": [table("A", "a"), table("B", "b", version=2), table("C", "c", "REMOVED")],
         "tablets": [
             tablet("A1", "A", "", "80"),
             tablet("A2", "A", "80", ""),
@@ -121,10 +144,11 @@ def test_a_sound_run_is_valid() -> None:
     result = judge(sound_history(), sound_snapshot())
     assert result.verdict is Verdict.VALID, result
     assert set(result.details["looked"]) >= {
-        "acknowledged", "alter-done", "applied-versions", "coverage", "ids-not-reused",
+        "acknowledged", "alter-done", "applied-versions", "column-ids", "coverage",
+        "created-once", "ids-not-reused",
         "logs-agree", "name-map", "one-leader", "orphans", "replica-logs-agree", "replicas",
-        "revisions", "schema-versions", "table-states", "tablet-states", "unique-ids",
-        "unique-names",
+        "replica-columns", "revisions", "rows-agree", "schema-versions", "table-states",
+        "tablet-states", "unique-ids", "unique-names",
     }  # fmt: skip
 
 
@@ -135,6 +159,49 @@ def leader_rows(snapshot: Json) -> Json:
 
 def two_leaders(s: Json) -> None:
     s["masters"]["m1"]["role"] = "LEADER"
+
+
+def other_tablet_leader(s: Json) -> None:
+    s["tservers"]["t2"]["tablets"][0]["raft"] |= {"leader_uuid": "u2"}
+
+
+def stale_row_of_follower(s: Json) -> None:
+    s["masters"]["m3"]["tables"][1]["next_column_id"] = 9
+
+
+def row_missing_on_follower(s: Json) -> None:
+    s["masters"]["m3"]["tablets"].pop()
+
+
+def other_column_id(s: Json) -> None:
+    s["tservers"]["t3"]["tablets"][2]["columns"][2][0] = 7
+
+
+def column_not_applied(s: Json) -> None:
+    s["tservers"]["t3"]["tablets"][2]["columns"].pop()
+
+
+def other_table_name(s: Json) -> None:
+    s["tservers"]["t3"]["tablets"][2]["table_name"] = "b0"
+
+
+def next_id_too_low(s: Json) -> None:
+    for master in s["masters"].values():
+        master["tables"][1]["next_column_id"] = 2
+
+
+def double_column_id(s: Json) -> None:
+    for master in s["masters"].values():
+        for column in master["tables"][1]["columns"][1:]:
+            column["id"] = 1
+
+
+def made_by_nobody(s: Json) -> None:
+    leader_rows(s)["tables"].append(table("D", "d", "REMOVED") | {"comment": "n-D"})
+
+
+def made_twice(s: Json) -> None:
+    leader_rows(s)["tables"].append(table("D", "d", "REMOVED") | {"comment": "n-A"})
 
 
 def two_tablet_leaders(s: Json) -> None:
@@ -240,6 +307,14 @@ def old_name(s: Json) -> None:
     leader_rows(s)["name_map"] = {"a": "A", "b0": "B"}
 
 
+def version_beyond_all(s: Json) -> None:
+    leader_rows(s)["tables"][1]["version"] = 3
+
+
+def removed_row_gone(s: Json) -> None:
+    leader_rows(s)["tables"].pop(2)
+
+
 def risen_table(s: Json) -> None:
     leader_rows(s)["tables"][2] = table("C", "c")
     leader_rows(s)["name_map"]["c"] = "C"
@@ -253,12 +328,24 @@ def risen_table(s: Json) -> None:
         (other_digest, "logs-agree", "digests differ at index 3"),
         (other_entry, "logs-agree", "different entries of the system catalog at index 3"),
         (other_replica_digest, "replica-logs-agree", "tablet A2"),
+        (other_tablet_leader, "one-leader", "t2 names u2"),
+        (stale_row_of_follower, "rows-agree", "another next_column_id"),
+        (row_missing_on_follower, "rows-agree", "only m2 has tablet C1"),
+        (other_column_id, "replica-columns", "t3 holds the columns"),
+        (column_not_applied, "replica-columns", "t3 holds the columns"),
+        (other_table_name, "replica-columns", "knows it as"),
+        (next_id_too_low, "column-ids", "would give the id 2"),
+        (double_column_id, "column-ids", "two columns have one id"),
+        (made_by_nobody, "created-once", "no create has the nonce 'n-D'"),
+        (made_twice, "created-once", "table 'a' (id A) and table 'd' (id D)"),
+        (version_beyond_all, "acknowledged", "at version 3"),
+        (removed_row_gone, "acknowledged", "no row of table 'c' (id C)"),
         (two_names, "unique-names", "2 live tables are named 'a': A, D"),
         (two_ids, "unique-ids", "the id B1 occurs twice"),
         (stale_name_map, "name-map", "'a' resolves to C, but its rows say A"),
-        (preparing_table, "table-states", "Table A ('a') is stored as PREPARING"),
-        (altering_table, "table-states", "Table A ('a') is still ALTERING"),
-        (creating_tablet, "tablet-states", "Tablet A1 of table A is still CREATING"),
+        (preparing_table, "table-states", "is stored as PREPARING"),
+        (altering_table, "table-states", "is still ALTERING"),
+        (creating_tablet, "tablet-states", "is still CREATING"),
         (tablet_of_removed_table, "tablet-states", "although its table was removed"),
         (tablet_of_no_table, "tablet-states", "a table that does not exist"),
         (hole, "coverage", "no tablet for keys from 80 to 90"),
@@ -266,15 +353,15 @@ def risen_table(s: Json) -> None:
         (no_end, "coverage", "no tablet for keys from f0 on"),
         (unknown_replica, "orphans", "t1 holds a replica of tablet Z, which the catalog does not"),
         (replica_of_deleted, "orphans", "tablet C1, which the catalog has as DELETED"),
-        (replica_of_other_table, "orphans", "for table B, but the catalog gives the tablet to"),
-        (missing_replica, "replicas", "A1 of table 'a' has no replica on t2"),
+        (replica_of_other_table, "orphans", "but the catalog gives the tablet to"),
+        (missing_replica, "replicas", "has no replica on t2"),
         (stale_config, "replicas", "the replica on t2 has a committed configuration of u1, u2,"),
         (few_voters, "replicas", "has 3 voters; the table asks for 5"),
         (old_schema, "schema-versions", "at schema version 1 on t2; the table is at version 2"),
-        (lost_table, "acknowledged", "nothing deleted table A since, but in the snapshot of the"),
-        (old_version, "acknowledged", "table B is only at version 1, below 2"),
-        (old_name, "acknowledged", "table B is named 'b0' at that version"),
-        (risen_table, "acknowledged", "table C lives as 'c'"),
+        (lost_table, "acknowledged", "has no row of table 'a' (id A)"),
+        (old_version, "acknowledged", "is only at version 1, below 2"),
+        (old_name, "acknowledged", "is named 'b0' at that version"),
+        (risen_table, "acknowledged", "table 'c' (id C) lives"),
     ],
 )
 def test_each_broken_invariant_of_the_snapshot_is_named(
@@ -335,22 +422,140 @@ def test_no_snapshot_or_no_rest_is_unknown() -> None:
 
 def test_what_only_holds_at_rest_is_not_demanded_before() -> None:
     snapshot = sound_snapshot()
-    altering_table(snapshot)
+    for master in snapshot["masters"].values():
+        master["tables"][0]["state"] = "ALTERING"
     replica_of_deleted(snapshot)
-    old_schema(snapshot)
+    for tserver in snapshot["tservers"].values():
+        tserver["tablets"][2]["schema_version"] = 1
+        tserver["tablets"][2]["columns"].pop()
     assert judge(sound_history(), snapshot, settled=False).verdict is Verdict.VALID
 
 
-def test_a_lost_delete_may_explain_a_missing_table() -> None:
+def remove(snapshot: Json, position: int) -> None:
+    """The table at `position` is REMOVED everywhere, and its tablets are gone."""
+    for master in snapshot["masters"].values():
+        row = master["tables"][position]
+        row["state"] = "REMOVED"
+        master["name_map"].pop(row["name"])
+        for line in master["tablets"]:
+            if line["table_id"] == row["id"]:
+                line["state"] = "DELETED"
+    for server in snapshot["tservers"].values():
+        server["tablets"] = [t for t in server["tablets"] if t["table_id"] != row["id"]]
+
+
+def lost_delete(h: Writer, name: str, process: int = 9) -> int:
+    return h.lost(process, "delete", {"name": name, "nonce": f"d{process}"})
+
+
+def lost_rename(h: Writer, old: str, new: str, process: int = 8) -> int:
+    return h.lost(process, "rename", {"name": old, "new_name": new, "nonce": f"r{process}"})
+
+
+def test_a_lost_delete_may_explain_that_a_table_is_removed() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    assert broken(judge(sound_history(), snapshot)) == ["acknowledged"]
+    h = sound_history()
+    lost_delete(h, "a")
+    result = judge(h, snapshot)
+    assert result.verdict is Verdict.VALID
+    assert result.details["exempt"] == {"acknowledged": 1}
+
+
+def test_a_lost_delete_asked_for_before_the_table_was_made_may_hit_it() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    h = Writer()
+    lost_delete(h, "a")
+    h.lines += [
+        msgspec.structs.replace(op, index=op.index + 2, time=op.time + 2)
+        for op in sound_history().lines
+    ]
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+def test_a_lost_delete_may_hit_a_table_that_a_lost_rename_moved() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    h = sound_history()
+    lost_rename(h, "a", "q")
+    lost_delete(h, "q")
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("name", ["b0", "c", "q"])
+def test_a_lost_delete_on_another_name_explains_nothing(name: str) -> None:
+    """`b0` was another table's name, and that one's only until it was renamed."""
+    for position in (0, 1):
+        snapshot = sound_snapshot()
+        remove(snapshot, position)
+        h = sound_history()
+        lost_delete(h, name)
+        assert broken(judge(h, snapshot)) == ["acknowledged"], position
+
+
+def test_no_lost_delete_explains_that_a_row_is_missing() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    for master in snapshot["masters"].values():
+        master["tables"].pop(0)
+        master["tablets"] = master["tablets"][2:]
+    h = sound_history()
+    lost_delete(h, "a")
+    assert broken(judge(h, snapshot)) == ["acknowledged"]
+
+
+def test_one_lost_delete_removes_one_table() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    remove(snapshot, 1)
+    h = sound_history()
+    lost_rename(h, "b", "a")
+    lost_delete(h, "a")
+    assert judge(h, snapshot).details["by_invariant"] == {"acknowledged": 1}
+    lost_delete(h, "b", 10)
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+def test_nothing_is_valid_when_everything_was_exempt() -> None:
+    snapshot = sound_snapshot()
+    h = Writer()
+    h.create(1, "a", "A")
+    lost_delete(h, "a")
+    remove(snapshot, 0)
+    for master in snapshot["masters"].values():
+        master["tables"] = master["tables"][:1]
+        master["tablets"] = master["tablets"][:2]
+        master["name_map"] = {}
+    for server in snapshot["tservers"].values():
+        server["tablets"] = []
+    result = judge(h, snapshot)
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.details["exempt"] == {"acknowledged": 1}
+
+
+def test_a_table_that_was_only_seen_has_a_row() -> None:
+    h = sound_history()
+    h.ok(5, "list", {}, {"tables": [["s", "S", 0]]})
+    assert broken(judge(h, sound_snapshot())) == ["acknowledged"]
+
+
+def test_a_refused_create_makes_no_table() -> None:
+    snapshot = sound_snapshot()
+    for master in snapshot["masters"].values():
+        master["tables"].append(table("D", "d", "REMOVED") | {"comment": "n-D"})
+    h = sound_history()
+    h.fail(5, "create", {"name": "d", "nonce": "n-D", "columns": []}, None)
+    assert broken(judge(h, snapshot)) == ["created-once"]
+
+
+def test_a_leader_whom_no_majority_follows_may_be_deposed() -> None:
     snapshot = sound_snapshot()
     lost_table(snapshot)
-    snapshot["masters"]["m2"]["tablets"] = snapshot["masters"]["m2"]["tablets"][2:]
-    for server in snapshot["tservers"].values():
-        server["tablets"] = server["tablets"][2:]
-    h = sound_history()
-    h.lost(8, "rename", {"name": "a", "new_name": "q", "nonce": "r2"})
-    h.lost(9, "delete", {"name": "q", "nonce": "d2"})
-    assert judge(h, snapshot).verdict is Verdict.VALID
+    for name in ("m1", "m3"):
+        snapshot["masters"][name]["term"] = 4
+    assert judge(sound_history(), snapshot).verdict is Verdict.UNKNOWN
 
 
 def test_lost_changes_may_explain_a_higher_version_under_another_name() -> None:
@@ -358,7 +563,9 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name() -> None:
     leader_rows(snapshot)["tables"][1] |= {"version": 3, "name": "q"}
     leader_rows(snapshot)["name_map"] = {"a": "A", "q": "B"}
     for server in snapshot["tservers"].values():
-        server["tablets"][2]["schema_version"] = 3
+        server["tablets"][2] |= {"schema_version": 3, "table_name": "q"}
+    for name in ("m1", "m3"):
+        snapshot["masters"][name] = copy.deepcopy(leader_rows(snapshot)) | {"role": "FOLLOWER"}
     h = sound_history()
     h.lost(8, "rename", {"name": "b", "new_name": "q", "nonce": "r2"})
     assert judge(h, snapshot).verdict is Verdict.VALID
@@ -387,6 +594,30 @@ def seen_after_deletion(h: Writer) -> tuple[int, int]:
     return 2, h.ok(5, "list", {}, {"tables": [["c", "C", 0]]})
 
 
+def read_right_after_the_deletion(h: Writer) -> tuple[int, int]:
+    first = h.delete(4, "a", "A")
+    return first, h.get(4, "a", "A")
+
+
+def two_leaders_of_a_term(h: Writer) -> tuple[int, int]:
+    first = h.fact("leader", {"node": "m1", "term": 4})
+    h.fact("leader", {"node": "m1", "term": 4})
+    h.fact("leader", {"node": "m2", "term": 5})
+    h.fact("leader", {"node": "m2"})  # no terms, no promise
+    return first, h.fact("leader", {"node": "m3", "term": 4})
+
+
+def column_id_again(h: Writer) -> tuple[int, int]:
+    h.get(4, "a", "A", 4, column_ids=[1, 2])
+    first = h.get(4, "a", "A", 5, column_ids=[1, 3])
+    return first, h.get(4, "a", "A", 6, column_ids=[1, 2, 3])
+
+
+def one_id_for_two_columns(h: Writer) -> tuple[int, int]:
+    at = h.get(4, "a", "A", 4, column_ids=[1, 1])
+    return at, at
+
+
 def deleted_twice(h: Writer) -> tuple[int, int]:
     return 2, h.delete(5, "c", "C")
 
@@ -402,6 +633,10 @@ def created_twice(h: Writer) -> tuple[int, int]:
         (applied_goes_back, "applied-versions"),
         (done_but_not_applied, "alter-done"),
         (seen_after_deletion, "ids-not-reused"),
+        (read_right_after_the_deletion, "ids-not-reused"),
+        (two_leaders_of_a_term, "one-leader"),
+        (column_id_again, "column-ids"),
+        (one_id_for_two_columns, "column-ids"),
         (deleted_twice, "ids-not-reused"),
         (created_twice, "ids-not-reused"),
     ],
@@ -414,6 +649,15 @@ def test_each_broken_invariant_of_the_history_names_its_operations(
     result = judge(h, None)
     assert invariant in broken(result)
     assert {first, second} <= set(result.operations)
+
+
+def test_a_read_that_overlaps_the_deletion_may_see_the_table() -> None:
+    h = sound_history()
+    h.call(4, "delete", {"name": "a", "nonce": "d"})
+    h.call(5, "get", {"name": "a"})
+    h.ret(4, OpType.OK, {"table_id": "A", "schema_version": 0})
+    h.ret(5, OpType.OK, {"table_id": "A", "schema_version": 0})
+    assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
 
 
 def test_concurrent_answers_may_come_in_any_order() -> None:
@@ -431,4 +675,5 @@ def test_many_violations_are_cut_and_say_so() -> None:
         h.delete(5, "c", "C")
     result = judge(h, None)
     assert result.details["violations"] > 12
+    assert result.details["rule"] == "ids-not-reused"
     assert "more violations are not shown" in result.explanation[-1]

@@ -364,6 +364,7 @@ def test_values_of_reads():
         "schema_version": 3,
         "applied_schema_version": 2,
         "columns": ["a", "b"],
+        "column_ids": [1, 2],
         "comment": "n9",
     }
     tables = (m.ListedTable("id2", "z", "RUNNING", 1), m.ListedTable("id1", "a", "ALTERING", 0))

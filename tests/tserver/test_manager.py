@@ -332,7 +332,8 @@ def test_dump_is_plain_data():
                     "state": "RUNNING",
                     "data_state": "READY",
                     "schema_version": 3,
-                    "schema": ["key", "a"],
+                    "table_name": "t",
+                    "columns": [[0, "key"], [1, "a"]],
                     "partition": {"start": "", "end": "80"},
                     "committed_config": {
                         "opid_index": -1,

@@ -184,10 +184,12 @@ def _delete(value: dict[str, Any], request_id: m.RequestId) -> Call:
 
 def _get(value: dict[str, Any], _: m.RequestId) -> Call:
     def ok_value(response: m.GetTableSchemaResponse) -> dict[str, Any]:
+        columns = [column for column in response.schema.columns if not column.is_key]
         return {
             **_changed(response),
             "applied_schema_version": response.applied_schema_version,
-            "columns": [c.name for c in response.schema.columns if not c.is_key],
+            "columns": [column.name for column in columns],
+            "column_ids": [column.id for column in columns],
             "comment": response.comment,
         }
 

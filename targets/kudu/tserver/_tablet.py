@@ -164,7 +164,8 @@ class Tablet:
             "state": self._replica.state_text if self.has_data else "STOPPED",
             "data_state": superblock.data_state,
             "schema_version": machine.schema_version,
-            "schema": [column.name for column in machine.schema.columns],
+            "table_name": machine.table_name,
+            "columns": [[column.id, column.name] for column in machine.schema.columns],
             "partition": {
                 "start": superblock.partition.start.hex(),
                 "end": superblock.partition.end.hex(),

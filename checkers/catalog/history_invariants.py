@@ -4,8 +4,7 @@
 * the applied schema version of a table never goes back;
 * once an alter was reported done, its version is the applied one for everybody who asks later;
 * revisions: an answer's revision is at least that of everything acknowledged before it was asked;
-* acknowledged tables that nothing can have deleted are in the final snapshot, under a name that
-  they can have (I3 of the bug catalogue).
+* at most one node leads in a term, at any moment (I1 of the bug catalogue).
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from checkers._sentences import sentence
-from checkers.catalog.findings import Findings
-from checkers.catalog.snapshot import Snapshot
+from checkers.catalog.findings import Findings, table_words
 from harness.ops import History, Op, OpType, Pair
 
-__all__ = ["check_acknowledged", "check_history"]
+__all__ = ["check_history"]
 
 MUTATIONS = frozenset({"create", "alter", "rename", "delete"})
 
@@ -68,6 +66,22 @@ def check_history(history: History, findings: Findings) -> None:
         ack=lambda pair: pair.invoke.f == "is-alter-done",
     )
     _ids_not_reused(pairs, findings)
+    _one_leader(history, findings)
+
+
+def _one_leader(history: History, findings: Findings) -> None:
+    """Who led in which term, as the harness heard it from the nodes themselves."""
+    leaders: dict[int, tuple[str, int]] = {}
+    for fact in history.facts("leader"):
+        node, term = _value(fact).get("node"), _value(fact).get("term")
+        if not isinstance(node, str) or not isinstance(term, int):
+            continue  # a target without terms
+        findings.look("one-leader")
+        first, index = leaders.setdefault(term, (node, fact.index))
+        if first != node:
+            findings.violate(
+                "one-leader", f"{first} and {node} both led in term {term}.", index, fact.index
+            )
 
 
 def _alter_done(pairs: Iterable[Pair]) -> Iterable[tuple[Pair, str, Any]]:
@@ -109,7 +123,7 @@ def _monotone(
             continue
         findings.look(name)
         if best is not None and number < best[0]:
-            about = f" of table {subject}" if subject else ""
+            about = f" of {table_words(subject, _name_in(best[1]))}" if subject else ""
             findings.violate(
                 name,
                 f"The {what}{about} went back from {best[0]} to {number}: "
@@ -117,6 +131,13 @@ def _monotone(
                 best[1].invoke.index,
                 pair.invoke.index,
             )
+
+
+def _name_in(pair: Pair) -> str | None:
+    """The name by which an operation asked for its table, or gave it."""
+    given = _value(pair.invoke)
+    name: str | None = given.get("new_name", given.get("name"))
+    return name
 
 
 def _lower(text: str) -> str:
@@ -146,8 +167,8 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings) -> None:
             if first is not pair:
                 findings.violate(
                     "ids-not-reused",
-                    f"Table {ident} was {pair.invoke.f}d twice: {_lower(sentence(first))}, and "
-                    f"{_lower(sentence(pair))}.",
+                    f"{table_words(ident, _name_in(first))} was {pair.invoke.f}d twice: "
+                    f"{_lower(sentence(first))}, and {_lower(sentence(pair))}.",
                     first.invoke.index,
                     pair.invoke.index,
                 )
@@ -160,120 +181,8 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings) -> None:
             if pair.invoke.index > grave.completion.index:
                 findings.violate(
                     "ids-not-reused",
-                    f"Table {ident} was seen after its deletion: {_lower(sentence(grave))}, and "
-                    f"after that {_lower(sentence(pair))}.",
+                    f"{table_words(ident, _name_in(grave))} was seen after its deletion: "
+                    f"{_lower(sentence(grave))}, and after that {_lower(sentence(pair))}.",
                     grave.invoke.index,
                     pair.invoke.index,
                 )
-
-
-def check_acknowledged(history: History, snapshot: Snapshot, findings: Findings) -> None:
-    """Acknowledged changes are in the snapshot; it is younger than every completion before it.
-
-    A table is only demanded where nothing of unknown outcome can have removed it: a lost delete
-    could have hit any table that ever had its name. The last acknowledged version is a lower bound
-    for the version in the rows (lost alters may have added to it).
-    """
-    last: dict[str, tuple[int, Pair]] = {}
-    names: dict[str, set[str]] = {}
-    lost_deletes: set[str] = set()
-    lost_renames: list[tuple[str, str]] = []
-    deletes: dict[str, Pair] = {}
-    creates: dict[str, Pair] = {}
-    for pair in history.pairs:
-        call, value = pair.invoke, _value(pair.completion)
-        given = _value(call)
-        if pair.type is OpType.INFO:
-            if call.f == "delete":
-                lost_deletes.add(given["name"])
-            elif call.f == "rename":
-                lost_renames.append((given["name"], given["new_name"]))
-            continue
-        if call.f not in MUTATIONS or not _ok(pair) or not value.get("table_id"):
-            continue
-        ident = value["table_id"]
-        version = value.get("schema_version") or 0
-        if ident not in last or version >= last[ident][0]:
-            last[ident] = (version, pair)
-        if call.f == "create":
-            creates[ident] = pair
-        if call.f == "delete":
-            deletes[ident] = pair
-        names.setdefault(ident, set()).add(given.get("new_name", given["name"]))
-    for ident, (version, pair) in sorted(last.items()):
-        _demand(
-            ident,
-            version,
-            pair,
-            _reachable(names[ident], lost_renames),
-            lost_deletes,
-            deletes.get(ident),
-            snapshot,
-            findings,
-        )
-
-
-def _reachable(names: set[str], lost_renames: list[tuple[str, str]]) -> set[str]:
-    """Names that a table can have had, with lost renames that may have moved it."""
-    reached = set(names)
-    grown = True
-    while grown:
-        grown = False
-        for old, new in lost_renames:
-            if old in reached and new not in reached:
-                reached.add(new)
-                grown = True
-    return reached
-
-
-def _demand(
-    ident: str,
-    version: int,
-    pair: Pair,
-    names: set[str],
-    lost_deletes: set[str],
-    delete: Pair | None,
-    snapshot: Snapshot,
-    findings: Findings,
-) -> None:
-    findings.look("acknowledged")
-    row = snapshot.tables.get(ident)
-    live = row is not None and row["state"] in ("RUNNING", "ALTERING")
-    where = f"the snapshot of the leading master {snapshot.leader}"
-    if delete is not None:
-        if live:
-            findings.violate(
-                "acknowledged",
-                f"{sentence(delete)}, but in {where} table {ident} lives as {row['name']!r}."
-                if row is not None
-                else "",
-                delete.invoke.index,
-            )
-        return
-    if not live:
-        if not names & lost_deletes:
-            state = "is missing" if row is None else f"is {row['state']}"
-            findings.violate(
-                "acknowledged",
-                f"{sentence(pair)}, and nothing deleted table {ident} since, but in {where} it "
-                f"{state}.",
-                pair.invoke.index,
-            )
-        return
-    assert row is not None
-    given = _value(pair.invoke)
-    name = given.get("new_name", given["name"])
-    if row["version"] < version:
-        findings.violate(
-            "acknowledged",
-            f"{sentence(pair)}, but in {where} table {ident} is only at version {row['version']}, "
-            f"below {version}.",
-            pair.invoke.index,
-        )
-    elif row["version"] == version and row["name"] != name:
-        findings.violate(
-            "acknowledged",
-            f"{sentence(pair)}, but in {where} table {ident} is named {row['name']!r} at that "
-            "version.",
-            pair.invoke.index,
-        )
