@@ -203,7 +203,7 @@ class StatsChecker:
         reason = (
             f"{total} operations, {counts.ok_mutations} acknowledged changes, "
             f"{len(faults)} faults, "
-            f"{max(0, len(leaders) - 1)} changes of leader"
+            f"{_about_leaders(leaders)}"
         )
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
@@ -256,12 +256,27 @@ class StatsChecker:
                     for nemesis in sorted({*_planned(case), *(fault.nemesis for fault in faults)})
                 },
                 "faults": [_line(row) for row in rows],
-                "changes_of_leader": max(0, len(leaders) - 1),
+                "changes_of_leader": _leader_changes(leaders),
                 "leaders": " ".join(
                     f"{leader.get('node')}@{leader.get('term')}" for leader in leaders[:LEADERS_MAX]
                 ),
             },
         }
+
+
+def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
+    """How many there were; where leaders are only asked for, how many at least."""
+    count = max(0, len(leaders) - 1)
+    if leaders and not any(leader.get("asked") for leader in leaders):
+        return count
+    return f"at least {count}" if count else "not observed"
+
+
+def _about_leaders(leaders: Sequence[Mapping[str, Any]]) -> str:
+    changes = _leader_changes(leaders)
+    if changes == "not observed":
+        return "changes of leader not observed"
+    return f"{changes} change{'s' * (len(leaders) != 2)} of leader"
 
 
 def _summary(faults: list[_Fault]) -> str:

@@ -7,7 +7,7 @@ when the chaos phase ends stay so, until the run heals them in its own order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -46,14 +46,16 @@ class FaultConductor:
         settings: TargetSettings,
         nemeses: Mapping[str, Nemesis],
         recorder: Recorder,
+        observe_roles: Callable[[Roles], None],
     ) -> None:
-        """Nothing happens before `run`."""
+        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
         self._cluster = cluster
         self._env = env
         self._target = target
         self._settings = settings
         self._nemeses = nemeses
         self._recorder = recorder
+        self._observe_roles = observe_roles
         self._over = asyncio.Event()
         self._active: dict[str, _Active] = {}
 
@@ -88,6 +90,7 @@ class FaultConductor:
         No targets means that it missed, or that the chaos phase ended while it took aim.
         """
         roles = await self._aim()
+        self._observe_roles(roles)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S

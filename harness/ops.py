@@ -27,6 +27,8 @@ every checker is a pure function of a history and a stored run can be checked ag
   the kernel's OOM killer, or a signal that the harness did not send.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
+  `"asked": true` says that nobody announces leaders: this one was seen at the set-up or when a
+  fault took aim, and changes in between were not observed.
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it.

@@ -5,10 +5,10 @@ Listeners (progress, tests) see every op after it is recorded; they cannot chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from harness.cluster import ClusterEvent
+from harness.cluster import ClusterEvent, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
@@ -89,15 +89,16 @@ class EventScribe:
     Give its `take` to `Cluster.subscribe`.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        """No leader counts before `meet`."""
+    def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
+        """No leader counts before `meet`; only nodes with an `entry` can announce one."""
         self._recorder = recorder
+        self._announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
 
     def meet(self, roles: Roles) -> None:
-        """Learn who can lead, and write down who does."""
+        """Learn who can lead, and write down who does; called whenever somebody asked."""
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
@@ -134,4 +135,5 @@ class EventScribe:
         self._leader = node
         if not known:
             self._leaderships[node, term] = None
-            self._recorder.fact("leader", {"node": node, "term": term})
+            asked = {} if self._announced else {"asked": True}
+            self._recorder.fact("leader", {"node": node, "term": term, **asked})

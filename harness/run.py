@@ -123,6 +123,7 @@ class _Run:
         self.cluster = session.cluster
         self.env = session.env
         self.recorder = recorder
+        self._scribe = EventScribe(recorder, session.cluster.nodes.values())
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,
@@ -130,8 +131,8 @@ class _Run:
             settings=plan.settings,
             nemeses=plan.nemeses,
             recorder=recorder,
+            observe_roles=self._scribe.meet,
         )
-        self._scribe = EventScribe(recorder)
         self._next_process: int | None = None
         self._core_cut: str | None = None
         self._driver: tuple[int, Client] | None = None

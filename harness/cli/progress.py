@@ -48,8 +48,10 @@ class Progress:
             self._phase = op.value["phase"]
             self._status.line(f"{op.time / 1e9:7.1f} s  phase {self._phase}")
         elif op.f == "leader":
-            self._leader = f"{op.value['node']} leads in term {op.value['term']}"
-            self._status.line(f"{op.time / 1e9:7.1f} s  {self._leader}")
+            node, term = op.value["node"], op.value["term"]
+            self._status.line(f"{op.time / 1e9:7.1f} s  {node} leads in term {term}")
+            verb = "led when last asked," if op.value.get("asked") else "leads"
+            self._leader = f"{node} {verb} in term {term}"
         elif op.f == "node-exit" and not op.value["expected"]:
             self._status.line(f"{op.time / 1e9:7.1f} s  node {op.value['node']} exited by itself")
 

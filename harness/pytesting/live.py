@@ -42,7 +42,7 @@ class LiveCluster:
         self.plan = plan
         self.recorder = recorder
         self._session = session
-        self._scribe = EventScribe(recorder)
+        self._scribe = EventScribe(recorder, session.cluster.nodes.values())
         self._clients: dict[int, tuple[int, Client]] = {}
         self._busy: set[int] = set()
         self._next_process = PROCESS_FIRST
@@ -56,6 +56,7 @@ class LiveCluster:
             settings=plan.settings,
             nemeses=self.nemeses,
             recorder=recorder,
+            observe_roles=self._scribe.meet,
         )
         session.cluster.subscribe(self._scribe.take)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -105,10 +106,13 @@ def test_an_exit_that_does_not_say_expected_counts_as_a_crash() -> None:
 # --- stats ------------------------------------------------------------------------------------
 
 
-def busy(reads: int = 7) -> Writer:
+def busy(
+    reads: int = 7, leaders: Sequence[dict[str, Any]] = ({"node": "m1", "term": 1},)
+) -> Writer:
     h = Writer()
     h.fact("phase", {"phase": "warm-up"})
-    h.fact("leader", {"node": "m1", "term": 1})
+    for leader in leaders:
+        h.fact("leader", leader)
     for n in range(4):
         h.create(1, f"t{n}", f"T{n}")
     h.fact("phase", {"phase": "chaos"})
@@ -195,6 +199,14 @@ def test_a_fault_that_bit_is_certified_with_what_was_in_flight() -> None:
     assert (
         "1 processes; 1 operations in flight at its start, 0 at its end" in certificate["faults"][0]
     )
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"), [((), "not observed"), ((1,), "not observed"), ((1, 2), "at least 1")]
+)
+def test_changes_of_leader_that_nobody_announces_are_not_counted_as_none(terms, expected) -> None:
+    h = busy(leaders=[{"node": "n1", "term": term, "asked": True} for term in terms])
+    assert stats(h).details["certificate"]["changes_of_leader"] == expected
 
 
 def test_no_operation_at_all_is_unknown() -> None:

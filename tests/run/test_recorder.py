@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster import ClusterEvent
+from harness.cluster import ClusterEvent, NodeSpec
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
@@ -12,9 +12,10 @@ from harness.recorder import EventScribe, Recorder
 ROLES = Roles({"m1": NodeRole("leader", term=3)}, ("m1", "m2"))
 
 
-def scribe():
+def scribe(**node):
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
-    return EventScribe(recorder), recorder
+    spec = NodeSpec(name="m1", role="master", ports=(1,), **(node or {"entry": "m:main"}))
+    return EventScribe(recorder, [spec]), recorder
 
 
 def event(node, kind, **data):
@@ -55,6 +56,16 @@ def test_without_terms_each_change_of_leader_is_written_down():
     for node in ("m1", "m1", "m2", "m2", "m1"):
         scribe_.take(event(node, "leader"))
     assert [fact["node"] for fact in facts(recorder, "leader")] == ["m1", "m2", "m1"]
+
+
+def test_leaders_that_nobody_announces_are_marked_as_asked_for():
+    scribe_, recorder = scribe(command=("etcd",))
+    for node, term in [("m1", 3), ("m1", 3), ("m2", 4)]:
+        scribe_.meet(Roles({node: NodeRole("leader", term=term)}, ("m1", "m2")))
+    assert facts(recorder, "leader") == [
+        {"node": "m1", "term": 3, "asked": True},
+        {"node": "m2", "term": 4, "asked": True},
+    ]
 
 
 def test_who_leads_follows_the_terms_and_the_first_of_each():
