@@ -89,7 +89,7 @@ class FaultConductor:
 
         No targets means that it missed, or that the chaos phase ended while it took aim.
         """
-        roles = await self._aim()
+        roles = await self._aim(self._nemeses[fault.nemesis])
         self._observe_roles(roles)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
@@ -97,7 +97,8 @@ class FaultConductor:
         injection = await self._nemeses[fault.nemesis].inject(
             self._cluster, roles, fault, lease_s=lease_s
         )
-        self._note(fault, "inject", injection, {"leader": roles.leader})
+        kind = getattr(self._nemeses[fault.nemesis], "kind", "other")
+        self._note(fault, "inject", injection, {"kind": kind, "leader": roles.leader})
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)
         return injection
@@ -118,9 +119,10 @@ class FaultConductor:
         if not self._over.is_set():
             await self.heal(fault.id)
 
-    async def _aim(self) -> Roles:
-        """Who leads now; waits a moment for somebody to."""
-        deadline_ns = self._recorder.now_ns() + int(AIM_TIMEOUT_S * NS_PER_S)
+    async def _aim(self, nemesis: Nemesis) -> Roles:
+        """Who leads now; waits a moment for somebody to, if the nemesis aims at the leader."""
+        patience_s = AIM_TIMEOUT_S if getattr(nemesis, "needs_leader", True) else 0.0
+        deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
             roles = await self._target.roles(self._env, self._settings)
             if roles.leader is not None or self._recorder.now_ns() >= deadline_ns:

@@ -23,6 +23,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
 
+* An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause", or
+  a plug-in's own word), which histories of older versions lack.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
   the kernel's OOM killer, or a signal that the harness did not send.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;

@@ -244,8 +244,11 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
-    With a method `check_args(args)`, which raises `UsageError`, the arguments of faults that were
-    written by hand are refused before anything starts.
+    Three attributes are optional. With a method `check_args(args)`, which raises `UsageError`, the
+    arguments of faults that were written by hand are refused before anything starts. `kind` says
+    what sort of fault it is, in the history and in reports: "cut", "kill", "power-cut", "pause", or
+    a word of your own (default: "other"). `needs_leader` is false for a nemesis that does not aim
+    at the leader, so that nobody waits for one (default: true).
     """
 
     api_version: int

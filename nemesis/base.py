@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.plugins import API_VERSION, Injection
 from nemesis.schedule import plan_periodic
 
-__all__ = ["MISSED", "LinkNemesis", "PeriodicNemesis"]
+__all__ = ["MISSED", "LinkNemesis", "PeriodicNemesis", "draw_node", "drawn_node"]
 
 ARGS_DRAWS: Final = 32
 MISSED = Injection(targets=(), note="missed: nobody leads at this moment")
@@ -24,6 +24,8 @@ class PeriodicNemesis:
     api_version: ClassVar[int] = API_VERSION
     name: ClassVar[str]
     doc: ClassVar[str]
+    kind: ClassVar[str] = "other"
+    needs_leader: ClassVar[bool] = False
     requires: ClassVar[frozenset[Capability]] = frozenset()
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
@@ -72,6 +74,7 @@ class PeriodicNemesis:
 class LinkNemesis(PeriodicNemesis):
     """A nemesis whose faults are cuts: healing sums up what they swallowed."""
 
+    kind: ClassVar[str] = "cut"
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTITION})
 
     async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
@@ -81,3 +84,13 @@ class LinkNemesis(PeriodicNemesis):
         unit = bites[0].unit if bites else "frames"
         measured = [count for count in counts if count is not None]
         return Bite(sum(measured) if len(measured) == len(counts) else None, unit)
+
+
+def draw_node(rng: random.Random) -> dict[str, Any]:
+    """The seed of the draw of a node: the nodes are known only when the fault happens."""
+    return {"draw": rng.randrange(2**31)}
+
+
+def drawn_node(names: Sequence[str], fault: Fault) -> str:
+    """The node of `names`, of which there must be one, that `draw_node` chose."""
+    return names[int(fault.args.get("draw", 0)) % len(names)]

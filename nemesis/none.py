@@ -19,6 +19,8 @@ class NoNemesis:
     api_version: ClassVar[int] = API_VERSION
     name: ClassVar[str] = "none"
     doc: ClassVar[str] = "break nothing: the control"
+    kind: ClassVar[str] = "other"
+    needs_leader: ClassVar[bool] = False
     requires: ClassVar[frozenset[Capability]] = frozenset()
 
     def plan(

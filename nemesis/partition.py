@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from harness.case import Fault
 from harness.cluster import Cluster, Link
 from harness.plugins import Injection, Roles
-from nemesis.base import MISSED, LinkNemesis
+from nemesis.base import MISSED, LinkNemesis, draw_node, drawn_node
 
 __all__ = ["PartitionHalves", "PartitionLeader", "PartitionRandomNode"]
 
@@ -23,6 +23,7 @@ class PartitionLeader(LinkNemesis):
 
     name: ClassVar[str] = "partition-leader"
     doc: ClassVar[str] = "cut the leader off from its peers; clients still reach both sides"
+    needs_leader: ClassVar[bool] = True
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
         """Whether nodes that cannot lead are on the leader's side (`true`) or the other."""
@@ -55,8 +56,8 @@ class PartitionHalves(LinkNemesis):
     doc: ClassVar[str] = "cut the cluster into a majority and a minority half, drawn at random"
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
-        """The seed of the draw: the nodes are known only when the fault happens."""
-        return {"draw": rng.randrange(2**31)}
+        """The seed of the draw."""
+        return draw_node(rng)
 
     async def inject(
         self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
@@ -89,7 +90,7 @@ class PartitionRandomNode(LinkNemesis):
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
         """The seed of the draw."""
-        return {"draw": rng.randrange(2**31)}
+        return draw_node(rng)
 
     async def inject(
         self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
@@ -97,7 +98,7 @@ class PartitionRandomNode(LinkNemesis):
         """Cut the drawn node, in both directions."""
         del roles
         names = list(cluster.nodes)
-        target = names[int(fault.args.get("draw", 0)) % len(names)]
+        target = drawn_node(names, fault)
         others = [name for name in names if name != target]
         if not others:
             return Injection(targets=(), note=f"missed: {target} is alone")

@@ -20,7 +20,8 @@ NOBODY = Roles({"m1": NodeRole("follower", 3)}, MASTERS)
 class FakeCluster:
     """Records what it is told."""
 
-    def __init__(self):
+    def __init__(self, down=()):
+        self.down = set(down)
         self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
         self.calls = []
         self.cuts = []
@@ -36,7 +37,7 @@ class FakeCluster:
 
     async def kill(self, node, *, lose_unsynced=False, torn=False):
         self.calls.append(("kill", node, lose_unsynced, torn))
-        return True
+        return node not in self.down
 
     async def start(self, node):
         self.calls.append(("start", node))
@@ -58,8 +59,8 @@ def plan(name, seed=1, horizon_s=60):
     )
 
 
-def inject(name, args, roles=ROLES):
-    nemesis, cluster = load_plugin("nemeses", name), FakeCluster()
+def inject(name, args, roles=ROLES, down=()):
+    nemesis, cluster = load_plugin("nemeses", name), FakeCluster(down)
     fault = Fault(f"{name}-1", name, 0, 5 * S, args)
 
     async def go():
@@ -150,3 +151,57 @@ def test_without_a_leader_nothing_is_touched(name):
     assert injection.targets == ()
     assert "missed" in injection.note
     assert [call for call in cluster.calls if call[0] not in {"start", "resume", "heal"}] == []
+
+
+NODES = (*MASTERS, "t1")
+
+
+@pytest.mark.parametrize("name", ["kill-all", "power-cut-all"])
+def test_all_nodes_go_down_and_come_back_without_a_leader(name):
+    cluster, injection, bite = inject(name, {}, NOBODY)
+    cut = name == "power-cut-all"
+    assert injection.targets == NODES
+    assert cluster.calls == [
+        *(("kill", node, cut, cut) for node in NODES),
+        *(("start", node) for node in NODES),
+    ]
+    assert bite == Bite(4, "processes")
+
+
+def test_a_kill_starts_again_only_what_it_ended_itself():
+    cluster, injection, _ = inject("kill-all", {}, down=("m2", "t1"))
+    assert injection.targets == ("m1", "m3")
+    assert [call for call in cluster.calls if call[0] == "start"] == [
+        ("start", "m1"),
+        ("start", "m3"),
+    ]
+
+
+@pytest.mark.parametrize("draw", range(8))
+def test_kill_random_takes_any_node_and_kill_tserver_one_that_cannot_lead(draw):
+    _, injection, _ = inject("kill-random", {"draw": draw}, NOBODY)
+    assert injection.targets == (NODES[draw % 4],)
+    _, injection, _ = inject("kill-tserver", {"draw": draw}, NOBODY)
+    assert injection.targets == ("t1",)
+
+
+def test_kill_tserver_misses_where_every_node_can_lead():
+    _, injection, _ = inject("kill-tserver", {"draw": 1}, Roles({}, NODES))
+    assert injection.targets == ()
+    assert "missed" in injection.note
+
+
+@pytest.mark.parametrize("draw", range(4))
+def test_pause_random_takes_any_node(draw):
+    cluster, injection, _ = inject("pause-random", {"draw": draw}, NOBODY)
+    assert injection.targets == (NODES[draw],)
+    assert cluster.calls == [("pause", NODES[draw], 9.0), ("resume", NODES[draw])]
+
+
+@pytest.mark.parametrize("name", plugin_names("nemeses"))
+def test_every_nemesis_says_what_kind_of_fault_it_is_and_whether_it_waits_for_a_leader(name):
+    nemesis = load_plugin("nemeses", name)
+    prefix = name.split("-")[0]
+    kinds = {"partition": "cut", "kill": "kill", "pause": "pause", "power": "power-cut"}
+    assert nemesis.kind == kinds.get(prefix, "other")
+    assert nemesis.needs_leader == name.endswith("-leader")

@@ -98,6 +98,27 @@ def test_a_killed_node_is_recorded_as_expected_and_is_no_crash():
     assert all(value["expected"] for value in exits)
 
 
+def test_faults_overlap_and_each_heals_only_its_own():
+    s = 1_000_000_000
+    faults = (
+        Fault("one", "kill-random", 1 * s, 2 * s, {"draw": 0}),
+        Fault("all", "kill-all", 2 * s, 7 * s),
+        Fault("none-left", "pause-random", 2 * s + 1, 1 * s, {"draw": 4}),
+        Fault("again", "power-cut-all", 5 * s, 1 * s),
+    )
+    _, outcome = run(kudu(2, time_limit_s=12.0, faults=faults))
+    notes = [op.value for op in outcome.history.of_process(NEMESIS)]
+    hit = {note["fault"]: note for note in notes if note["action"] == "inject"}
+    assert hit["one"]["targets"] == ["m1"]
+    assert hit["all"]["targets"] == ["m2", "m3", "t1", "t2", "t3"]
+    assert hit["none-left"]["targets"] == []
+    # The first fault healed in between: its node is up again, those of the second are not.
+    assert hit["again"]["targets"] == ["m1"]
+    kinds = {fault: note["kind"] for fault, note in hit.items()}
+    assert kinds == {"one": "kill", "all": "kill", "none-left": "pause", "again": "power-cut"}
+    assert [note["fault"] for note in notes if note["action"] == "heal"] == ["one", "again", "all"]
+
+
 def test_same_case_same_bytes():
     first, second = (run(kudu(4, "partition-leader", time_limit_s=6.0))[1] for _ in range(2))
     assert first.history.digest() == second.history.digest()

@@ -254,6 +254,30 @@ def test_a_killed_node_keeps_synced_records_and_a_whole_prefix():
     assert max(lost for _, lost in runs) > 1
 
 
+async def careless(env, config):
+    """Syncs nothing."""
+    file = await env.disk.open("log")
+    await file.append(b"never synced")
+    await asyncio.Event().wait()
+
+
+def test_a_power_cut_takes_the_page_cache_that_a_node_already_dead_left_behind():
+    async def kept(s, *, cut):
+        await asyncio.sleep(0.1)
+        await s.cluster.kill("a")
+        if cut:
+            assert not await s.cluster.kill("a", lose_unsynced=True, torn=False)
+        disk = s.cluster._machines["a"].disk
+        return bytes(disk.files["log"].visible) if "log" in disk.files else b""
+
+    def outcomes(cut):
+        nodes = specs("a", entry="tests.sim.test_disk:careless")
+        return {run(lambda s: kept(s, cut=cut), nodes, seed=seed) for seed in range(12)}
+
+    assert outcomes(cut=False) == {b"never synced"}
+    assert outcomes(cut=True) == {b"", b"never synced"}
+
+
 async def replacer(env, config):
     """Replaces one file for ever."""
     count = 0

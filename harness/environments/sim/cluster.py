@@ -118,9 +118,13 @@ class SimCluster:
         return True
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """Kill a node at once; see `harness.environments.sim.disk` for what its disk keeps."""
+        """Kill a node at once; see `harness.environments.sim.disk` for what its disk keeps.
+
+        A power cut also hits the page cache that a node which is down left behind.
+        """
         machine = self._machine(node)
         if machine.incarnation is None:
+            machine.disk.crash(lose_unsynced=lose_unsynced, torn=torn)
             return False
         self._note("kill", node, lose_unsynced=lose_unsynced, torn=torn)
         machine.exit(_KILLED, expected=True, log=[], lose_unsynced=lose_unsynced, torn=torn)
