@@ -6,6 +6,7 @@ holds down stays down until that fault heals.
 
 from __future__ import annotations
 
+import abc
 import random
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -28,15 +29,15 @@ KILL: frozenset[Capability] = frozenset({Capability.KILL, Capability.START})
 POWER_CUT = KILL | {Capability.LOSE_UNSYNCED, Capability.TORN_WRITE}
 
 
-class _Kill(PeriodicNemesis):
+class _Kill(PeriodicNemesis, abc.ABC):
     """SIGKILLs what `aim` chooses; what it had written, even un-synced, stays in the page cache."""
 
     kind: ClassVar[str] = "kill"
     requires: ClassVar[frozenset[Capability]] = KILL
 
+    @abc.abstractmethod
     def aim(self, cluster: Cluster, roles: Roles, fault: Fault) -> Sequence[str]:
         """The nodes to kill."""
-        raise NotImplementedError
 
     async def inject(
         self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
