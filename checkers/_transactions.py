@@ -18,4 +18,5 @@ def transactions_of(ops: Iterable[Op]) -> History:
     history = ops if isinstance(ops, History) else History(ops)
     if not any(op.is_client and op.f == "create" for op in history):
         return history
-    return History(op for op in history if not (op.is_client and op.f == "create"))
+    kept = (op for op in history if not (op.is_client and op.f == "create"))
+    return History(kept, foreign=history.reused > 0)

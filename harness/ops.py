@@ -136,9 +136,15 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pairing:
-    """Follows a history op by op, and refuses one that no set of clients can have made."""
+    """Follows a history op by op, and refuses one that no set of clients can have made.
 
-    def __init__(self) -> None:
+    Other harnesses use a process again after its operation ended in `info`. In a `foreign` history
+    that is only counted, as `reused`: the operation stays open, which proves less and never more.
+    """
+
+    def __init__(self, *, foreign: bool = False) -> None:
+        self.reused = 0
+        self._foreign = foreign
         self._previous = -1
         self._open: dict[Process, int] = {}
         self._retired: dict[Process, int] = {}
@@ -169,6 +175,8 @@ class Pairing:
                 f"{self._open[process]} is still open; a process does one operation at a time"
             )
         if process in self._retired:
+            self.reused += 1
+        if process in self._retired and not self._foreign:
             raise HistoryError(
                 f"op {op.index}: process {process} is used again after its op "
                 f"{self._retired[process]} ended in info; give it a new process number"
@@ -180,19 +188,18 @@ class History(Sequence[Op]):
     """An immutable sequence of ops in index order.
 
     Raises `HistoryError` when indices do not rise, a process has two operations open, a process is
-    used again after `info`, or a completion has no invocation (it names the op).
+    used again after `info`, or a completion has no invocation (it names the op). A `foreign` one
+    may use processes again; `reused` says how often it did.
     """
 
-    def __init__(self, ops: Iterable[Op]) -> None:
+    def __init__(self, ops: Iterable[Op], *, foreign: bool = False) -> None:
         """Validate and keep `ops`."""
         self._ops: tuple[Op, ...] = tuple(ops)
         self._pairs: tuple[Pair, ...] | None = None
-        self._validate()
-
-    def _validate(self) -> None:
-        pairing = Pairing()
+        pairing = Pairing(foreign=foreign)
         for op in self._ops:
             pairing.take(op)
+        self.reused = pairing.reused
 
     def __len__(self) -> int:
         return len(self._ops)

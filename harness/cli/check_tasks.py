@@ -158,7 +158,7 @@ def prepare(task: Task, request: CheckRequest) -> Prepared:
     if task.is_run:
         return _prepare_run(task, request)
     source = open_history(task.path)
-    history = History(source)
+    history = History(source, foreign=True)
     try:
         name = request.model or model_for(source.format, history)
         model: HistoryModel = load_plugin("models", name)
@@ -227,7 +227,19 @@ def judge_task(task: Task, request: CheckRequest, prepared: Prepared | None = No
         page, warning = _draw(task, request, prepared, invalid, counterexample)
         if page is not None:
             report["html"] = page
+    reused = prepared.history.reused
+    if reused:
+        told = _reuse(task.path, reused)
+        warning = told if warning is None else f"{told}; {warning}"
     return Outcome(verdict=verdict, report=report, results=results, page=page, warning=warning)
+
+
+def _reuse(path: Path, times: int) -> str:
+    """What is said of a history whose processes go on after `info`, as our own never do."""
+    return (
+        f"{path}: a process was used again after an operation of it ended in info "
+        f"({times} time{'s' * (times != 1)}); such operations may take effect at any later time"
+    )
 
 
 def _checked(

@@ -12,6 +12,7 @@ from harness.case import NS_PER_S, Case
 from harness.checking import checkers_of
 from harness.cli.output import say
 from harness.cli.parser import Parser
+from harness.errors import HistoryError
 from harness.ops import History, Verdict
 from harness.store import RunFolder, RunRecord, new_run_id
 from harness.store.edn import load_edn
@@ -53,6 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     case = Case(seed=0, target="imported", workload=parsed.workload, faults=())
     checkers_of(case)  # refuses a workload that nothing could judge
     history = load_edn(parsed.file)
+    if history.reused:
+        raise HistoryError(
+            f"{parsed.file}: a process is used again after its operation ended in info, which a "
+            f"stored run cannot hold; judge the file itself: harness check {parsed.file}"
+        )
     folder = RunFolder(parsed.store, parsed.name, new_run_id(0))
     folder.write_case(case)
     folder.seal(history)

@@ -49,7 +49,7 @@ class EtcdLog:
         self._column = 1
 
     def __iter__(self) -> Iterator[Op]:
-        pairing = Pairing()
+        pairing = Pairing(foreign=True)
         self._lines = array("Q")
         for line, text in numbered_lines(self._path):
             match = _LINE.fullmatch(text.rstrip())

@@ -41,7 +41,7 @@ class EdnOps:
         self._path = path
 
     def __iter__(self) -> Iterator[Op]:
-        pairing = Pairing()
+        pairing = Pairing(foreign=True)
         position = 0
         for piece in stream_pieces(self._path):
             for number, form in enumerate(piece.forms):
@@ -66,7 +66,7 @@ class EdnOps:
 
 def load_edn(path: Path | str) -> History:
     """Read a Jepsen history; raises `HistoryError` that says where it is wrong."""
-    return History(EdnOps(Path(path)))
+    return History(EdnOps(Path(path)), foreign=True)
 
 
 def _op(form: Any, position: int) -> Op:

@@ -20,9 +20,10 @@ from checkers.linearizability import CheckOutcome, Result, certificate, check_op
 from harness.case import Case
 from harness.cli import main
 from harness.cli.counterexample_page import OPS_SHOWN_MAX, render_page
-from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, PartialOrder, Verdict
 from harness.store import RunFolder, write_parquet
+from harness.store.edn import load_edn
 from tests.checkers.conformance.formats import CONFORMANCE, rows
 
 needs_data = pytest.mark.skipif(
@@ -196,6 +197,36 @@ def test_what_a_failure_means_depends_on_the_model(tmp_path, capsys):
     path.write_text(edn(*cas, (0, "invoke", "cas", "[1 2]"), (0, "fail", "cas", "[1 2]")))
     assert run([path, "--model", "cas-register"], capsys)[0] == EXIT_VALID
     assert run([path, "--model", "etcd-cas-register"], capsys)[0] == EXIT_INVALID
+
+
+REUSED = edn(
+    (0, "invoke", "write", 1), (0, "info", "write", 1),
+    (0, "invoke", "read", "nil"), (0, "ok", "read", "nil"),
+    (1, "invoke", "read", "nil"), (1, "ok", "read", 1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [(REUSED, EXIT_VALID), (REUSED.replace("read, :value 1", "read, :value 2"), 1)],
+)
+def test_a_process_that_goes_on_after_info_is_accepted_with_a_note(text, code, tmp_path, capsys):
+    (tmp_path / "reused.edn").write_text(text)
+
+    found, _, err = run(["--model", "cas-register", tmp_path / "reused.edn"], capsys)
+
+    assert found == code
+    assert "1 time)" in err
+
+
+def test_only_a_foreign_history_may_use_a_process_again(tmp_path, capsys):
+    file = tmp_path / "reused.edn"
+    file.write_text(REUSED)
+
+    with pytest.raises(HistoryError):
+        History(load_edn(file))
+    assert main(["import", str(file), "--store", str(tmp_path / "store")]) == EXIT_USAGE
+    assert str(file) in capsys.readouterr().err
 
 
 def test_a_parquet_file_alone_and_a_run_with_a_model(tmp_path, capsys):
