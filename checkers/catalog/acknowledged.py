@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers._sentences import ops, sentence
-from checkers.catalog.findings import Findings, table_words
+from checkers.catalog.findings import Findings, table_words, tried
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, Op, OpType, Pair
 
@@ -251,7 +251,7 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
         elif pair.type is OpType.FAIL:
             findings.violate(
                 "created-once",
-                f"{sentence(pair)} and was refused, but it made {words}.",
+                f"{tried(pair)} and was refused, but that made {words}.",
                 pair.invoke.index,
             )
         elif other is not row:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from checkers.catalog.acknowledged import check_acknowledged
+from checkers.catalog.answers import check_answers
 from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
+from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.state import check_column_ids, check_state
 from harness.ops import CheckResult, History, Verdict
@@ -46,6 +48,8 @@ class CatalogInvariantsChecker:
         else:
             findings.gaps.append("the run ended before its final snapshot")
         check_column_ids(history, snapshot, findings)
+        check_answers(history, snapshot, findings)
+        check_refusals(history, findings)
         for name in findings.vacuous:
             findings.gaps.append(
                 f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"

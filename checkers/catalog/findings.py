@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Findings", "Violation", "counted", "table_words"]
+from checkers._sentences import where
+from harness.ops import Pair
+
+__all__ = ["Findings", "Violation", "counted", "table_words", "tried"]
 
 ID_SHOWN_MAX: Final = 8
 """Longer ids are cut in sentences: the name is what people know."""
@@ -16,6 +19,14 @@ def table_words(ident: object, name: str | None) -> str:
     text = str(ident)
     short = text if len(text) <= ID_SHOWN_MAX else f"{text[: ID_SHOWN_MAX - 2]}…"
     return f"table {name!r} (id {short})" if name else f"table {short}"
+
+
+def tried(pair: Pair) -> str:
+    """What an operation that did nothing wanted, without a full stop."""
+    call = pair.invoke
+    name = call.value.get("name") if isinstance(call.value, dict) else None
+    what = f"table {name!r}" if name else "the tables"
+    return f"Process {call.process} tried to {call.f} {what} {where(pair)}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,9 +1,10 @@
 """Invariants along the history, all near-linear: real time is the order of indices.
 
 * ids are never reused: after an acknowledged delete of a table no operation invoked later sees it;
-* the applied schema version of a table never goes back;
+* the applied schema version of a table never goes back, and is never ahead of the committed one;
 * once an alter was reported done, its version is the applied one for everybody who asks later;
-* revisions: an answer's revision is at least that of everything acknowledged before it was asked;
+* revisions and terms: an answer's are at least those of everything acknowledged before it was
+  asked;
 * at most one node leads in a term, at any moment (I1 of the bug catalogue).
 """
 
@@ -37,13 +38,15 @@ def _ok(pair: Pair) -> bool:
 def check_history(history: History, findings: Findings) -> None:
     """All invariants that need no snapshot."""
     pairs = history.pairs
-    _monotone(
-        "revisions",
-        "revision",
-        ((p, "", _value(p.completion).get("revision")) for p in pairs if p.completion is not None),
-        findings,
-        ack=lambda pair: pair.invoke.f in MUTATIONS and _ok(pair),
-    )
+    for name, field in (("revisions", "revision"), ("terms", "term")):
+        _monotone(
+            name,
+            field,
+            ((p, "", _value(p.completion).get(field)) for p in pairs if p.completion is not None),
+            findings,
+            ack=lambda pair: pair.invoke.f in MUTATIONS and _ok(pair),
+        )
+    _applied_is_committed(pairs, findings)
     _monotone(
         "applied-versions",
         "applied schema version",
@@ -81,6 +84,21 @@ def _one_leader(history: History, findings: Findings) -> None:
         if first != node:
             findings.violate(
                 "one-leader", f"{first} and {node} both led in term {term}.", index, fact.index
+            )
+
+
+def _applied_is_committed(pairs: Iterable[Pair], findings: Findings) -> None:
+    for pair in pairs:
+        value = _value(pair.completion)
+        applied, committed = value.get("applied_schema_version"), value.get("schema_version")
+        if not _ok(pair) or not isinstance(applied, int) or not isinstance(committed, int):
+            continue
+        findings.look("applied-versions")
+        if applied > committed:
+            findings.violate(
+                "applied-versions",
+                f"{sentence(pair)}, but it was shown version {applied} as applied.",
+                pair.invoke.index,
             )
 
 

@@ -44,7 +44,10 @@ def dump_entities(
         "revision": rows.last_index,
         "cluster_id": rows.cluster_id,
         "tables": [_table(table) for _, table in tables[:DUMP_ROWS_MAX]],
-        "tablets": [_tablet(tablet) for _, tablet in tablets[:DUMP_ROWS_MAX]],
+        "tablets": [
+            _tablet(tablet, rows.running_since.get(tablet.id, 0))
+            for _, tablet in tablets[:DUMP_ROWS_MAX]
+        ],
         "truncated": {
             "tables": max(0, len(tables) - DUMP_ROWS_MAX),
             "tablets": max(0, len(tablets) - DUMP_ROWS_MAX),
@@ -92,7 +95,7 @@ def _columns(schema: Schema) -> list[dict[str, Any]]:
     ]
 
 
-def _tablet(tablet: TabletRecord) -> dict[str, Any]:
+def _tablet(tablet: TabletRecord, running_index: int) -> dict[str, Any]:
     return {
         "id": tablet.id,
         "table_id": tablet.table_id,
@@ -103,6 +106,7 @@ def _tablet(tablet: TabletRecord) -> dict[str, Any]:
         "consensus": None if tablet.consensus is None else _consensus(tablet.consensus),
         "created_ns": tablet.created_ns,
         "deleted_ns": tablet.deleted_ns,
+        "running_index": running_index,
     }
 
 

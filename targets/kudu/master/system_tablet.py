@@ -19,7 +19,14 @@ from typing import Final
 
 import msgspec
 
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, decode_batch
+from targets.kudu.master.records import (
+    Batch,
+    Reply,
+    TableRecord,
+    TabletRecord,
+    TabletState,
+    decode_batch,
+)
 
 __all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
 
@@ -40,6 +47,7 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     tables: tuple[TableRecord, ...]
     tablets: tuple[TabletRecord, ...]
     replies: tuple[Reply, ...]  # oldest first
+    running_since: tuple[tuple[str, int], ...] = ()
 
 
 class SystemTablet:
@@ -52,6 +60,9 @@ class SystemTablet:
         self.tablets: dict[str, TabletRecord] = {}
         self.replies: dict[tuple[str, int], Reply] = {}  # in the order of application
         self.replies_forgotten = 0
+        self.running_since: dict[str, int] = {}
+        """Tablet id -> the operation that made it RUNNING, for dumps: whether `done` was too early.
+        """
         self.observer: Callable[[Batch, int, int], None] | None = None
         """Called with (batch, index, term) when rows are put."""
 
@@ -64,6 +75,8 @@ class SystemTablet:
             self.tables[table.id] = table
         for tablet in batch.tablets:
             self.tablets[tablet.id] = tablet
+            if tablet.state is TabletState.RUNNING:
+                self.running_since.setdefault(tablet.id, index)
         if batch.cluster_id is not None and self.cluster_id is None:
             self.cluster_id = batch.cluster_id
         if batch.reply is not None:
@@ -87,6 +100,7 @@ class SystemTablet:
                 tuple(record for _, record in sorted(self.tables.items())),
                 tuple(record for _, record in sorted(self.tablets.items())),
                 tuple(self.replies.values()),
+                tuple(sorted(self.running_since.items())),
             )
         )
 
@@ -102,3 +116,4 @@ class SystemTablet:
         self.tables = {record.id: record for record in stored.tables}
         self.tablets = {record.id: record for record in stored.tablets}
         self.replies = {record.key: record for record in stored.replies}
+        self.running_since = dict(stored.running_since)

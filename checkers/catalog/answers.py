@@ -1,0 +1,237 @@
+"""What answers say besides names, ids and versions, which the linearizability checker judges.
+
+* `locate` shows the tablets of a table: they cover the key space exactly once, as many as the
+  create asked for; each belongs to one table and keeps its key range for ever; its leader is one of
+  its replicas, which are different servers. The final rows know the tablet, and if its
+  configuration never changed, the same replicas.
+* `done` is not too early: at the revision of the answer every tablet ran (rows tell since when);
+  and not forgotten: what was done once stays so, and so does what `locate` or `get` proved.
+* An answer's term is at least that of everything acknowledged before it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from checkers._sentences import sentence
+from checkers.catalog.findings import Findings, counted, table_words
+from checkers.catalog.snapshot import Snapshot
+from harness.ops import History, OpType, Pair
+
+__all__ = ["check_answers"]
+
+CREATION: Final = "creation"
+FIRST_CONFIG: Final = -1
+"""The index of a configuration that was never changed."""
+
+
+class _Shown(NamedTuple):
+    """A successful answer about one table."""
+
+    pair: Pair
+    ident: str
+    value: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        """The table, by the name that was asked for."""
+        return table_words(self.ident, self.pair.invoke.value.get("name"))
+
+
+def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
+    for pair in history.pairs:
+        done = pair.completion
+        if pair.invoke.f not in kinds or done is None or done.type is not OpType.OK:
+            continue
+        value = done.value if isinstance(done.value, Mapping) else {}
+        if value.get("result", "ok") == "ok" and value.get("table_id"):
+            yield _Shown(pair, value["table_id"], value)
+
+
+def check_answers(history: History, snapshot: Snapshot | None, findings: Findings) -> None:
+    """All of the above; without a snapshot, what answers prove among themselves."""
+    located = [
+        shown for shown in _shown(history, "locate") if shown.value.get("tablets") is not None
+    ]
+    asked = {
+        shown.ident: shown.pair.invoke.value
+        for shown in _shown(history, "create")
+        if isinstance(shown.pair.invoke.value, Mapping)
+    }
+    for shown in located:
+        _covers(shown, asked.get(shown.ident), findings)
+    _tablets_keep(located, findings)
+    _done_stays_done(history, located, findings)
+    if snapshot is not None:
+        _known_to_rows(located, snapshot, findings)
+        _done_too_early(history, snapshot, findings)
+
+
+def _complain(findings: Findings, invariant: str, shown: _Shown, what: str) -> None:
+    findings.violate(invariant, f"{sentence(shown.pair)}, but {what}.", shown.pair.invoke.index)
+
+
+# --- locate -----------------------------------------------------------------------------------
+
+
+def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) -> None:
+    """Keys are hex; the empty one is both ends of the key space."""
+    if shown.value.get("truncated"):
+        findings.excuse("located")
+        return None
+    findings.look("located")
+    tablets = sorted(shown.value["tablets"], key=lambda t: (t["start"], t["tablet_id"]))
+    position, ended = "", False
+    for tablet in tablets:
+        if ended or tablet["start"] != position:
+            break
+        position, ended = tablet["end"], tablet["end"] == ""
+    else:
+        if not ended:
+            return _complain(
+                findings,
+                "located",
+                shown,
+                f"no tablet holds keys from {position or 'the start'} on",
+            )
+        wanted = None if asked is None else asked.get("partitions")
+        if isinstance(wanted, int) and len(tablets) != wanted:
+            _complain(
+                findings,
+                "located",
+                shown,
+                f"showed {counted(len(tablets), 'tablet')} of a table that was made with {wanted}",
+            )
+        return None
+    return _complain(
+        findings,
+        "located",
+        shown,
+        f"its tablets leave out or hold twice keys from {position or 'the start'} on",
+    )
+
+
+def _tablets_keep(located: Sequence[_Shown], findings: Findings) -> None:
+    """Table and key range of a tablet are the same in all answers; its leader is a replica."""
+    first: dict[str, tuple[tuple[str, str, str], _Shown]] = {}
+    for shown in located:
+        for tablet in shown.value["tablets"]:
+            findings.look("located-tablets")
+            ident = tablet["tablet_id"]
+            here = (shown.ident, tablet["start"], tablet["end"])
+            there, other = first.setdefault(ident, (here, shown))
+            if there != here:
+                findings.violate(
+                    "located-tablets",
+                    f"Tablet {ident} changed its table or its keys: {sentence(other.pair)}, and "
+                    f"{sentence(shown.pair)}.",
+                    other.pair.invoke.index,
+                    shown.pair.invoke.index,
+                )
+            replicas, leader = list(tablet["replicas"]), tablet.get("leader")
+            if not replicas or len(set(replicas)) != len(replicas):
+                what = f"tablet {ident} has the replicas {', '.join(replicas) or 'none'}"
+                _complain(findings, "located-tablets", shown, what)
+            elif leader is not None and leader not in replicas:
+                what = f"tablet {ident} is led by {leader}, which is none of its replicas"
+                _complain(findings, "located-tablets", shown, what)
+
+
+def _known_to_rows(located: Sequence[_Shown], snapshot: Snapshot, findings: Findings) -> None:
+    if snapshot.rows_left_out:
+        findings.excuse("located-rows", len(located))
+        return
+    for shown in located:
+        for tablet in shown.value["tablets"]:
+            findings.look("located-rows")
+            ident = tablet["tablet_id"]
+            row = snapshot.tablets.get(ident)
+            if row is None:
+                what = f"the final rows have no tablet {ident}"
+            elif row["table_id"] != shown.ident:
+                what = f"tablet {ident} belongs to {snapshot.words(row['table_id'])}"
+            elif (row["start"], row["end"]) != (tablet["start"], tablet["end"]):
+                what = f"tablet {ident} holds the keys {row['start']!r} to {row['end']!r}"
+            else:
+                consensus: Mapping[str, Any] = row.get("consensus") or {}
+                if consensus.get("opid_index") != FIRST_CONFIG:
+                    continue
+                peers = sorted(peer["uuid"] for peer in consensus["peers"])
+                if peers == sorted(tablet["replicas"]):
+                    continue
+                what = (
+                    f"the replicas of tablet {ident} are {', '.join(peers)}, and were so from its "
+                    f"beginning; the answer names {', '.join(tablet['replicas'])}"
+                )
+            _complain(findings, "located-rows", shown, what)
+
+
+# --- done -------------------------------------------------------------------------------------
+
+
+def _done_stays_done(history: History, located: Iterable[_Shown], findings: Findings) -> None:
+    """`done` of a creation, and of each version of an alteration, once proven, holds for ever."""
+    proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
+
+    def prove(shown: _Shown, version: Any) -> None:
+        assert shown.pair.completion is not None
+        proofs.append((shown.pair.completion.index, (shown.ident, version), shown))
+
+    for shown in located:
+        prove(shown, CREATION)
+    claims = list(_shown(history, "is-create-done", "is-alter-done"))
+    for shown in claims:
+        if shown.value.get("done"):
+            prove(shown, _subject(shown)[1])
+    for shown in _shown(history, "get"):
+        version = shown.value.get("schema_version")
+        if version is not None and version == shown.value.get("applied_schema_version"):
+            prove(shown, version)
+    earliest: dict[tuple[str, Any], tuple[int, _Shown]] = {}
+    for at, key, shown in sorted(proofs, key=lambda proof: proof[0]):
+        earliest.setdefault(key, (at, shown))
+    for shown in claims:
+        findings.look("done")
+        found = earliest.get(_subject(shown))
+        if shown.value.get("done") is False and found and found[0] < shown.pair.invoke.index:
+            findings.violate(
+                "done",
+                f"{sentence(shown.pair)} and was told that it is not done, but it was before: "
+                f"{sentence(found[1].pair)}.",
+                found[1].pair.invoke.index,
+                shown.pair.invoke.index,
+            )
+
+
+def _subject(shown: _Shown) -> tuple[str, Any]:
+    """What an answer with `done` is about: a table, and its creation or a version of it."""
+    created = shown.pair.invoke.f == "is-create-done"
+    return shown.ident, CREATION if created else shown.value.get("schema_version")
+
+
+def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:
+    """At the revision of an answer that says so, every tablet of the table ran.
+
+    A tablet that ran is never replaced, so that those of a table which are not REPLACED in the end
+    are those that the answer was about.
+    """
+    tablets: dict[str, list[dict[str, Any]]] = {}
+    for row in snapshot.tablets.values():
+        if row["state"] != "REPLACED" and row.get("running_index") is not None:
+            tablets.setdefault(row["table_id"], []).append(row)
+    for shown in _shown(history, "is-create-done", "locate"):
+        revision = shown.value.get("revision")
+        if shown.value.get("done") is False or not isinstance(revision, int):
+            continue
+        for row in tablets.get(shown.ident, ()):
+            since = row["running_index"]
+            findings.look("done-early")
+            if since == 0 or since > revision:
+                when = "never ran" if since == 0 else f"ran from revision {since} on"
+                _complain(
+                    findings,
+                    "done-early",
+                    shown,
+                    f"its answer is of revision {revision}, and tablet {row['id']} {when}",
+                )

@@ -1,0 +1,293 @@
+"""Refusals: which error is legal in which state, by the codes of Kudu's masters.
+
+"Exists" and "not found" are answers that the linearizability checker judges. Everything else that
+a leader refuses for is here; what is not explained by the history was refused wrongly. A code that
+is not in the table is not judged, and counted as exempt.
+
+| code                                 | legal where                                               |
+|--------------------------------------|-----------------------------------------------------------|
+| NOT_THE_LEADER, CATALOG_MANAGER_...  | at any time: another master leads, or none                |
+| INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
+| TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
+| TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
+| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader, or when |
+|                                      | there are fewer servers than replicas asked for           |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
+| TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
+| UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from checkers.catalog.findings import Findings, tried
+from harness.ops import History, OpType, Pair
+
+__all__ = ["check_refusals"]
+
+CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
+KEY_COLUMN: Final = "key"
+NAME_BYTES_MAX: Final = 256
+COLUMNS_MAX: Final = 290
+"""Tables of more columns may be refused another one for that."""
+PARTITIONS_MAX: Final = 60
+REPLICAS: Final = (1, 3, 5, 7)
+
+
+def check_refusals(history: History, findings: Findings) -> None:
+    """Every `fail` without a result, and "invalid", against the table above."""
+    context = _Context(history)
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None or done.type is not OpType.FAIL or not done.error:
+            continue
+        code = CODE.match(done.error)
+        if code is None or code[1] == "RPC":
+            continue  # the client's own words: nobody refused anything
+        if (code[1], code[2]) in OBSERVATIONS:
+            continue
+        rule = RULES.get((code[1], code[2])) or RULES.get((code[1], ""))
+        if rule is None:
+            findings.excuse("refusals")
+            continue
+        findings.look("refusals")
+        wrong = rule(context, pair)
+        if wrong:
+            findings.violate(
+                "refusals",
+                f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
+                pair.invoke.index,
+            )
+
+
+class _Context:
+    """What a refusal may be explained by."""
+
+    def __init__(self, history: History) -> None:
+        self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
+        self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
+        self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
+        self.disturbed = _first_disturbance(history)
+        self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
+        self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
+        self._creates: list[tuple[int, frozenset[str]]] = []
+        self._first: dict[tuple[str, bool], float] = {}
+        self.version_max = 0
+        self.lost = 0
+        for pair in history.pairs:
+            self._take(pair)
+
+    def _take(self, pair: Pair) -> None:
+        call, done = pair.invoke, pair.completion
+        given = call.value if isinstance(call.value, Mapping) else {}
+        value = done.value if done is not None and isinstance(done.value, Mapping) else {}
+        if isinstance(value.get("schema_version"), int):
+            self.version_max = max(self.version_max, value["schema_version"])
+        end = math.inf if done is None or pair.type is OpType.INFO else done.index
+        span = (call.index, end)
+        name, new_name = given.get("name"), given.get("new_name")
+        if call.f in {"create", "rename", "delete"}:
+            for touched in (name, new_name) if call.f == "rename" else (name,):
+                self.changes.setdefault(str(touched), []).append(span)
+        if call.f in {"create", "rename"}:
+            taken = new_name if call.f == "rename" else name
+            self.takers.setdefault(str(taken), []).append(span)
+        is_ok = pair.type is OpType.OK and value.get("result", "ok") == "ok"
+        if is_ok and (call.f == "locate" or (call.f == "is-create-done" and value.get("done"))):
+            assert done is not None
+            self.running.setdefault(str(name), []).append((call.index, done.index))
+        if pair.type is OpType.FAIL:
+            return
+        self.lost += pair.type is OpType.INFO and call.f == "alter"
+        if call.f == "create":
+            self._creates.append((call.index, frozenset(given.get("columns") or ())))
+        for step in given.get("steps") or () if call.f == "alter" else ():
+            self._take_step(call.index, step)
+
+    def _take_step(self, index: int, step: Sequence[str]) -> None:
+        kind, *names = step
+        if kind in {"add", "rename"}:
+            self.adds.setdefault(names[-1], []).append(index)
+        if kind in {"drop", "rename"}:
+            self.drops.setdefault(names[0], []).append(index)
+
+    def may_have(self, column: str, pair: Pair) -> bool:
+        """Whether some table can have the column when `pair` is answered."""
+        return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
+
+    def may_lack(self, column: str, pair: Pair) -> bool:
+        """Whether some table can be without it; the key column cannot be dropped either."""
+        return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
+
+    def _possible(
+        self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
+    ) -> bool:
+        """By a create with (or without) it, or another alter, asked for before the answer."""
+        found = self._first.get((column, has))
+        if found is None:
+            fitting = (index for index, columns in self._creates if (column in columns) is has)
+            found = self._first[column, has] = min(fitting, default=math.inf)
+        others = (index for index in changes.get(column, ()) if index != pair.invoke.index)
+        return min(found, next(others, math.inf)) < _end(pair)
+
+
+def _end(pair: Pair) -> int:
+    assert pair.completion is not None
+    return pair.completion.index
+
+
+def _first_disturbance(history: History) -> float:
+    """The index of the first fault, gap or second leader: from then on servers may be unheard."""
+    leaders = 0
+    for op in history:
+        if op.process == "nemesis" or op.f in {"heartbeat-gap", "infrastructure", "node-exit"}:
+            if not op.is_client:
+                return op.index
+        elif op.process == "harness" and op.f == "leader":
+            leaders += 1
+            if leaders > 1:
+                return op.index
+    return math.inf
+
+
+Rule = Callable[[_Context, Pair], str | None]
+
+
+def _legal(context: _Context, pair: Pair) -> None:
+    del context, pair
+
+
+def _never(context: _Context, pair: Pair) -> str | None:
+    del context
+    many = pair.invoke.f == "create" and pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX
+    return None if many else "nothing of the request is bad"
+
+
+def _bad_name(name: Any) -> bool:
+    return not name or "\x00" in str(name) or len(str(name).encode()) > NAME_BYTES_MAX
+
+
+def _schema(context: _Context, pair: Pair) -> str | None:
+    call = pair.invoke
+    given = call.value if isinstance(call.value, Mapping) else {}
+    match call.f:
+        case "create":
+            columns = [KEY_COLUMN, *(given.get("columns") or ())]
+            bad = (
+                any(map(_bad_name, [given.get("name"), *columns]))
+                or len(set(columns)) != len(columns)
+                or len(columns) > COLUMNS_MAX
+                or given.get("partitions", 1) < 1
+            )
+            return None if bad else "its name, columns and partitions are as they must be"
+        case "rename":
+            bad = _bad_name(given.get("new_name"))
+            return None if bad else "the new name is as it must be"
+        case "alter":
+            full = context.version_max + context.lost >= COLUMNS_MAX
+            if full or _may_not_apply(given.get("steps") or (), context, pair):
+                return None
+            return "its steps apply to every table that there can have been"
+        case _:
+            return "it changes no schema"
+
+
+def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
+    """Whether any step may meet a table to which it does not apply, after the steps before it."""
+    own: dict[str, bool] = {}  # column -> there or not, by the steps before
+
+    def may_have(column: str) -> bool:
+        return own.get(column, context.may_have(column, pair))
+
+    def may_lack(column: str) -> bool:
+        return not own[column] if column in own else context.may_lack(column, pair)
+
+    for step in steps:
+        match step:
+            case ("add", column):
+                if may_have(column) or _bad_name(column):
+                    return True
+                own[column] = True
+            case ("drop", column):
+                if may_lack(column):
+                    return True
+                own[column] = False
+            case ("rename", old, new):
+                if may_lack(old) or may_have(new) or _bad_name(new):
+                    return True
+                own[old], own[new] = False, True
+            case _:
+                return True
+    return False
+
+
+def _others_at(name: object, context: _Context, pair: Pair) -> bool:
+    """Whether something else may be giving that name to a table."""
+    return any(
+        begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
+        for begin, end in context.takers.get(str(name), ())
+    )
+
+
+def _taken(context: _Context, pair: Pair) -> str | None:
+    name = pair.invoke.value.get("new_name", pair.invoke.value.get("name"))
+    if _others_at(name, context, pair):
+        return None
+    return f"nothing that could hold the name {name!r} was under way"
+
+
+def _not_running(context: _Context, pair: Pair) -> str | None:
+    name = pair.invoke.value.get("name")
+    if _others_at(name, context, pair):
+        return None
+    return f"nobody was making a table {name!r}"
+
+
+def _unplaceable(context: _Context, pair: Pair) -> str | None:
+    if pair.invoke.f != "create":
+        return "it places nothing"
+    if context.disturbed < _end(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
+        return None
+    return "no fault and no change of leader had kept any tablet server away"
+
+
+def _replicas(context: _Context, pair: Pair) -> str | None:
+    del context
+    if pair.invoke.f == "create" and pair.invoke.value.get("replicas") not in REPLICAS:
+        return None
+    return "its replication factor is a legal one"
+
+
+def _tablets(context: _Context, pair: Pair) -> str | None:
+    """A tablet that ran goes on running: the table was done, and the name still means it."""
+    if pair.invoke.f != "locate":
+        return "it asks for no tablet"
+    name = str(pair.invoke.value.get("name"))
+    changes = context.changes.get(name, ())
+    for begin, end in context.running.get(name, ()):
+        if end < pair.invoke.index and not any(b < _end(pair) and e > begin for b, e in changes):
+            return f"all tablets of {name!r} ran before, as op {begin} proves"
+    return None
+
+
+OBSERVATIONS: Final = {
+    ("TABLE_NOT_FOUND", "NOT_FOUND"),
+    ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),
+}
+RULES: Final[dict[tuple[str, str], Rule]] = {
+    ("NOT_THE_LEADER", ""): _legal,
+    ("CATALOG_MANAGER_NOT_INITIALIZED", ""): _legal,
+    ("INVALID_SCHEMA", ""): _schema,
+    ("TABLE_NOT_FOUND", "SERVICE_UNAVAILABLE"): _not_running,
+    ("TABLE_ALREADY_PRESENT", "SERVICE_UNAVAILABLE"): _taken,
+    ("REPLICATION_FACTOR_TOO_HIGH", ""): _unplaceable,
+    ("TOO_MANY_TABLETS", ""): _unplaceable,
+    ("EVEN_REPLICATION_FACTOR", ""): _replicas,
+    ("ILLEGAL_REPLICATION_FACTOR", ""): _replicas,
+    ("TABLET_NOT_RUNNING", ""): _tablets,
+    ("UNKNOWN_ERROR", "INVALID_ARGUMENT"): _never,
+}
