@@ -3,19 +3,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.setup-stamp
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 EXAMPLES := examples/toy_register examples/http_register examples/etcd
+IN_PLACE := -e . $(addprefix -e ./,$(EXAMPLES))
 RUN_ARGS ?= --nemesis partition-leader
 
-.PHONY: run test check setup lock bench clean-venv
+# What runs and reports need; the native core; what tests and checks need besides.
+STAMP := $(VENV)/.setup-stamp
+NATIVE_STAMP := $(VENV)/.native-stamp
+TEST_STAMP := $(VENV)/.test-stamp
 
-run: $(STAMP)
+.PHONY: run test check setup native lock bench clean-venv
+
+# A native core that was built once is kept in step with its sources.
+run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP))
 	$(BIN)/harness run $(RUN_ARGS)
 
-test: $(STAMP)
+test: $(TEST_STAMP)
 	$(BIN)/pytest -n 2 --dist loadgroup -q
 
-check: $(STAMP)
+check: $(TEST_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,28 +31,39 @@ check: $(STAMP)
 
 setup: $(STAMP)
 
-# The lock file pins every package with its hashes; the project and its example plug-ins are
-# installed in place. That builds the native core where there is a Rust toolchain (which fetches
-# its crates); the last line says whether it is there.
-NATIVE := $(wildcard native/Cargo.* native/src/*.rs)
+native: $(NATIVE_STAMP)
 
-$(STAMP): requirements.lock pyproject.toml $(NATIVE) $(EXAMPLES:=/pyproject.toml)
+# The lock files pin every package with its hashes; the project and its example plug-ins are
+# installed in place. No cargo here: compiling takes longer than all the rest.
+$(STAMP): requirements.lock pyproject.toml $(EXAMPLES:=/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		-e . $(addprefix -e ./,$(EXAMPLES))
-	@$(BIN)/python -c "from checkers.linearizability import native; print(native.native_status())"
+	$(PIP) install --require-hashes -r requirements.lock
+	CARGO=/nonexistent/cargo $(PIP) install --no-deps --no-build-isolation $(IN_PLACE)
 	touch $(STAMP)
 
+# Builds the core where there is a Rust toolchain (which fetches its crates); says whether it did.
+$(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs)
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c "from checkers.linearizability import native; print(native.native_status())"
+	touch $(NATIVE_STAMP)
+
+$(TEST_STAMP): $(NATIVE_STAMP) requirements-test.lock
+	$(PIP) install --require-hashes -r requirements-test.lock
+	touch $(TEST_STAMP)
+
+# Every package of the first lock stands in the second, in the same version.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+
 lock: pyproject.toml
-	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras --group dev \
+	$(PIP) install uv
+	$(COMPILE) --all-extras --group dev -o requirements-test.lock pyproject.toml
+	$(COMPILE) --extra docker --extra report --group build -c requirements-test.lock \
 		-o requirements.lock pyproject.toml
 
 # All but `report_masters`, which wants a store to report on.
 BENCHES := checkers edn elle fuzz generator kudu_simulation page report serve simulation soak
 
-bench: $(STAMP)
+bench: $(TEST_STAMP)
 	for name in $(BENCHES); do $(BIN)/python -m bench.$$name || exit 1; done
 
 clean-venv:
