@@ -1,17 +1,31 @@
-"""No node's process ends except by the nemesis (invariant I9 of the bug catalogue)."""
+"""No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
+
+Only an exit of the target's own is `invalid`. One by the host (its OOM killer, a signal that nobody
+of us sent), by nobody knows whom, or beside a failure of the infrastructure is `unknown`.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+from checkers._disturbances import (
+    FOREIGN_EXITS,
+    NS_PER_S,
+    Disturbance,
+    citation,
+    disturbances_of,
+)
 from checkers._sentences import seconds
-from harness.ops import CheckResult, History, Verdict
+from harness.ops import CheckResult, History, Op, Verdict
 
 __all__ = ["CrashChecker"]
 
 EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
+NEAR_NS: Final = 10 * NS_PER_S
+"""An engine that failed may tell of an exit, or of its own failure, this much later."""
 
 
 class CrashChecker:
@@ -26,25 +40,57 @@ class CrashChecker:
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
         # An exit that does not say that it was expected was not.
-        crashes = [op for op in exits if not op.value.get("expected", False)]
-        details = {"exits": len(exits), "crashes": len(crashes)}
-        if not crashes:
+        unexpected = [op for op in exits if not op.value.get("expected", False)]
+        failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
+        doubts = {op.index: _doubt(op, failures) for op in unexpected}
+        crashes = [op for op in unexpected if doubts[op.index] is None]
+        details: dict[str, Any] = {
+            "exits": len(exits),
+            "crashes": len(crashes),
+            "not_the_targets": len(unexpected) - len(crashes),
+        }
+        if not unexpected:
             reason = f"no node ended by itself; the nemesis ended {len(exits)}"
             return CheckResult(self.name, Verdict.VALID, reason, details=details)
         text: list[str] = []
-        for op in crashes[:EXITS_MAX]:
+        crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
+        for op in crashes_first[:EXITS_MAX]:
             node, code = op.value.get("node"), op.value.get("code")
-            text.append(f"Node {node} ended by itself at {seconds(op.time)} s with code {code}.")
+            doubt = doubts[op.index]
+            how = "ended by itself" if doubt is None else "ended"
+            text.append(f"Node {node} {how} at {seconds(op.time)} s with code {code}.")
+            if doubt is not None:
+                text.append(f"Whether that was the target's doing is not known: {doubt}.")
             log = [str(line) for line in op.value.get("log") or ()]
             text.extend(f"  {node}: {line[:LINE_CHARACTERS_MAX]}" for line in log[-LOG_LINES_MAX:])
-        if len(crashes) > EXITS_MAX:
-            text.append(f"{len(crashes) - EXITS_MAX} more crashes are not shown.")
-        names = sorted({str(op.value.get("node")) for op in crashes})
+        if len(unexpected) > EXITS_MAX:
+            text.append(f"{len(unexpected) - EXITS_MAX} more exits are not shown.")
+        if crashes:
+            verdict, details["rule"] = Verdict.INVALID, "unexpected-exit"
+            reason = f"{len(crashes)} unexpected exits, of {_names(crashes)}"
+        else:
+            verdict, details["rule"] = Verdict.UNKNOWN, "exit-not-explained"
+            reason = f"{_names(unexpected)} ended, and {doubts[unexpected[0].index]}"
+        blamed = crashes or unexpected
         return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"{len(crashes)} unexpected exits, of {', '.join(names)}",
-            tuple(text),
-            tuple(op.index for op in crashes),
-            details,
+            self.name, verdict, reason, tuple(text), tuple(op.index for op in blamed), details
         )
+
+
+def _names(exits: Iterable[Op]) -> str:
+    return ", ".join(sorted({str(op.value.get("node")) for op in exits}))
+
+
+def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
+    """Why the target need not answer for this exit, as a clause; `None` where it does."""
+    by = op.value.get("by")
+    if by in FOREIGN_EXITS:
+        who = "its host did it" if by == "host" else "nobody knows who did it"
+        return f"{who} (code {op.value.get('code')})"
+    node = str(op.value.get("node"))
+    near = [
+        failure
+        for failure in failures
+        if failure.concerns(node) and failure.overlaps(op.time - NEAR_NS, op.time + NEAR_NS)
+    ]
+    return citation(near) or None

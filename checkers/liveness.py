@@ -1,18 +1,44 @@
 """Does it live again? A quorum once healed must serve, and with all healed it must settle.
 
 The harness records both facts, `live` and `converged`, with the bound and what was still missing;
-this checker judges them. A run that ended before they were recorded proves nothing: `unknown`.
+this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
+harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
+the time between (`checkers._disturbances`). A run that ended before the facts proves nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+import msgspec
+
+from checkers._disturbances import NS_PER_S, Disturbance, citation, disturbances_of
 from harness.ops import CheckResult, History, Op, Verdict, worst
 
 __all__ = ["LivenessChecker"]
 
 WORDS_MAX = 20
+
+
+class _Promise(msgspec.Struct, frozen=True):
+    """One of the two facts, and how to speak of it."""
+
+    fact: str
+    open_field: str
+    kept: str
+    broken: str
+
+
+PROMISES: Final = (
+    _Promise("live", "missing", "served again", "did not succeed again"),
+    _Promise("converged", "pending", "settled", "was still open"),
+)
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    text: str | None = None
 
 
 def _list(words: object) -> str:
@@ -30,6 +56,10 @@ def _last(history: History, f: str) -> Op | None:
     return found
 
 
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
 class LivenessChecker:
     """With a quorum healed every kind of operation succeeds; with all healed all settles."""
 
@@ -40,39 +70,80 @@ class LivenessChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge the last `live` and `converged` facts."""
         del case, time_limit_s
-        verdicts: list[Verdict] = []
-        text: list[str] = []
+        disturbances = disturbances_of(history)
+        findings: list[_Finding] = []
         operations: list[int] = []
         details: dict[str, Any] = {}
-        for f, open_key, good, bad in (
-            ("live", "missing", "served again", "did not succeed again"),
-            ("converged", "pending", "settled", "was still open"),
-        ):
-            op = _last(history, f)
+        for promise in PROMISES:
+            op = _last(history, promise.fact)
             if op is None or not isinstance(op.value, dict) or "ok" not in op.value:
-                verdicts.append(Verdict.UNKNOWN)
-                text.append(f"The run ended before it was known whether the target {good}.")
+                text = f"The run ended before it was known whether the target {promise.kept}."
+                findings.append(_Finding(Verdict.UNKNOWN, text))
                 continue
-            value = op.value
-            bound, took = value.get("bound_s"), value.get("took_s")
-            details[f] = {"ok": value["ok"], "took_s": took, "bound_s": bound}
-            if value["ok"]:
-                verdicts.append(Verdict.VALID)
-                continue
-            verdicts.append(Verdict.INVALID)
-            operations.append(op.index)
-            core = f" (with {_list(value['core'])} healed)" if value.get("core") else ""
-            text.append(
-                f"Within {bound} s of healing{core} this {bad}: {_list(value.get(open_key))}."
-            )
-        verdict = worst(verdicts)
+            details[promise.fact] = {
+                name: op.value.get(name) for name in ("ok", "took_s", "bound_s")
+            }
+            found = _judge(promise, op, disturbances)
+            findings.append(found)
+            if found.verdict is not Verdict.VALID:
+                operations.append(op.index)
+        verdict = worst(finding.verdict for finding in findings)
+        texts = tuple(finding.text for finding in findings if finding.text is not None)
         if verdict is Verdict.VALID:
             live, rest = details["live"], details["converged"]
             reason = f"live after {_s(live)} and at rest after {_s(rest)}"
         else:
-            # The gravest finding is the reason, whichever comes first in the run.
-            reason = text[0] if len(text) == 1 or verdicts[0] is verdict else text[1]
-        return CheckResult(self.name, verdict, reason, tuple(text), tuple(operations), details)
+            # The worst finding is the reason, whichever comes first in the run.
+            at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
+            reason = findings[at].text or ""
+            details["rule"] = PROMISES[at].fact
+        return CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+
+
+def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
+    """One fact, by the rule in `checkers._disturbances`."""
+    value: Mapping[str, Any] = op.value
+    took_s, bound_s = _number(value.get("took_s")), _number(value.get("bound_s"))
+    late = took_s is not None and bound_s is not None and took_s > bound_s
+    if value["ok"] and not late:
+        return _Finding(Verdict.VALID)
+    core = f" (with {_list(value['core'])} healed)" if value.get("core") else ""
+    if value["ok"]:
+        text = (
+            f"The target was seen to have {promise.kept} after {took_s:.1f} s of healing{core}; "
+            f"the bound is {bound_s:g} s"
+        )
+    else:
+        text = (
+            f"Within {value.get('bound_s')} s of healing{core} this {promise.broken}: "
+            f"{_list(value.get(promise.open_field))}"
+        )
+    begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
+    own = [disturbance for disturbance in disturbances if disturbance.overlaps(begin_ns, op.time)]
+    if own:
+        cited = citation(own)
+        return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")
+    if value["ok"]:
+        return _Finding(Verdict.UNKNOWN, f"{text}. It may have done so before, unseen.")
+    if (unasked := _unasked(value)) is not None:
+        return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
+    return _Finding(Verdict.INVALID, f"{text}.")
+
+
+def _unasked(value: Mapping[str, Any]) -> str | None:
+    """Why a failed probe tells nothing of the core: nobody in it was asked after the bound.
+
+    Histories of older versions do not say who was asked; there the probe is taken at its word.
+    Where all nodes were in the core, it does not matter who was.
+    """
+    asked, core = value.get("asked_late"), value.get("core")
+    if not isinstance(asked, list) or not isinstance(core, list) or not value.get("rest"):
+        return None
+    if any(node in core for node in asked):
+        return None
+    if not asked:
+        return "The client does not say which nodes it asked, and not all were in the core."
+    return f"After the bound only nodes outside the core were asked: {_list(asked)}."
 
 
 def _s(fact: dict[str, Any]) -> str:

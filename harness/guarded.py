@@ -68,10 +68,14 @@ async def poll(
     bound_s: float,
     every_s: float,
 ) -> Convergence:
-    """Look until it is well or the bound has passed; the last look counts."""
+    """Look until it is well; what is not well is so by a look that began after the bound.
+
+    It may be well too late: compare the time that passed with the bound.
+    """
     deadline_ns = now_ns() + int(bound_s * NS_PER_S)
     while True:
+        late = now_ns() >= deadline_ns
         state = await look(looking(), target)
-        if state.ok or now_ns() >= deadline_ns:
+        if state.ok or late:
             return state
         await asyncio.sleep(every_s)

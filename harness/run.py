@@ -18,20 +18,20 @@ import msgspec
 
 from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, Link, NodeState
+from harness.driver import POLL_S, Driver, probe
 from harness.errors import TargetError
 from harness.faults import LEASE_GRACE_S, FaultConductor
-from harness.generator import LOG, phases, sleep, stagger, time_limit, timed_ops
-from harness.guarded import closed, completed, look, poll
+from harness.generator import phases, sleep, stagger, time_limit, timed_ops
+from harness.guarded import look, poll
+from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
-from harness.ops import History, Op, OpType
+from harness.ops import History, Op
 from harness.planning import Plan
 from harness.plugins import (
     Client,
-    Completion,
     Convergence,
     DeploymentPlan,
     Environment,
-    Request,
     Session,
 )
 from harness.recorder import EventScribe, Recorder
@@ -52,8 +52,6 @@ FINAL_BOUND_S: Final = 120.0
 PATIENCE_S_MIN: Final = 2.0
 """The driver's own operations wait at least this long, however impatient the workload's clients
 are: the promise under test is that the target serves, not that it does so within a millisecond."""
-POLL_S: Final = 0.25
-FINAL_TRIES_MAX: Final = 40
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +131,23 @@ class _Run:
             recorder=recorder,
             observe_roles=self._scribe.meet,
         )
-        self._next_process: int | None = None
+        self._driver = Driver(
+            recorder, self._client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
+        )
+        self._heartbeat = Heartbeat(recorder)
         self._core_cut: str | None = None
-        self._driver: tuple[int, Client] | None = None
-        self._patience_s = max(self.case.op_timeout_s, PATIENCE_S_MIN)
         session.cluster.subscribe(self._scribe.take)
 
     async def phases(self) -> bool:
         """All phases in order; whether the user cut them short."""
+        self._heartbeat.start()
+        try:
+            await self._phases()
+        finally:
+            self._heartbeat.stop()
+        return self.session.interrupted.is_set()
+
+    async def _phases(self) -> None:
         self._phase("setup")
         await self._become_ready()
         await self._workload_under_faults()
@@ -154,7 +161,6 @@ class _Run:
         await self._converge()
         self._phase("final")
         await self._final_reads()
-        return self.session.interrupted.is_set()
 
     def _phase(self, name: str) -> None:
         self.recorder.fact("phase", {"phase": name})
@@ -230,92 +236,26 @@ class _Run:
             if self.cluster.state(name) is NodeState.DOWN:
                 await self.cluster.start(name)
         begin_ns = self.recorder.now_ns()
-        missing = await self._probe(begin_ns + int(LIVE_BOUND_S * NS_PER_S))
+        found = await probe(
+            self._driver,
+            lambda attempt, retry: self.plan.workload.probe(self.case, attempt, retry),
+            now_ns=self.recorder.now_ns,
+            deadline_ns=begin_ns + int(LIVE_BOUND_S * NS_PER_S),
+            late_tries_max=len(self.cluster.nodes),
+        )
         self.recorder.fact(
             "live",
             {
                 "core": core,
-                "ok": not missing,
+                "rest": rest,
+                "ok": not found.missing,
                 "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
                 "bound_s": LIVE_BOUND_S,
-                "missing": missing,
+                "missing": found.missing,
+                "asked": found.asked,
+                "asked_late": found.asked_late,
             },
         )
-
-    async def _probe(self, deadline_ns: int) -> list[str]:
-        """Kinds of operation that did not succeed before the deadline, of all in the probe.
-
-        A request that definitely did nothing is tried again; one with an unknown outcome starts
-        the probe anew, on other names.
-        """
-        kinds = [request.f for request in self.plan.workload.probe(self.case, 0, 0)]
-        missing = set(range(len(kinds)))
-        attempt = 0
-        while missing and self.recorder.now_ns() < deadline_ns:
-            for position in range(len(kinds)):
-                if await self._probe_one(attempt, position, deadline_ns) is None:
-                    break
-                missing.discard(position)
-            attempt += 1
-        return list(dict.fromkeys(kinds[position] for position in sorted(missing)))
-
-    async def _probe_one(self, attempt: int, position: int, deadline_ns: int) -> Request | None:
-        """Try one request of the probe until it succeeds, or gives up with `None`."""
-        retry = 0
-        while True:
-            request = self.plan.workload.probe(self.case, attempt, retry)[position]
-            completion = await self._invoke(request)
-            if completion.type is OpType.OK:
-                return request
-            if completion.type is OpType.INFO or self.recorder.now_ns() >= deadline_ns:
-                return None
-            retry += 1
-            await asyncio.sleep(POLL_S)
-
-    async def _invoke(self, request: Request) -> Completion:
-        """One operation by the driver's own process, recorded like any other."""
-        if self._driver is None:
-            self._driver = self._new_driver()
-        process, client = self._driver
-        self.recorder.record(process, OpType.INVOKE, request.f, request.value)
-        completion = await completed(client, request, self._patience_s)
-        self.recorder.record(
-            process,
-            completion.type,
-            request.f,
-            completion.value,
-            error=completion.error,
-            node=completion.node,
-            attempts=[
-                msgspec.structs.replace(
-                    attempt,
-                    start=attempt.start - self.recorder.start_ns,
-                    end=attempt.end - self.recorder.start_ns,
-                )
-                for attempt in completion.attempts
-            ],
-        )
-        if completion.type is OpType.INFO:
-            await self._retire_driver()
-        return completion
-
-    async def _retire_driver(self) -> None:
-        """Close the driver's client, for a bounded time; how it ends can change no outcome."""
-        if self._driver is None:
-            return
-        (_, client), self._driver = self._driver, None
-        error = await closed(client)
-        if error is not None:
-            self.recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
-
-    def _new_driver(self) -> tuple[int, Client]:
-        """A client under a process number that nobody used: the workload's clients are done."""
-        if self._next_process is None:
-            used = [op.process for op in self.recorder.history() if isinstance(op.process, int)]
-            self._next_process = max(used, default=-1) + 1
-        process = self._next_process
-        self._next_process += 1
-        return process, self._client(process)
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
@@ -351,7 +291,9 @@ class _Run:
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
         requests = self.plan.workload.final(self.case)
-        unread = [request for request in requests if not await self._read(request, deadline_ns)]
+        unread = [
+            request for request in requests if not await self._driver.read(request, deadline_ns)
+        ]
         if unread:
             self.recorder.fact(
                 "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
@@ -360,14 +302,4 @@ class _Run:
             self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
         )
         self.recorder.fact("snapshot", snapshot)
-        await self._retire_driver()
-
-    async def _read(self, request: Request, deadline_ns: int) -> bool:
-        """Whether one final read succeeded, tried until it does or a bound is hit."""
-        for _ in range(FINAL_TRIES_MAX):
-            if self.recorder.now_ns() >= deadline_ns:
-                return False
-            if (await self._invoke(request)).type is OpType.OK:
-                return True
-            await asyncio.sleep(POLL_S)
-        return False
+        await self._driver.close()

@@ -15,6 +15,11 @@ class Writer:
 
     def __init__(self) -> None:
         self.lines: list[Op] = []
+        self._shift = 0
+
+    def at(self, time_ms: int) -> None:
+        """Let the next op be at this time, and the following ones after it."""
+        self._shift = time_ms - len(self.lines)
 
     def add(
         self,
@@ -26,7 +31,9 @@ class Writer:
         **more: Any,
     ) -> int:
         index = len(self.lines)
-        self.lines.append(Op(index, index * MS, process, kind, f, value, node=node, **more))
+        self.lines.append(
+            Op(index, (index + self._shift) * MS, process, kind, f, value, node=node, **more)
+        )
         return index
 
     def call(self, process: int, f: str, value: Any = None) -> int:

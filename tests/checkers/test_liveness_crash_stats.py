@@ -71,6 +71,86 @@ def test_an_interrupted_run_is_unknown(facts: Any) -> None:
     assert "ended before" in result.reason
 
 
+def failed(h: Writer, at_s: int = 60, **more: Any) -> int:
+    """A probe that failed 60 s after the healing."""
+    h.at(at_s * 1_000)
+    value = {"ok": False, "took_s": 60.0, "bound_s": 60.0, "missing": ["create"], "core": ["m1"]}
+    return h.fact("live", {**value, **more})
+
+
+def gap(h: Writer, begin_s: float, end_s: float) -> None:
+    h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": end_s, "gap_s": end_s - begin_s})
+
+
+def engine_failed(h: Writer) -> None:
+    h.fact("infrastructure", {"node": None, "what": "the engine did not answer"})
+
+
+def ended_by_the_host(h: Writer) -> None:
+    h.fact("node-exit", {"node": "m1", "code": -9, "expected": False, "by": "host"})
+
+
+@pytest.mark.parametrize("f", ["live", "converged"])
+def test_a_bound_that_was_passed_is_never_valid(f: str) -> None:
+    h = Writer()
+    for name in ("live", "converged"):
+        took = 93.0 if name == f else 1.0
+        h.fact(name, {"ok": True, "took_s": took, "bound_s": 90.0})
+    result = liveness(h)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "93.0" in result.reason
+    assert result.details["rule"] == f
+
+
+@pytest.mark.parametrize(
+    "disturb", [lambda h: gap(h, 10.0, 40.0), engine_failed, ended_by_the_host]
+)
+def test_what_failed_while_we_or_our_host_did_is_unknown_and_cites_it(disturb: Any) -> None:
+    h = Writer()
+    h.at(20_000)
+    disturb(h)
+    failed(h)
+    converged(h)
+    result = liveness(h)
+    assert result.verdict is Verdict.UNKNOWN
+    assert any(word in result.reason for word in ("did not run", "engine", "host"))
+
+
+@pytest.mark.parametrize("disturb", [lambda h: gap(h, 1.0, 9.9), engine_failed, ended_by_the_host])
+def test_what_was_over_before_the_healing_excuses_nothing(disturb: Any) -> None:
+    h = Writer()
+    h.at(9_000)
+    disturb(h)
+    failed(h, at_s=70)
+    converged(h)
+    assert liveness(h).verdict is Verdict.INVALID
+
+
+def test_who_was_served_within_the_bound_was_so_in_spite_of_a_gap() -> None:
+    h = Writer()
+    gap(h, 0.0, 100.0)
+    live(h)
+    converged(h)
+    assert liveness(h).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ({"rest": ["m2"], "asked_late": ["m2"]}, Verdict.UNKNOWN),
+        ({"rest": ["m2"], "asked_late": []}, Verdict.UNKNOWN),
+        ({"rest": ["m2"], "asked_late": ["m1", "m2"]}, Verdict.INVALID),
+        ({"rest": [], "asked_late": []}, Verdict.INVALID),
+        ({}, Verdict.INVALID),  # an old history
+    ],
+)
+def test_a_probe_that_asked_nobody_in_the_core_convicts_nobody(asked: Any, verdict: Any) -> None:
+    h = Writer()
+    failed(h, **asked)
+    converged(h)
+    assert liveness(h).verdict is verdict
+
+
 # --- crash ------------------------------------------------------------------------------------
 
 
@@ -101,6 +181,50 @@ def test_an_exit_that_does_not_say_expected_counts_as_a_crash() -> None:
     h = Writer()
     h.fact("node-exit", {"node": "m2", "code": 1})
     assert crash(h).verdict is Verdict.INVALID
+
+
+def foreign(by: str) -> Any:
+    return {"node": "m1", "code": -9, "expected": False, "by": by}
+
+
+def test_an_exit_that_says_it_was_the_nodes_own_is_invalid() -> None:
+    h = Writer()
+    h.fact("node-exit", foreign("itself"))
+    assert crash(h).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("by", ["host", "unknown"])
+def test_an_exit_that_the_node_need_not_answer_for_is_unknown(by: str) -> None:
+    h = Writer()
+    at = h.fact("node-exit", foreign(by))
+    result = crash(h)
+    assert (result.verdict, result.operations) == (Verdict.UNKNOWN, (at,))
+    h.fact("node-exit", {**foreign("itself"), "node": "m2"})
+    assert crash(h).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("node", "after_ms", "verdict"),
+    [
+        ("m2", 0, Verdict.UNKNOWN),
+        (None, 5_000, Verdict.UNKNOWN),
+        ("m1", 0, Verdict.INVALID),  # of another node
+        ("m2", 60_000, Verdict.INVALID),  # at another time
+    ],
+)
+def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(
+    node: Any, after_ms: int, verdict: Any
+) -> None:
+    for infrastructure_first in (True, False):
+        h = Writer()
+        facts = [
+            ("infrastructure", {"node": node, "what": "the log stream broke"}),
+            ("node-exit", {"node": "m2", "code": None, "expected": False}),
+        ]
+        for f, value in facts if infrastructure_first else reversed(facts):
+            h.fact(f, value)
+            h.at(after_ms + 1)
+        assert crash(h).verdict is verdict
 
 
 # --- stats ------------------------------------------------------------------------------------

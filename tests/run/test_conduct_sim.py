@@ -8,6 +8,7 @@ import pytest
 
 from harness.case import Case, Fault
 from harness.checking import judge
+from harness.cluster import Link
 from harness.errors import InfrastructureError, TargetError
 from harness.ops import NEMESIS, OpType, Verdict
 from harness.planning import plan_case
@@ -254,7 +255,173 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
     assert len({pair.invoke.process for pair in probes}) == len(probes)
     live = only(outcome.history, "live")
     assert (live["ok"], live["missing"]) == (False, ["write", "read"])
-    assert LIVE_BOUND_S <= live["took_s"] < LIVE_BOUND_S + 5
+    assert LIVE_BOUND_S <= live["took_s"] < LIVE_BOUND_S + 10
+
+
+# --- the harness must not convict by its own routing, nor by its own absence -----------------
+
+
+@pytest.mark.parametrize("works", [0, 1, 2])
+def test_a_probe_that_fails_goes_on_with_another_process(works):
+    """As with clients that are pinned to a node by their number, two nodes of three being dead."""
+
+    def pinned(env, settings, process):
+        async def behave(request):
+            own = process % 3 == works
+            return Completion(OpType.OK if own else OpType.FAIL, {"value": None})
+
+        return Client(behave)
+
+    target = Behaving(load_plugin("targets", "toy-register"), client=pinned)
+    plan, outcome = run(toy(10, time_limit_s=3.0), target=target)
+    assert only(outcome.history, "live")["ok"]
+    assert list(outcome.history.facts("unread")) == []
+    judgement = judge(outcome.history, plan.case, [load_plugin("checkers", "liveness")])
+    assert judgement.verdict is Verdict.VALID
+
+
+def test_a_probe_says_whom_it_asked_after_the_bound():
+    """Clients that only ever ask nodes outside the core: nothing is known of the core."""
+
+    def astray(env, settings, process):
+        async def behave(request):
+            if env.clock.monotonic_ns() < 5e9:
+                return Completion(OpType.OK, {"value": None})
+            return Completion(OpType.FAIL, None, "DOWN: not here", "elsewhere")
+
+        return Client(behave)
+
+    target = Behaving(load_plugin("targets", "toy-register"), client=astray)
+    _, outcome = run(toy(10, time_limit_s=3.0), target=target)
+    live = only(outcome.history, "live")
+    assert (live["ok"], live["asked_late"]) == (False, ["elsewhere"])
+
+
+class Clock:
+    """The driver's clock, which can be made to jump: as if the harness had been stopped."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.jumped_ns = 0
+
+    def monotonic_ns(self):
+        return self._clock.monotonic_ns() + self.jumped_ns
+
+    def __getattr__(self, name):
+        return getattr(self._clock, name)
+
+
+class Stoppable:
+    """The simulation, under a harness that can be stopped."""
+
+    def __init__(self):
+        self.sim = load_plugin("environments", "sim")
+        self.clock = None
+
+    def execute(self, plan, main):
+        async def stoppable(session):
+            self.clock = Clock(session.env.clock)
+            return await main(Behaving(session, env=Behaving(session.env, clock=self.clock)))
+
+        return self.sim.execute(plan, stoppable)
+
+    def stop(self, gap_s):
+        """Let so much time pass in which nothing of the harness runs."""
+        self.clock.jumped_ns += int(gap_s * 1e9)
+
+
+@pytest.mark.parametrize(("gap_s", "gaps"), [(0.5, 0), (3.0, 1), (63.0, 1), (93.0, 1)])
+@pytest.mark.parametrize(("phase", "bound_s"), [("heal-core", 60.0), ("converge", 90.0)])
+def test_a_harness_that_stood_still_convicts_nobody(phase, bound_s, gap_s, gaps):
+    environment = Stoppable()
+
+    def listener(op):
+        if op.f == "phase" and op.value["phase"] == phase:
+            asyncio.get_running_loop().call_later(0.01, environment.stop, gap_s)
+
+    def client(env, settings, process):
+        async def behave(request):
+            start_ns = env.clock.monotonic_ns()
+            await asyncio.sleep(0.1)
+            late = env.clock.monotonic_ns() - start_ns > 2e9
+            return Completion(OpType.FAIL if late else OpType.OK, {"value": None})
+
+        return Client(behave)
+
+    async def settles(env, settings):
+        await asyncio.sleep(0.1)
+        return Convergence(True)
+
+    target = load_plugin("targets", "toy-register")
+    plan = msgspec.structs.replace(
+        plan_case(toy(10, time_limit_s=3.0), environment.sim),
+        target=Behaving(target, client=client, converged=settles),
+    )
+    outcome = conduct(plan, environment, run_id="test", folder=None, listener=listener)
+    found = [op.value for op in outcome.history.facts("heartbeat-gap")]
+    assert len(found) == gaps
+    assert all(abs(fact["gap_s"] - gap_s) < 0.5 for fact in found)
+    (result,) = judge(outcome.history, plan.case, [load_plugin("checkers", "liveness")]).results
+    assert result.verdict is (Verdict.UNKNOWN if gap_s > bound_s else Verdict.VALID)
+    assert ("did not run" in result.reason) is (gap_s > bound_s)
+
+
+def test_a_run_of_its_own_time_has_no_gaps():
+    _, outcome = run(toy(1, "kill-leader"))
+    assert list(outcome.history.facts("heartbeat-gap")) == []
+
+
+# --- targets that do not come back -----------------------------------------------------------
+
+
+def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
+    async def never(env, settings):
+        return Convergence(False, ("the register is restless",))
+
+    target = Behaving(load_plugin("targets", "toy-register"), converged=never)
+    plan, outcome = run(toy(12, time_limit_s=3.0), target=target)
+    converged = only(outcome.history, "converged")
+    assert (converged["ok"], converged["pending"]) == (False, ["the register is restless"])
+    assert converged["took_s"] >= converged["bound_s"]
+    (result,) = judge(outcome.history, plan.case, [load_plugin("checkers", "liveness")]).results
+    assert result.verdict is Verdict.INVALID
+    assert "the register is restless" in result.reason
+
+
+class Spying:
+    """The simulation, which notes what is cut and healed in which order."""
+
+    def __init__(self):
+        self._sim = load_plugin("environments", "sim")
+        self.noted = []
+
+    def execute(self, plan, main):
+        async def spying(session):
+            cluster = session.cluster
+
+            async def cut(links, *, lease_s):
+                fault = await cluster.cut(links, lease_s=lease_s)
+                self.noted.append(("cut", fault, tuple(links)))
+                return fault
+
+            async def heal(fault):
+                self.noted.append(("heal", fault))
+                return await cluster.heal(fault)
+
+            return await main(Behaving(session, cluster=Behaving(cluster, cut=cut, heal=heal)))
+
+        return self._sim.execute(plan, spying)
+
+
+def test_the_rest_is_cut_off_from_the_core_until_all_is_healed():
+    spying = Spying()
+    _, outcome = run(kudu(2, time_limit_s=3.0), environment=spying)
+    live = only(outcome.history, "live")
+    assert live["core"]
+    assert live["rest"]
+    (cut, fault, links), healed = spying.noted
+    assert (cut, links) == ("cut", tuple(Link.between(live["core"], live["rest"])))
+    assert healed == ("heal", fault)
 
 
 def test_final_reads_have_a_bound_and_say_what_is_unread():
