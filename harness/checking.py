@@ -16,6 +16,7 @@ from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitE
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Checker, Workload, load_plugin
 from harness.signatures import sign
+from harness.situation import explained
 
 __all__ = ["CHECK_TIME_LIMIT_S", "EXIT_CODES", "Judgement", "checkers_of", "judge"]
 
@@ -58,7 +59,7 @@ def judge(
 ) -> Judgement:
     """Run `checkers` over `history`, one after the other, `time_limit_s` for each."""
     found = [_run(checker, history, case, time_limit_s) for checker in checkers]
-    return Judgement(sign(found, history))
+    return Judgement(explained(history, sign(found, history)))
 
 
 def _run(checker: Checker, history: History, case: Case, time_limit_s: float) -> CheckResult:

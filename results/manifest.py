@@ -50,6 +50,7 @@ VERDICT_MODULES: Final = (
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
+    "harness.timeline",
     "results.facts",
     "results.intervals",
     "results.operations",

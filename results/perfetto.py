@@ -282,7 +282,7 @@ class _Maker:
         if done is None:
             name += " (info: open at the end of the run)"
         else:
-            args |= {"completion_index": done.index, "answer": _bounded(done.value)}
+            args["answer"] = _bounded(done.value)
             if done.error is not None:
                 args["error"] = _text(done.error)
             if done.node is not None:

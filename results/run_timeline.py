@@ -8,13 +8,14 @@ than the harness writes (it may come from anywhere) is left out, never guessed a
 from __future__ import annotations
 
 import bisect
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.ops import NEMESIS, History, Op
+from harness.timeline import faults_of
 from results.intervals import Interval, union
 from results.schema import LIST_SEPARATOR
 
@@ -126,21 +127,22 @@ def whole_of(value: Any) -> int | None:
 
 
 def _faults(history: History, end_ns: int) -> list[InjectedFault]:
-    found: list[InjectedFault] = []
-    still_open: dict[str, deque[InjectedFault]] = {}
-    for op in history.of_process(NEMESIS):
-        key = str(field_of(op, "fault"))
-        action = field_of(op, "action")
-        if action == "inject":
-            targets = field_of(op, "targets")
-            names = [str(target) for target in targets] if isinstance(targets, list) else []
-            fault = InjectedFault(key, op.f, op.time, names, end_ns if names else op.time)
-            found.append(fault)
-            if names:
-                still_open.setdefault(key, deque()).append(fault)
-        elif action == "heal" and still_open.get(key):
-            fault = still_open[key].popleft()
-            bite = field_of(op, "bite")
-            fault.end, fault.healed, fault.heal_index = op.time, True, op.index
-            fault.bite = whole_of(bite.get("count")) if isinstance(bite, dict) else None
+    """All faults with numbers for tables."""
+    found = []
+    for fault in faults_of(history.of_process(NEMESIS), most=None):
+        heal, targets = fault.heal, list(fault.targets)
+        end = fault.start if not targets else end_ns if heal is None else heal.time
+        bite = None if fault.bite is None else whole_of(fault.bite.get("count"))
+        found.append(
+            InjectedFault(
+                fault.id,
+                fault.nemesis,
+                fault.start,
+                targets,
+                end,
+                heal is not None,
+                bite,
+                -1 if heal is None else heal.index,
+            )
+        )
     return found

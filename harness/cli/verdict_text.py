@@ -10,7 +10,7 @@ from harness.ops import CheckResult, Verdict
 
 __all__ = ["describe"]
 
-EXPLANATION_LINES_MAX: Final = 5
+EXPLANATION_LINES_MAX: Final = 6
 LINE_CHARACTERS_MAX: Final = 400
 FAULT_LINES_MAX: Final = 30
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from harness.ops import History, OpType, Verdict
 from harness.store import StoredRun
+from harness.timeline import faults_of, nodes_of, reigns_of, states_of
 from results.page.columns import OPS_MAX, Selection, Strings, columns, select
+from results.page.lanes import fault_rows, marks_of, phase_rows, reign_rows, short, state_rows
 from results.page.logs import as_rows as log_rows
 from results.page.logs import read_logs
 from results.page.summary import (
@@ -24,15 +24,6 @@ from results.page.summary import (
 )
 from results.page.tables import as_rows as table_rows
 from results.page.tables import tables_of
-from results.page.timeline import (
-    faults_of,
-    lanes_of,
-    marks_of,
-    nodes_of,
-    phases_of,
-    reigns_of,
-    states_of,
-)
 
 __all__ = ["PAGE_SCHEMA", "build", "client_lanes"]
 
@@ -54,7 +45,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
     history = stored.history
     focus = focus_of(results)
     faults = faults_of(history)
-    middle = min(focus, default=min((fault.index for fault in faults), default=0))
+    middle = min(focus, default=min((fault.begin.index for fault in faults), default=0))
     chosen = select(history, focus, middle, most=ops_max)
     reigns = reigns_of(history)
     moment = _moment(history, focus)
@@ -85,12 +76,12 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "end": max((op.time for op in history), default=0),
         "shown": chosen.range_ns() if not chosen.complete else None,
         "total": chosen.total,
-        "phases": phases_of(history),
-        "faults": _fault_rows(faults, nemeses),
-        "nemeses": nemeses,
-        "reigns": msgspec.to_builtins(reigns),
-        "nodes": nodes,
-        "states": msgspec.to_builtins(states_of(history, faults)),
+        "phases": phase_rows(history),
+        "faults": fault_rows(faults, nemeses),
+        "nemeses": [short(nemesis) for nemesis in nemeses],
+        "reigns": reign_rows(reigns),
+        "nodes": [short(node) for node in nodes],
+        "states": state_rows(states_of(history, faults)),
         "marks": marks_of(history),
         "tables": table_rows(tables),
         "tables_cut": tables_cut,
@@ -137,19 +128,6 @@ def _replay(stored: StoredRun) -> str:
     """The command for a run whose results do not say it."""
     judged = stored.record is not None and not stored.foreign
     return "" if judged else f"harness check {stored.folder}"
-
-
-def _fault_rows(faults: Sequence[Any], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Faults with their lane among those of the same nemesis."""
-    rows = []
-    for nemesis in nemeses:
-        own = [fault for fault in faults if fault.nemesis == nemesis]
-        spans = [(fault.start, fault.start if not fault.targets else fault.end) for fault in own]
-        rows += [
-            {**msgspec.to_builtins(fault), "lane": lane}
-            for fault, lane in zip(own, lanes_of(spans), strict=True)
-        ]
-    return sorted(rows, key=lambda row: (row["start"], row["id"]))
 
 
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:

@@ -35,8 +35,8 @@ function showOp(page, i) {
   const { ops, data } = page;
   const rows = [
     row("outcome", el("b", { class: `is-${OUTCOMES[ops.type[i]]}` }, OUTCOMES[ops.type[i]]), outcomeNote(ops, i)),
-    row("invoked", seconds(ops.start[i], 1e3), ` (op ${ops.index[i]})`),
-    row("ended", ops.end[i] === Infinity ? "never" : `${seconds(ops.end[i], 1e3)} (op ${ops.index[i] + ops.done[i]}), after ${duration(ops.end[i] - ops.start[i])}`),
+    row("invoked", seconds(ops.start[i], 1e3)),
+    row("ended", ops.end[i] === Infinity ? "never" : `${seconds(ops.end[i], 1e3)}, after ${duration(ops.end[i] - ops.start[i])}`),
     ops.node[i] ? row("node", data.strings[ops.node[i]]) : null,
     ops.call[i] ? row("asked", pretty(data.strings[ops.call[i]])) : null,
     ops.back[i] ? row("answer", pretty(data.strings[ops.back[i]])) : null,
@@ -102,7 +102,7 @@ function meanwhile(page, time) {
   const items = [
     phase ? `phase ${phase[1]}` : null,
     leading(reign, time),
-    ...data.reigns.filter((one) => one.answered && one.end <= time && one.answered >= time).map((one) => `${one.node} still answers in term ${one.term}`),
+    ...data.reigns.filter((one) => one.answered && one.end <= time && one.answered >= time).map((one) => `${one.node} ${stillAnswers(one)}`),
     ...faults.slice(0, 20).map((fault) => `${fault.id}: ${fault.note}`),
     ...states.slice(0, 20).map((state) => `${state.node} is ${state.kind}`),
   ];

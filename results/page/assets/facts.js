@@ -170,7 +170,7 @@ function drawNode(pen, page, top, row, boxes) {
     boxes.add(...bar(pen, reign.start, end, top + 3, row.height - 8, ink.lead, `term ${reign.term}`, ink.paper), thing);
     if (reign.answered) {
       const box = bar(pen, end, reign.answered, top + 3, row.height - 8, hatch(pen, ink.lead), "", "");
-      hatchedText(pen, `still answers in term ${reign.term}`, box);
+      hatchedText(pen, stillAnswers(reign), box);
       pen.strokeStyle = ink.lead;
       pen.lineWidth = 1;
       pen.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - box[0] - 1, box[3] - box[1] - 1);
@@ -197,9 +197,11 @@ function hatchedText(pen, text, [x0, top, x1, bottom]) {
   pen.fillText(text, from + 3, (top + bottom) / 2 + 0.5);
 }
 
+const stillAnswers = (reign) => (reign.in_term ? `still answers in term ${reign.term}` : "still answers");
+
 function reignLines(page, reign) {
   const lines = [`${reign.node} led in term ${reign.term}`];
   lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)} to ${seconds(reign.end)}, when ${reign.until}`);
-  if (reign.answered) lines.push(`but it still answered in term ${reign.term} at ${seconds(reign.answered)} (hatched)`);
+  if (reign.answered) lines.push(`but it still answered ${reign.in_term ? `in term ${reign.term} ` : ""}at ${seconds(reign.answered)} (hatched)`);
   return lines;
 }

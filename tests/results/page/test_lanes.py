@@ -5,17 +5,16 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.page import tables as tables_module
-from results.page.tables import as_rows, tables_of
-from results.page.timeline import (
+from harness.timeline import (
     faults_of,
-    lanes_of,
-    marks_of,
     nodes_of,
     phases_of,
     reigns_of,
     states_of,
 )
+from results.page import tables as tables_module
+from results.page.lanes import fault_rows, lanes_of, marks_of
+from results.page.tables import as_rows, tables_of
 from tests.results.page.runs import MS, Script, small_run
 
 
@@ -24,8 +23,16 @@ def test_phases_faults_and_marks():
     assert phases_of(history) == [(0, "setup"), (101 * MS, "chaos"), (1700 * MS, "final")]
     cut, kill = faults_of(history)
     assert (cut.id, cut.start, cut.end) == ("partition-leader-1", 300 * MS, 800 * MS)
-    assert (cut.targets, cut.bite, cut.note) == (("m1",), "7 frames", "cut m1 off")
-    assert (kill.id, kill.end, kill.bite) == ("kill-leader-1", 1500 * MS, "not measurable")
+    assert (cut.targets, cut.bite, cut.note) == (
+        ("m1",),
+        {"count": 7, "unit": "frames"},
+        "cut m1 off",
+    )
+    assert (kill.id, kill.end, kill.bite) == ("kill-leader-1", 1500 * MS, {"count": None})
+    assert [row["bite"] for row in fault_rows([cut, kill], [cut.nemesis, kill.nemesis])] == [
+        "7 frames",
+        "not measurable",
+    ]
     assert marks_of(history) == []
     live = Script().fact(5, "live", {"ok": True}).history()
     assert marks_of(live) == [(5 * MS, "live", '{"ok":true}')]

@@ -1,0 +1,266 @@
+"""What was the case when a promise broke, in one sentence: who answered, who led, which faults.
+
+The same facts for every checker and workload, from the history alone (`harness.timeline`). Of the
+operations that a result names, the one is taken that tells most: one that a node answered while
+another one led, else the first. A result that names no operation of a client, such as that of
+liveness, is about a moment: who led then, which nodes did not run, which faults were on, and who
+last changed the table that is stuck. Nothing is concluded from all that: the sentence says what
+was recorded, and a history without leaders or faults says less.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+from harness.timeline import (
+    CUT,
+    KILL,
+    PAUSE,
+    POWER_CUT,
+    Fault,
+    NodeState,
+    Reign,
+    core_of,
+    faults_of,
+    nodes_of,
+    reigns_of,
+    states_of,
+)
+
+__all__ = ["Timeline", "explained"]
+
+OPERATIONS_MAX: Final = 64
+"""Of the operations that a result names, so many are looked at."""
+NAMED_MAX: Final = 4
+"""Nodes, faults or states named in one list."""
+STUCK_MAX: Final = 20
+NAME_CHARS_MAX: Final = 80
+_DID: Final = {
+    CUT: "had cut {} off since {}",
+    KILL: "had killed {} at {}",
+    POWER_CUT: "had cut the power of {} at {}",
+    PAUSE: "had paused {} since {}",
+}
+_QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """What of a run a sentence may need, derived once for all its results."""
+
+    history: History
+    faults: Sequence[Fault]
+    reigns: Sequence[Reign]
+    states: Sequence[NodeState]
+    nodes: Sequence[str]
+
+    @classmethod
+    def of(cls, history: History) -> Timeline:
+        """That of `history`."""
+        faults = faults_of(history)
+        return cls(
+            history,
+            faults,
+            reigns_of(history),
+            states_of(history, faults),
+            nodes_of(history, faults, ()),
+        )
+
+    def leader(self, time_ns: int) -> Reign | None:
+        """Who was the last one seen to lead."""
+        return next((one for one in reversed(self.reigns) if one.start <= time_ns), None)
+
+    def sentence(self, result: CheckResult) -> str | None:
+        """The sentence for a result that is not valid; `None` where there is nothing to say."""
+        if result.verdict is Verdict.VALID or not (self.reigns or self.faults):
+            return None
+        wanted = set(result.operations[:OPERATIONS_MAX])
+        named = [
+            pair
+            for pair in self.history.pairs
+            if pair.invoke.index in wanted
+            or (pair.completion is not None and pair.completion.index in wanted)
+        ]
+        if named:
+            order = {index: at for at, index in enumerate(result.operations)}
+            named.sort(key=lambda pair: order.get(pair.invoke.index, len(order)))
+            return self._of_operation(next(filter(self._is_stale, named), named[0]))
+        if result.verdict is not Verdict.INVALID:
+            return None
+        facts = [op for op in self.history if op.index in wanted]
+        moment = facts[0] if facts else next(iter(reversed(self.history)), None)
+        return None if moment is None else self._of_moment(moment)
+
+    # --- an operation ------------------------------------------------------------------------
+
+    def _is_stale(self, pair: Pair) -> bool:
+        """Whether a node answered while another one led."""
+        done = pair.completion
+        if done is None or done.type is OpType.INFO or done.node is None:
+            return False
+        reign = self.leader(pair.invoke.time)
+        return reign is not None and _leads(reign, pair.invoke.time) and reign.node != done.node
+
+    def _of_operation(self, pair: Pair) -> str:
+        call, done = pair.invoke, pair.completion
+        name = f"op {call.index} ({call.f})"
+        reign = self.leader(call.time)
+        if done is None or done.type is OpType.INFO:
+            sent = sorted({attempt.node for attempt in done.attempts}) if done else []
+            to = f", sent to {_list(sent)}," if sent else ""
+            what = f"The answer to {name}{to} was lost{self._while(reign, call.time)}"
+        elif done.node is None:
+            what = f"{name[0].upper()}{name[1:]} was answered{self._while(reign, call.time)}"
+        else:
+            what = self._answered(done, done.node, name, call.time)
+        end = call.time if done is None else done.time
+        node = None if done is None else done.node
+        return _joined([what, *self._faults(call.time, end, node)])
+
+    def _answered(self, done: Op, node: str, name: str, time_ns: int) -> str:
+        """`m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
+        term = done.value.get("term") if isinstance(done.value, Mapping) else None
+        within = f" in term {term}" if isinstance(term, int) else ""
+        reign = self.leader(time_ns)
+        if reign is not None and reign.node == node and _leads(reign, time_ns):
+            title = f", leader of term {reign.term},"
+            return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
+        own = [one for one in self.reigns if one.node == node and one.start <= time_ns]
+        before = f", leader of term {own[-1].term} before," if own and not within else ""
+        return f"{_short(node)}{before} answered {name}{within}{self._while(reign, time_ns)}"
+
+    def _while(self, reign: Reign | None, time_ns: int) -> str:
+        """Who led, as the end of a clause."""
+        if reign is None:
+            return " before any leader was seen" if self.reigns else ""
+        return f" while {_led(reign, time_ns)}"
+
+    # --- a moment ----------------------------------------------------------------------------
+
+    def _of_moment(self, op: Op) -> str:
+        reign = self.leader(op.time)
+        parts = [f"At {_s(op.time)} {_led(reign, op.time) if reign else 'no leader was seen'}"]
+        core = core_of(op)
+        outside = [name for name in self.nodes if name not in core] if core else []
+        if core:
+            parts.append(f"the core was {_list(core)}, without {_list(outside) or 'nobody'}")
+        parts += [
+            f"{_short(state.node)} was {state.kind} since {_s(state.start)}"
+            for state in [s for s in self.states if _covers(s, op.time)][:NAMED_MAX]
+        ]
+        parts += self._faults(op.time, op.time, None)
+        parts += self._stuck(op)
+        return _joined(parts)
+
+    def _stuck(self, op: Op) -> Iterator[str]:
+        """Who last changed what is still open, as far as its words name a table or its id."""
+        pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
+        words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
+        names = {a or b for text in words for a, b in _QUOTED.findall(text)}
+        last = next((p for p in reversed(self.history.pairs) if _changes(p, names)), None)
+        if last is None:
+            return
+        call, done = last.invoke, last.completion
+        lost = done is None or done.type is OpType.INFO
+        by = f", answered by {_short(done.node)}" if done is not None and done.node else ""
+        end = call.time if done is None else done.time
+        on = [fault for fault in self.faults if fault.is_on(call.time, end)]
+        during = f", during {_list([fault.id for fault in on])}" if on else ""
+        yield (
+            f"what is stuck was last changed by op {call.index} ({call.f}) at {_s(call.time)}"
+            f"{', whose answer was lost' if lost else by}{during}"
+        )
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def _faults(self, start: int, end: int, node: str | None) -> list[str]:
+        """Which faults were on from `start` to `end`, those that hit `node` first."""
+        on = [fault for fault in self.faults if fault.is_on(start, end)]
+        on.sort(key=lambda fault: node not in fault.targets)
+        if on:
+            more = [f"{len(on) - NAMED_MAX} more faults were on"] if len(on) > NAMED_MAX else []
+            return [_told(fault, end) for fault in on[:NAMED_MAX]] + more
+        over = [fault for fault in self.faults if fault.targets and (fault.end or end) < start]
+        if not over:
+            return ["no fault had been on yet"] if self.faults else []
+        last = max(over, key=lambda fault: (fault.end or 0, fault.start))
+        hit = f"{_short(last.nemesis)} on {_list(last.targets)}"
+        return [f"no fault was on; the last, {hit}, was healed at {_s(last.end or 0)}"]
+
+
+def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """The results; those that are not valid have the sentence before their explanation."""
+    found = tuple(results)
+    if all(result.verdict is Verdict.VALID for result in found):
+        return found
+    try:
+        timeline = Timeline.of(history)
+        sentences = [timeline.sentence(result) for result in found]
+    except Exception:  # noqa: BLE001 - a verdict is worth more than the sentence before it
+        return found
+    return tuple(
+        result
+        if sentence is None
+        else msgspec.structs.replace(
+            result, explanation=(sentence, *(result.explanation or (f"{result.reason}.",)))
+        )
+        for result, sentence in zip(found, sentences, strict=True)
+    )
+
+
+def _led(reign: Reign, time_ns: int) -> str:
+    """`m2 led in term 2`, or that nobody did."""
+    if _leads(reign, time_ns):
+        return f"{_short(reign.node)} led in term {reign.term}"
+    ended = f"{_s(reign.end or 0)}, when {_short(reign.until)}"
+    return f"nobody led ({_short(reign.node)} led in term {reign.term} until {ended})"
+
+
+def _leads(reign: Reign, time_ns: int) -> bool:
+    return reign.end is None or reign.end > time_ns
+
+
+def _covers(state: NodeState, time_ns: int) -> bool:
+    return state.start <= time_ns and (state.end is None or state.end > time_ns)
+
+
+def _changes(pair: Pair, names: set[str]) -> bool:
+    """Whether an operation that may have changed something speaks of one of `names`."""
+    done = pair.completion
+    if pair.type is OpType.FAIL or not isinstance(pair.invoke.value, Mapping):
+        return False
+    if "nonce" not in pair.invoke.value:
+        return False
+    answer = done.value if done is not None and isinstance(done.value, Mapping) else {}
+    spoken: list[Any] = [pair.invoke.value.get("name"), pair.invoke.value.get("new_name")]
+    return not names.isdisjoint(map(str, (*spoken, answer.get("table_id"))))
+
+
+def _told(fault: Fault, time_ns: int) -> str:
+    """`partition-leader had cut m1 off since 7.900 s`."""
+    form = _DID.get(fault.kind, "had hit {} since {}")
+    text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"
+    return text if fault.end is None or fault.end > time_ns else f"{text}, until {_s(fault.end)}"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return f"{'; '.join(part for part in parts if part)}."
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [_short(name) for name in names[:NAMED_MAX]]
+    if len(names) > NAMED_MAX:
+        return f"{', '.join(shown)} and {len(names) - NAMED_MAX} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}…"
+
+
+def _s(time_ns: int) -> str:
+    return f"{time_ns / 1e9:.1f} s"

@@ -1,0 +1,352 @@
+"""What was the case when: phases, faults, who led in which term, which nodes did not run.
+
+A pure function of a history, and the one place where this is derived: pages, traces, tables of
+facts and the sentence about the moment of a violation (`harness.situation`) read it here. Only
+what the history proves is told, and each piece says what proves it:
+
+* a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id;
+  without one, to the end. One without targets hit nobody and is never open;
+* a node leads from its fact `leader` until the next one, or its own `node-exit`. Clients that it
+  answered after the next leader was seen are told apart: it did not know better;
+* a node is down from its fact `node-exit`, and paused from the `inject` of a pause. Both end with
+  the first proof of it: the `heal` of a fault that stops (or pauses) processes and hit this node,
+  an RPC that was sent to it later and answered `ok`, its part in a core that came to life, or the
+  phase `converge`, before which the run starts every node.
+
+A history may come from anywhere: what it holds in other shapes than the harness writes is left out.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import NEMESIS, History, Op, OpType
+
+__all__ = [
+    "CUT",
+    "FACTS_MAX",
+    "KILL",
+    "OTHER",
+    "PAUSE",
+    "POWER_CUT",
+    "Fault",
+    "NodeState",
+    "Reign",
+    "core_of",
+    "faults_of",
+    "kind_of",
+    "nodes_of",
+    "phases_of",
+    "reigns_of",
+    "states_of",
+]
+
+FACTS_MAX: Final = 10_000
+"""Bound of every list here: faults, terms, states of nodes."""
+NODES_MAX: Final = 1_000
+CUT: Final = "cut"
+KILL: Final = "kill"
+POWER_CUT: Final = "power-cut"
+PAUSE: Final = "pause"
+OTHER: Final = "other"
+DOWN: Final = "down"
+PAUSED: Final = "paused"
+_STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, PAUSE: PAUSED}
+"""What a node is while a fault of this kind hits it."""
+_NAMES: Final = (
+    (PAUSE, ("pause",)),
+    (POWER_CUT, ("power",)),
+    (KILL, ("kill", "crash", "stop", "restart", "wipe")),
+    (CUT, ("partition", "isolate", "cut")),
+)
+"""Words in the names of nemeses by kind of fault, for histories that do not say the kind."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One injected fault: the op that injected it, and the one that healed it, if any did."""
+
+    begin: Op
+    heal: Op | None = None
+
+    @property
+    def id(self) -> str:
+        """Its name in the run."""
+        return _field(self.begin.value, "fault")
+
+    @property
+    def nemesis(self) -> str:
+        """Who injected it."""
+        return self.begin.f
+
+    @property
+    def kind(self) -> str:
+        """What it does: `cut`, `kill`, `power-cut`, `pause`, or in a plug-in's own words."""
+        return kind_of(self.begin)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The nodes it hit; none where it missed."""
+        targets = _get(self.begin.value, "targets")
+        return tuple(map(str, targets)) if isinstance(targets, (list, tuple)) else ()
+
+    @property
+    def start(self) -> int:
+        """When it was injected, in ns of the run."""
+        return self.begin.time
+
+    @property
+    def end(self) -> int | None:
+        """When it was healed; `None` where no healing is in the history."""
+        return None if self.heal is None else self.heal.time
+
+    @property
+    def note(self) -> str:
+        """The nemesis's own words."""
+        return _field(self.begin.value, "note")
+
+    @property
+    def bite(self) -> Mapping[str, Any] | None:
+        """What it did, as counted when it was healed: `count` (`None`: not measurable), `unit`."""
+        bite = None if self.heal is None else _get(self.heal.value, "bite")
+        return bite if isinstance(bite, Mapping) else None
+
+    def is_on(self, start: int, end: int) -> bool:
+        """Whether it hit somebody at any time from `start` to `end`."""
+        begun = bool(self.targets) and self.start <= end
+        return begun and (self.end is None or self.end >= start)
+
+
+class Reign(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that led, until `end`, for the reason `until`.
+
+    `answered` is when it last answered a client after that: in this term where answers carry terms
+    (`in_term`), else at all.
+    """
+
+    node: str
+    term: int
+    start: int
+    end: int | None
+    until: str
+    answered: int | None
+    in_term: bool
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """A node was `down` or `paused`; `why` says what proves the beginning and the end."""
+
+    node: str
+    kind: str
+    start: int
+    end: int | None
+    why: str
+
+
+def phases_of(history: History) -> list[tuple[int, str]]:
+    """Begin and name of each phase."""
+    return [
+        (op.time, _field(op.value, "phase")) for op in _first(history.facts("phase"), FACTS_MAX)
+    ]
+
+
+def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]:
+    """The first `most` faults, in the order of their injection; ops of others are left aside."""
+    begun: list[Op] = []
+    healed: dict[int, Op] = {}
+    still_open: dict[str, deque[int]] = {}
+    for op in ops:
+        if op.process != NEMESIS:
+            continue
+        action, fault = _get(op.value, "action"), _field(op.value, "fault")
+        if action == "inject":
+            if Fault(op).targets:
+                still_open.setdefault(fault, deque()).append(len(begun))
+            begun.append(op)
+        elif action == "heal" and still_open.get(fault):
+            healed[still_open[fault].popleft()] = op
+    return [Fault(op, healed.get(number)) for number, op in enumerate(begun[:most])]
+
+
+def kind_of(inject: Op) -> str:
+    """The kind of fault of an op `inject`; by the nemesis's name where it does not say it."""
+    kind = _get(inject.value, "kind")
+    if isinstance(kind, str) and kind:
+        return kind
+    found = (kind for kind, words in _NAMES if any(word in inject.f for word in words))
+    return next(found, OTHER)
+
+
+def reigns_of(history: History) -> list[Reign]:
+    """Who led when, in the order of the facts."""
+    facts = [
+        (op.time, _field(op.value, "node"), op.value.get("term", 0))
+        for op in _first(history.facts("leader"), FACTS_MAX)
+        if isinstance(op.value, dict) and isinstance(op.value.get("term", 0), int)
+    ]
+    exits = [(op.time, _field(op.value, "node")) for op in history.facts("node-exit")]
+    answers = _Answers(history)
+    reigns = []
+    for position, (start, node, term) in enumerate(facts):
+        ends = [(time, "its process ended") for time, who in exits if who == node and time > start]
+        if position + 1 < len(facts):
+            following = facts[position + 1]
+            ends.append((following[0], f"{following[1]} was seen to lead in term {following[2]}"))
+        end, until = min(ends, default=(None, "the run ended"))
+        again = min((time for time, who, _ in facts[position + 1 :] if who == node), default=None)
+        late = None if end is None else answers.last(node, term, end, again)
+        reigns.append(
+            Reign(
+                node=node,
+                term=term,
+                start=start,
+                end=end,
+                until=until,
+                answered=late,
+                in_term=answers.in_terms,
+            )
+        )
+    return reigns
+
+
+class _Answers:
+    """When nodes answered clients with `ok`, and in which term, where answers say that."""
+
+    def __init__(self, history: History) -> None:
+        self._in_term: dict[tuple[str, int], int] = {}
+        self._times: dict[str, list[int]] = {}
+        for pair in history.pairs:
+            done = pair.completion
+            if done is None or done.node is None:
+                continue
+            term = _get(done.value, "term")
+            if isinstance(term, int):
+                key = done.node, term
+                self._in_term[key] = max(done.time, self._in_term.get(key, 0))
+            elif done.type is OpType.OK:
+                self._times.setdefault(done.node, []).append(done.time)
+        self.in_terms = bool(self._in_term)
+        for times in self._times.values():
+            times.sort()
+
+    def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
+        """The last answer of `node` in `term` later than `after`.
+
+        Where no answer carries a term, it is any until `before`, when the node led again.
+        """
+        times = [] if self.in_terms else self._times.get(node, [])
+        at = len(times) if before is None else bisect.bisect_left(times, before)
+        found = max(self._in_term.get((node, term), 0), times[at - 1] if at else 0)
+        return found if found > after else None
+
+
+def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:
+    """Every node that the run speaks of, those that ever led first."""
+    led = [_field(op.value, "node") for op in history.facts("leader")]
+    rest: set[str] = set(logs)
+    for op in history.facts("snapshot"):
+        if isinstance(op.value, dict):
+            masters = op.value.get("masters")
+            led += sorted(masters) if isinstance(masters, dict) else []
+            for group in op.value.values():
+                rest.update(group if isinstance(group, dict) else ())
+    rest.update(_field(op.value, "node") for op in history.facts("node-exit"))
+    for op in history.facts("live"):
+        rest.update(core_of(op))
+    for fault in faults:
+        rest.update(fault.targets)
+    for pair in history.pairs:
+        if pair.completion is not None:
+            rest.update(attempt.node for attempt in pair.completion.attempts)
+    names = [*sorted(set(led)), *sorted(rest - set(led))]
+    return [name for name in names if name][:NODES_MAX]
+
+
+def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
+    """When nodes were down or paused, as far as the history proves it."""
+    begins: list[tuple[int, str, str, str]] = []
+    for op in _first(history.facts("node-exit"), FACTS_MAX):
+        expected = "as asked" if _field(op.value, "expected") == "True" else "by itself"
+        code = _field(op.value, "code")
+        begins.append((op.time, _field(op.value, "node"), DOWN, f"ended {expected}, code {code}"))
+    for fault in faults:
+        if fault.kind == PAUSE:
+            begins += [(fault.start, node, PAUSED, fault.id) for node in fault.targets]
+    life = _Life(history, faults)
+    states = []
+    for start, node, kind, cause in sorted(begins)[:FACTS_MAX]:
+        end, proof = life.after(node, kind, start)
+        why = f"{cause}; {proof}"
+        states.append(NodeState(node=node, kind=kind, start=start, end=end, why=why))
+    return states
+
+
+class _Life:
+    """When nodes are proven not to be down, or not to be paused."""
+
+    def __init__(self, history: History, faults: Sequence[Fault]) -> None:
+        self._proofs: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for fault in faults:
+            state = _STATES.get(fault.kind)
+            for node in fault.targets if state is not None and fault.end is not None else ():
+                self._add(node, state or "", fault.end or 0, f"over by the healing of {fault.id}")
+        for op in history.facts("live"):
+            for node in core_of(op):
+                for kind in (DOWN, PAUSED):
+                    self._add(node, kind, op.time, "over by the fact `live`: part of the core")
+        for op in history.facts("node-exit"):
+            self._add(_field(op.value, "node"), PAUSED, op.time, "over by its fact `node-exit`")
+        self._all = [
+            (op.time, "over by the phase `converge`: the run starts every node before it")
+            for op in history.facts("phase")
+            if _field(op.value, "phase") == "converge"
+        ]
+        self._answers: dict[str, list[tuple[int, int]]] = {}
+        for pair in history.pairs:
+            for attempt in pair.completion.attempts if pair.completion is not None else ():
+                if attempt.outcome == "ok":
+                    answers = self._answers.setdefault(attempt.node, [])
+                    answers.append((attempt.start, attempt.end))
+        for proofs in self._proofs.values():
+            proofs.sort()
+        for answers in self._answers.values():
+            answers.sort()
+
+    def _add(self, node: str, kind: str, time_ns: int, proof: str) -> None:
+        self._proofs.setdefault((node, kind), []).append((time_ns, proof))
+
+    def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
+        """When the first proof came that `node` is no longer `kind`, and which proof that is."""
+        found = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
+        found += [proof for proof in self._all if proof[0] > time_ns][:1]
+        answers = self._answers.get(node, [])
+        at = bisect.bisect_right(answers, time_ns, key=lambda answer: answer[0])
+        if at < len(answers):
+            found.append((answers[at][1], "over by an RPC sent later, which it answered"))
+        return min(found, default=(None, "nothing later proves that it ran again"))
+
+
+def core_of(op: Op) -> tuple[str, ...]:
+    """The nodes that a fact `live` names as the core; none where it names none."""
+    core = _get(op.value, "core")
+    return tuple(str(name) for name in core) if isinstance(core, (list, tuple)) else ()
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _field(value: Any, name: str) -> str:
+    found = _get(value, name)
+    return "" if found is None else str(found)
+
+
+def _first(ops: Iterable[Op], most: int) -> Iterable[Op]:
+    for count, op in enumerate(ops):
+        if count == most:
+            return
+        yield op

@@ -1,0 +1,108 @@
+"""Rows of the lanes above the operations: what `harness.timeline` derives, bounded and placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import NEMESIS, History
+from harness.timeline import FACTS_MAX, Fault, NodeState, Reign, phases_of
+
+__all__ = ["fault_rows", "lanes_of", "marks_of", "phase_rows", "reign_rows", "short", "state_rows"]
+
+TEXT_CHARS_MAX: Final = 600
+TARGETS_MAX: Final = 100
+_MARKS: Final = (
+    "live",
+    "converged",
+    "interrupted",
+    "unread",
+    "log",
+    "heartbeat-gap",
+    "infrastructure",
+)
+
+
+def phase_rows(history: History) -> list[tuple[int, str]]:
+    """Begin and name of each phase."""
+    return [(time, short(name)) for time, name in phases_of(history)]
+
+
+def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
+    """Faults with their lane among those of the same nemesis."""
+    rows = []
+    for nemesis in nemeses:
+        own = [fault for fault in faults if fault.nemesis == nemesis]
+        spans = [(fault.start, fault.start if not fault.targets else fault.end) for fault in own]
+        rows += [
+            {
+                "id": short(fault.id),
+                "nemesis": short(fault.nemesis),
+                "targets": [short(name) for name in fault.targets[:TARGETS_MAX]],
+                "start": fault.start,
+                "end": fault.end,
+                "note": short(fault.note),
+                "bite": short(_told(fault.bite)),
+                "lane": lane,
+            }
+            for fault, lane in zip(own, lanes_of(spans), strict=True)
+        ]
+    return sorted(rows, key=lambda row: (row["start"], row["id"]))
+
+
+def _told(bite: Mapping[str, Any] | None) -> str:
+    """What a fault did, in words."""
+    if bite is None:
+        return ""
+    count = bite.get("count")
+    return "not measurable" if count is None else f"{count} {bite.get('unit', '')}".strip()
+
+
+def reign_rows(reigns: Iterable[Reign]) -> list[dict[str, Any]]:
+    """Who led when."""
+    return [_bounded(msgspec.to_builtins(reign)) for reign in reigns]
+
+
+def state_rows(states: Iterable[NodeState]) -> list[dict[str, Any]]:
+    """When nodes were down or paused."""
+    return [_bounded(msgspec.to_builtins(state)) for state in states]
+
+
+def marks_of(history: History) -> list[tuple[int, str, str]]:
+    """What else the harness noted: time, kind, text."""
+    marks = []
+    for op in history:
+        if op.is_client or op.f not in _MARKS or op.process == NEMESIS:
+            continue
+        marks.append((op.time, op.f, short(msgspec.json.encode(op.value).decode())))
+        if len(marks) == FACTS_MAX:
+            break
+    return marks
+
+
+def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
+    """A lane for each span, in order of begin, so that none overlap in a lane (`None` is open)."""
+    busy_until: list[float] = []
+    lanes = []
+    for start, end in spans:
+        until = float("inf") if end is None else end
+        for lane, free_at in enumerate(busy_until):
+            if free_at <= start:
+                busy_until[lane] = until
+                lanes.append(lane)
+                break
+        else:
+            lanes.append(len(busy_until))
+            busy_until.append(until)
+    return lanes
+
+
+def short(text: str) -> str:
+    """The text, cut where it is too long for a page."""
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"
+
+
+def _bounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: short(value) if isinstance(value, str) else value for name, value in row.items()}
