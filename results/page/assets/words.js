@@ -69,7 +69,8 @@ function withOps(page, sentence) {
   for (const match of sentence.matchAll(OP)) {
     const position = positionOf(page.ops, Number(match[1]));
     if (position < 0) continue;
-    parts.push(sentence.slice(done, match.index), storyButton(page, position, match[0]));
+    // Results of old versions name an operation by its completion: shown is the one number it has here.
+    parts.push(sentence.slice(done, match.index), storyButton(page, position, `op ${page.ops.index[position]}`));
     done = match.index + match[0].length;
   }
   return [...parts, sentence.slice(done)];
