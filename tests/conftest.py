@@ -1,4 +1,4 @@
-"""For all tests: what a test's marks say it needs is looked for, and groups of tests hold."""
+"""For all tests: what a test's marks say it needs is looked for; groups hold, the order varies."""
 
 import os
 import signal
@@ -7,9 +7,8 @@ import pytest
 from hypothesis import settings
 
 from tests.requirements import NEEDS, refusal
-from tests.xdist_groups import pytest_collection_modifyitems
 
-__all__ = ["pytest_collection_modifyitems"]
+pytest_plugins = ["tests.random_order", "tests.xdist_groups"]
 
 # The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
 # No deadline, since 200 ms by the wall clock (the first example imports a library) say more of what

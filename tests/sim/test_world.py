@@ -590,6 +590,37 @@ def test_worlds_leave_nothing_behind():
         asyncio.get_running_loop()
 
 
+def test_nobody_who_holds_a_tripwire_holds_a_world():
+    """As a module does that is imported during a run, and a thread that sleeps meanwhile."""
+    held: list[Any] = []
+    worlds: list[weakref.ref[World]] = []
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow:
+        def __index__(self) -> int:
+            inside.set()
+            assert leave.wait(60)
+            return 1
+
+    async def main(s):
+        worlds.append(weakref.ref(s._world))
+        held.append(time.monotonic)
+        thread = threading.Thread(target=random.randrange, args=(Slow(),))
+        held.append(thread)
+        thread.start()
+        assert inside.wait(60)
+
+    try:
+        run(main)
+        gc.collect()
+        assert [world() for world in worlds] == [None]
+        assert held[0]() <= time.monotonic()
+        assert held[0] is not time.monotonic
+    finally:
+        leave.set()
+        held[1].join()
+
+
 def test_runs_nest_in_a_running_loop():
     async def outer():
         inner = run(lambda s: asyncio.sleep(1, "inner"))

@@ -48,32 +48,74 @@ class Tripwires:
     def __init__(self, on_violation: Callable[[str], None]) -> None:
         self.armed = False
         self._on_violation = on_violation
-        self._thread = threading.get_ident()
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Lay the wires, and take them up again whatever happens."""
-        saved: list[tuple[Any, str, Any]] = []
+        """Lay the wires for this thread, and take them up again whatever happens."""
+        outer = _running.tripwires
+        _WIRES_LAID.lay()
+        _running.tripwires = self
         try:
+            yield
+        finally:
+            _running.tripwires = outer
+            _WIRES_LAID.take_up()
+
+    def violated(self, name: str, instead: str) -> None:
+        """Raise, if it was a node that called `name`."""
+        if self.armed:
+            message = f"node code called {name}, which no seed replays; use {instead}"
+            self._on_violation(message)
+            raise DeterminismError(message)
+
+
+class _Running(threading.local):
+    """The tripwires of the world that runs in this thread."""
+
+    tripwires: Tripwires | None = None
+
+
+class _Wires:
+    """The wires of all worlds: laid when the first of them runs, taken up after the last.
+
+    A wire holds no world. Others may hold a wire for long: a thread that sleeps in it, a module
+    that was imported meanwhile and took `monotonic` by its name.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._saved: list[tuple[Any, str, Any]] = []
+
+    def lay(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
             for owner, names, instead in _WIRES:
                 for name in names:
                     original = getattr(owner, name, None)
                     if original is not None:
-                        saved.append((owner, name, original))
-                        wire = self._wire(original, f"{owner.__name__}.{name}", instead)
+                        self._saved.append((owner, name, original))
+                        wire = _wire(original, f"{owner.__name__}.{name}", instead)
                         setattr(owner, name, wire)
-            yield
-        finally:
-            for owner, name, original in reversed(saved):
-                setattr(owner, name, original)
 
-    def _wire(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def wire(*args: Any, **kwargs: Any) -> Any:
-            if self.armed and threading.get_ident() == self._thread:
-                message = f"node code called {name}, which no seed replays; use {instead}"
-                self._on_violation(message)
-                raise DeterminismError(message)
-            return original(*args, **kwargs)
+    def take_up(self) -> None:
+        with self._lock:
+            self._users -= 1
+            while self._users == 0 and self._saved:
+                setattr(*self._saved.pop())
 
-        return wire
+
+_running: Final = _Running()
+_WIRES_LAID: Final = _Wires()
+
+
+def _wire(original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wire(*args: Any, **kwargs: Any) -> Any:
+        if _running.tripwires is not None:
+            _running.tripwires.violated(name, instead)
+        return original(*args, **kwargs)
+
+    return wire

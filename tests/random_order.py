@@ -1,0 +1,47 @@
+"""Tests in another order every time, so that none comes to depend on what ran before it.
+
+Folders, modules and the tests of each are shuffled, but stay together: what is started once for a
+module is not started twice. The end of a run says the seed; `--order-seed N` repeats it, and
+`--order-seed 0` keeps the order in which tests are written.
+"""
+
+import random
+
+OPTION = "order_seed"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--order-seed", type=int, metavar="N", dest=OPTION,
+        help="seed of the order of tests (default: drawn and shown; 0: as they are written)",
+    )  # fmt: skip
+
+
+def pytest_configure(config):
+    """Draw the seed, in the controller of a run with workers: they get its options."""
+    if getattr(config.option, OPTION) is None:
+        setattr(config.option, OPTION, random.SystemRandom().randrange(1, 1_000_000))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    terminalreporter.write_line(f"order of tests: --order-seed={getattr(config.option, OPTION)}")
+
+
+def pytest_collection_modifyitems(config, items):
+    seed = getattr(config.option, OPTION)
+    if seed:
+        shuffle(items, seed)
+
+
+def shuffle(items, seed):
+    """Put items into the order of a seed; `nodeid`s alone decide, so that all workers agree."""
+
+    def place(*words):
+        return random.Random(f"{seed} {' '.join(words)}").random()
+
+    def key(item):
+        path, _, test = item.nodeid.partition("::")
+        folder = path.rpartition("/")[0]
+        return place(folder), folder, place(path), path, place(path, test)
+
+    items.sort(key=key)
