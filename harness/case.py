@@ -21,6 +21,7 @@ __all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "stream"]
 CASE_SCHEMA: Final = 1
 NS_PER_S: Final = 1_000_000_000
 FAULT_S_MIN: Final = 0.001
+DRAW_MAX: Final = 100
 OP_TIMEOUT_S_MAX: Final = 60.0
 """Operations still open when the chaos phase ends are waited for, and faults must outlast them:
 this is half of the grace that leases have."""
@@ -50,7 +51,8 @@ class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to run. `faults` and `ops` are `None` until planned; `ops` stays so unless given,
-    and the workload's generator then makes them from the seed.
+    and the workload's generator then makes them from the seed. With `draw` the seed draws 1 to
+    that many of the nemeses, and knobs that are not given; a planned case has drawn.
     """
 
     schema: int = CASE_SCHEMA
@@ -62,6 +64,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload: str = "ddl"
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
+    draw: int = 0
     interval_s: float = 10.0
     duration_s: float = 5.0
     time_limit_s: float = 60.0
@@ -99,6 +102,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"op_timeout_s is {self.op_timeout_s}; it must be at most {OP_TIMEOUT_S_MAX:g}, so "
                 "that faults outlast the operations they hit"
             )
+        if not 0 <= self.draw <= DRAW_MAX:
+            raise UsageError(f"draw is {self.draw}; it must be in 0 .. {DRAW_MAX} (nemeses)")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"the seed is {self.seed}; it must be in 0 .. 2**63-1")
 

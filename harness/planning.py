@@ -13,6 +13,7 @@ import msgspec
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
+from harness.drawing import draw_case, expand_any
 from harness.errors import UsageError
 from harness.plugins import (
     Checker,
@@ -49,6 +50,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 
     With `environment` its capabilities are checked too. Raises `UsageError`.
     """
+    case = expand_any(case, environment)
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     if workload.vocabulary not in target.vocabularies:
@@ -73,6 +75,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     if environment is not None:
         refuse_unable(nemeses, environment.name, environment.capabilities)
         environment.check_knobs(case.knobs)
+    case = draw_case(case, environment)
+    nemeses = {name: nemeses[name] for name in _nemesis_names(case)}
     case = msgspec.structs.replace(
         case,
         target_options=with_defaults("target", case.target, target.options, case.target_options),

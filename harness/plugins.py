@@ -164,7 +164,11 @@ class Client(Protocol):
 
 
 class Target(Protocol):
-    """A system under test: its nodes, its client, and how to look into it."""
+    """A system under test: its nodes, its client, and how to look into it.
+
+    An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
+    sense here. Without it, any installed nemesis that `suits_all` is drawn.
+    """
 
     api_version: int
     name: str
@@ -244,11 +248,12 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
-    Three attributes are optional. With a method `check_args(args)`, which raises `UsageError`, the
+    Four attributes are optional. With a method `check_args(args)`, which raises `UsageError`, the
     arguments of faults that were written by hand are refused before anything starts. `kind` says
     what sort of fault it is, in the history and in reports: "cut", "kill", "power-cut", "pause", or
     a word of your own (default: "other"). `needs_leader` is false for a nemesis that does not aim
-    at the leader, so that nobody waits for one (default: true).
+    at the leader, so that nobody waits for one (default: true). `suits_all` is false for one that only
+    some targets name in their `nemeses` (default: true).
     """
 
     api_version: int
@@ -431,7 +436,10 @@ class Session(Protocol):
 
 
 class Environment(Protocol):
-    """A world that deploys nodes and breaks them."""
+    """A world that deploys nodes and breaks them.
+
+    An optional `draw_knobs(rng)` gives the knobs of a seed that draws its own world (`Case.draw`).
+    """
 
     api_version: int
     name: str

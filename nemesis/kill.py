@@ -95,6 +95,7 @@ class KillTserver(KillRandom):
 
     name: ClassVar[str] = "kill-tserver"
     doc: ClassVar[str] = "kill one random tablet server (or other node that never leads)"
+    suits_all: ClassVar[bool] = False
 
     def aim(self, cluster: Cluster, roles: Roles, fault: Fault) -> Sequence[str]:
         """The drawn one; nobody where every node can lead."""

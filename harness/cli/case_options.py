@@ -29,15 +29,21 @@ _PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     "--time-limit": ("time_limit_s", float, "length of the chaos phase, in seconds"),
     "--rate": ("rate", float, "operations a second, all clients together"),
     "--concurrency": ("concurrency", int, "client processes at work at once"),
+    "--draw": ("draw", int, "nemeses a seed draws, 1 to N; 0: all at once, or 2 of `any`"),
     "--interval": ("interval_s", float, "a nemesis strikes once in this many seconds"),
     "--duration": ("duration_s", float, "a fault lasts about this many seconds"),
     "--op-timeout": ("op_timeout_s", float, "a client gives up on an operation after this, in s"),
 }
 
 
-def parse_case_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins."""
-    _add_choices(parser)
+def parse_case_options(
+    parser: Parser, arguments: Sequence[str], *, nemesis: str = "none"
+) -> argparse.Namespace:
+    """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins.
+
+    `nemesis` is what strikes where neither `--nemesis` nor a case says it.
+    """
+    _add_choices(parser, nemesis)
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
     target_name, workload_name = _chosen(chosen)
     target: Target = load_plugin("targets", target_name)
@@ -54,12 +60,13 @@ def parse_case_options(parser: Parser, arguments: Sequence[str]) -> argparse.Nam
             taken.add(f"--{option.name}")
             _add_option(group, owner, option)
     parsed = parser.parse_args(list(arguments))
+    parsed.nemesis_default = nemesis
     parsed.target_options = target.options
     parsed.workload_options = workload.options
     return parsed
 
 
-def _add_choices(parser: argparse.ArgumentParser) -> None:
+def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group = parser.add_argument_group("the case")
     group.add_argument(
         "--target", metavar="NAME", help=f"system under test (default: {_DEFAULTS.target})"
@@ -70,7 +77,8 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--nemesis",
         metavar="A,B",
-        help="what breaks, comma-separated; `harness list` names them (default: none)",
+        help="what breaks, comma-separated; `harness list` names them; `any`: drawn from the seed "
+        f"(default: {nemesis})",
     )
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
@@ -157,7 +165,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     fields["bugs"] = tuple(parsed.bug or ())
-    fields["nemeses"] = _nemeses(parsed.nemesis)
+    fields["nemeses"] = _nemeses(parsed.nemesis or parsed.nemesis_default)
     fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
@@ -172,9 +180,7 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
         )
 
 
-def _nemeses(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return _DEFAULTS.nemeses
+def _nemeses(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise UsageError(f"--nemesis is {text!r}; write names with commas between, e.g. a,b")

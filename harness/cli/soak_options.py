@@ -13,6 +13,7 @@ from typing import Final
 from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
 from harness.cli.parser import Parser
+from harness.drawing import ANY
 from harness.errors import UsageError
 from harness.soak.outfile import descriptor_of
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
@@ -45,6 +46,7 @@ OWN_FLAGS: Final = (
 """What a replay of one seed does not take; the switches among them have no value."""
 
 EPILOG: Final = """examples:
+  harness soak --seeds 1..200
   harness soak --env sim --seeds 1..200 --nemesis kill-leader --jobs 2
   harness soak --seeds 1..2000 --nemesis partition-leader,kill-leader --label v2 --junit out.xml
   harness soak --env process --seeds 1..20 --nemesis pause-leader
@@ -67,7 +69,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     )
     _add_work(parser)
     _add_outputs(parser)
-    parsed = parse_case_options(parser, arguments)
+    parsed = parse_case_options(parser, arguments, nemesis=ANY)
     if parsed.seed is not None:
         raise UsageError("a soak takes --seeds A..B, not --seed")
     parsed.first, parsed.last = parse_seeds(parsed.seeds)
@@ -219,7 +221,7 @@ def _add_work(parser: Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="stop after N seeds that were not valid; 0 runs all (default: 0)",
+        help="stop after N invalid seeds; 0 runs all (default: 0)",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="forget what an earlier soak of this case did"

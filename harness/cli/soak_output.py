@@ -48,6 +48,8 @@ class Replays:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
         self._kept = list(_without_own(arguments))
+        if parsed.nemesis is None:  # what is the default of a soak is not that of a run
+            self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
         """A shell command: by the case's flags and the seed, or by the file it came from."""

@@ -201,8 +201,8 @@ class Campaign:
 
     @property
     def enough(self) -> bool:
-        """Whether as many seeds failed as the soak waits for."""
-        return 0 < self.spec.stop_after <= self.tally.failed
+        """Whether as many seeds are invalid as the soak waits for."""
+        return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult) -> bool:
         """Record one result; whether to go on.

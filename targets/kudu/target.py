@@ -75,6 +75,19 @@ class KuduTarget:
     vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
     profiles: ClassVar[tuple[str, ...]] = PROFILES
     bugs: ClassVar[Mapping[str, str]] = BUGS
+    nemeses: ClassVar[tuple[str, ...]] = (
+        "partition-leader",
+        "partition-halves",
+        "partition-random-node",
+        "kill-leader",
+        "kill-tserver",
+        "kill-random",
+        "kill-all",
+        "pause-leader",
+        "pause-random",
+        "power-cut-leader",
+        "power-cut-all",
+    )
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option("tservers", 3, "number of tablet servers"),

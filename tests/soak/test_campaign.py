@@ -215,14 +215,16 @@ def test_other_code_does_not_run_while_the_old_one_does(tmp_path, code):
             Opened(tmp_path)
 
 
-def test_enough_failures_stop_it_now_and_the_next_time(tmp_path):
+def test_enough_invalid_seeds_stop_it_now_and_the_next_time(tmp_path):
     def bad(seed, verdict):
         return SeedResult(seed=seed, verdict=verdict, reason="no")
 
     with Opened(tmp_path, stop_after=2) as found:
         assert found.take(bad(1, "crash"))
-        assert found.take(SeedResult(seed=2, verdict="valid", reason=""))
-        assert not found.take(bad(3, "unknown"))
+        assert found.take(bad(2, "invalid"))
+        assert found.take(SeedResult(seed=3, verdict="valid", reason=""))
+        assert found.take(bad(4, "unknown"))
+        assert not found.take(bad(5, "invalid"))
         assert found.enough
 
 

@@ -169,11 +169,11 @@ def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
 
 
 def test_stop_after(scripted, capsys):
-    scripted("valid", "invalid", "unknown", "crash", "valid", "valid")
+    scripted("valid", "invalid", "unknown", "crash", "invalid", "valid")
     assert main([*BASE, "--seeds", "1..6", "--stop-after", "2", "--json"]) == EXIT_INVALID
     found = msgspec.json.decode(capsys.readouterr().out)
-    assert found["seeds"] == 3
-    assert [item["seed"] for item in found["results"]] == [1, 2, 3]
+    assert found["seeds"] == 5
+    assert [item["seed"] for item in found["results"]] == [1, 2, 3, 4, 5]
 
 
 def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
@@ -185,7 +185,8 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     assert main([*BASE, *files, "--seeds", "1..4", "--label", "v1"]) == EXIT_INVALID
     text, err = capsys.readouterr()
     assert "4 of 4 seeds: 1 valid, 1 invalid, 1 unknown, 1 crash" in text
-    replay = "harness run --env sim --target toy-register --workload register --seed 2"
+    case = "--target toy-register --workload register --nemesis any"
+    replay = f"harness run --env sim {case} --seed 2"
     assert f"  seed 2: why invalid\n  {replay}\n" in text
     found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
     assert found["schema_version"] == 2
@@ -203,7 +204,7 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     assert properties["label"] == "v1"
     assert suite.find("testcase/failure").text.endswith(f"replay: {replay}")
     summary = (tmp_path / "step.md").read_text()
-    assert summary.startswith("before\n<h3>Soak register-none: seeds 1..4 in sim</h3>\n")
+    assert summary.startswith("before\n<h3>Soak register-any: seeds 1..4 in sim</h3>\n")
     assert summary.count("<details>") == 3
     assert err.count("::error title=") == 3
 
@@ -358,7 +359,7 @@ def runs(scripted, monkeypatch):
 )
 def test_the_first_failing_runs_are_drawn_once(given, drawn, runs, tmp_path, capsys):
     runs("valid")
-    store = tmp_path / "store" / "register-none"
+    store = tmp_path / "store" / "register-any"
     (store / "r4").mkdir(parents=True)
     for _ in range(2):
         main([*BASE, *given, "--seeds", "1..1"])

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import random
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -26,7 +27,7 @@ from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
 from harness.environments.sim.disk import DiskStore
 from harness.environments.sim.env import SimClientEnv
-from harness.environments.sim.knobs import parse_knobs
+from harness.environments.sim.knobs import draw_knobs, parse_knobs
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.trace import TraceWriter
@@ -84,6 +85,10 @@ class SimEnvironment:
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """Names and ranges, as `Knobs` says."""
         parse_knobs(knobs)
+
+    def draw_knobs(self, rng: random.Random) -> dict[str, Any]:
+        """The knobs of a seed that draws its own world."""
+        return draw_knobs(rng)
 
     def clean(self) -> list[str]:
         """A simulation leaves nothing behind."""

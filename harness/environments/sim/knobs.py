@@ -6,14 +6,15 @@ follow, how slow processors and disks are, how a connection survives a cut.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["Knobs", "parse_knobs"]
+__all__ = ["Knobs", "draw_knobs", "parse_knobs"]
 
 
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +66,23 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for name, (low, high) in limits.items():
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be in {low} .. {high}")
+
+
+NETWORKS: Final[tuple[dict[str, Any], ...]] = (
+    {},  # a fast local network
+    {"latency_ms_min": 1.0, "latency_ms_max": 10.0},
+    {"latency": "uniform", "latency_ms_min": 0.2, "latency_ms_max": 40.0},
+)
+DISKS: Final[tuple[dict[str, Any], ...]] = ({}, {"disk_ms_min": 2.0, "disk_ms_max": 25.0})
+PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
+
+
+def draw_knobs(rng: random.Random) -> dict[str, Any]:
+    """The network, disks and processors of one seed's world: where time goes decides what races."""
+    drawn: dict[str, Any] = {}
+    for choices in (NETWORKS, DISKS, PROCESSORS):
+        drawn |= choices[rng.randrange(len(choices))]
+    return drawn
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
