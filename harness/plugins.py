@@ -252,8 +252,8 @@ class Nemesis(Protocol):
     arguments of faults that were written by hand are refused before anything starts. `kind` says
     what sort of fault it is, in the history and in reports: "cut", "kill", "power-cut", "pause", or
     a word of your own (default: "other"). `needs_leader` is false for a nemesis that does not aim
-    at the leader, so that nobody waits for one (default: true). `suits_all` is false for one that only
-    some targets name in their `nemeses` (default: true).
+    at the leader, so that nobody waits for one (default: true). `suits_all` is false for one that
+    only some targets name in their `nemeses` (default: true).
     """
 
     api_version: int

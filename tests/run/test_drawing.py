@@ -48,7 +48,7 @@ def test_any_holds_only_what_the_environment_can_do():
 def test_a_draw_from_given_nemeses_takes_no_other():
     given = ("kill-leader", "pause-random", "kill-all")
     drawn = [planned(seed, nemeses=given, draw=1).nemeses for seed in range(30)]
-    assert {names for names in drawn} == {(name,) for name in given}
+    assert set(drawn) == {(name,) for name in given}
     assert planned(1, nemeses=given).nemeses == given
 
 
