@@ -122,7 +122,7 @@ def load_case(path: Path) -> Case:
         return msgspec.json.decode(data, type=Case)
     except (msgspec.DecodeError, UnicodeDecodeError, UsageError, RecursionError) as error:
         raise UsageError(
-            f"the case file {str(path)!r} is no case: {error}; "
+            f"the case file {str(path)!r} is not a valid case file: {error}; "
             "write one with `harness run --dry-run`"
         ) from error
 

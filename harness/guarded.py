@@ -55,8 +55,8 @@ async def look(looking: Coroutine[Any, Any, T], target: str) -> T:
         if not limit.expired():
             raise
         raise TargetError(
-            f"the target {target!r} was asked for its state and said nothing for "
-            f"{LOOK_BOUND_S:g} s; its plug-in must bound every call it makes"
+            f"the target {target!r} did not report its state within {LOOK_BOUND_S:g} s; "
+            "its plug-in must put a time limit on every call"
         ) from error
 
 

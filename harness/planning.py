@@ -209,7 +209,10 @@ def _checked_nodes(
 ) -> tuple[NodeSpec, ...]:
     names = [node.name for node in nodes]
     if len(names) != len(dict.fromkeys(names)) or not names:
-        raise UsageError(f"the target declares the nodes {names}; names must be unique, and some")
+        raise UsageError(
+            f"the target declares the nodes {names}; declare at least one node; "
+            "names must be unique"
+        )
     if environment is not None and environment.name == "sim":
         foreign = [node.name for node in nodes if node.entry is None]
         if foreign:

@@ -515,7 +515,7 @@ def load_plugin(group: str, name: str) -> Any:
     except (Exception, SystemExit) as error:  # a script that exits when it is imported
         raise UsageError(
             f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}; "
-            "mend it or uninstall its package (HARNESS_NO_PLUGINS=1 leaves all but our own out)"
+            "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
         ) from error
     version = getattr(plugin, "api_version", None)
     if version != API_VERSION:
@@ -542,7 +542,7 @@ def load_verb(name: str) -> Verb:
         verb = points[name].load()
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"the verb {name!r} ({points[name].value}) does not load: {error!r}; mend it or "
+            f"the verb {name!r} ({points[name].value}) does not load: {error!r}; fix it or "
             "uninstall its package"
         ) from error
     if not callable(getattr(verb, "main", None)):

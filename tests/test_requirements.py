@@ -80,8 +80,8 @@ def test_optional_tools_do_not_fail_doctor(monkeypatch, capsys):
     (native,) = [line for line in lines if line[6:].startswith("native-core")]
     assert "switched off by HARNESS_NATIVE=0" in native or "absent" in native
     assert native.startswith("none")
-    mended = [line for line in lines if line.startswith("MEND") and "environment" not in line]
-    assert (code == 0) == (not mended)
+    broken = [line for line in lines if line.startswith("FIX") and "environment" not in line]
+    assert (code == 0) == (not broken)
 
 
 GROUPED = """

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError) and reader_went_away():
             return EXIT_BROKEN_PIPE  # `harness export RUN | head` is no failure of ours
         traceback.print_exc()
-        note("harness: this is our own mistake; please report it")
+        note("harness: this is a bug in the harness; please report it")
         return EXIT_CRASH
     finally:
         flush_output()

@@ -27,12 +27,12 @@ _PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag -> field of Case, type, help
     "--profile": ("profile", str, "the target's profile"),
     "--time-limit": ("time_limit_s", float, "length of the chaos phase, in seconds"),
-    "--rate": ("rate", float, "operations a second, all clients together"),
-    "--concurrency": ("concurrency", int, "client processes at work at once"),
+    "--rate": ("rate", float, "operations per second, over all clients"),
+    "--concurrency": ("concurrency", int, "number of concurrent client processes"),
     "--draw": ("draw", int, "nemeses a seed draws, 1 to N; 0: all at once, or 2 of `any`"),
-    "--interval": ("interval_s", float, "a nemesis strikes once in this many seconds"),
-    "--duration": ("duration_s", float, "a fault lasts about this many seconds"),
-    "--op-timeout": ("op_timeout_s", float, "a client gives up on an operation after this, in s"),
+    "--interval": ("interval_s", float, "seconds between the faults of a nemesis"),
+    "--duration": ("duration_s", float, "approximate length of a fault, in seconds"),
+    "--op-timeout": ("op_timeout_s", float, "time limit of one operation, in seconds"),
 }
 
 
@@ -99,7 +99,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
         help="a knob of the simulation, e.g. latency=tail (repeatable)",
     )
     group.add_argument(
-        "--case", metavar="FILE", type=Path, help="take the whole case from FILE instead"
+        "--case", metavar="FILE", type=Path, help="read the whole case from FILE instead"
     )
 
 
@@ -183,9 +183,9 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
 def _nemeses(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise UsageError(f"--nemesis is {text!r}; write names with commas between, e.g. a,b")
+        raise UsageError(f"--nemesis is {text!r}; separate names with commas, e.g. a,b")
     if len(names) > 1 and "none" in names:
-        raise UsageError(f"--nemesis is {text!r}; `none` goes with no other nemesis")
+        raise UsageError(f"--nemesis is {text!r}; `none` cannot be combined with another nemesis")
     return tuple(dict.fromkeys(names))
 
 

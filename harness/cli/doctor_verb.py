@@ -1,4 +1,4 @@
-"""`harness doctor`: what works on this machine, and how to mend the rest."""
+"""`harness doctor`: what works on this machine, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     """Report; exit code 0 when at least one real environment and all built-in plug-ins work."""
     parser = Parser(
         prog="harness doctor",
-        description="Tell what works on this machine and how to mend the rest.",
+        description="Show what works on this machine and how to fix the rest.",
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 def _mark(finding: Finding) -> str:
     if finding.ok:
         return "ok  "
-    return "none" if finding.optional else "MEND"
+    return "none" if finding.optional else "FIX "
 
 
 def _python() -> Finding:

@@ -15,17 +15,17 @@ __all__ = ["VERBS", "Parser", "build_parser", "known_verbs", "verb_module"]
 
 VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
-    "soak": "run many seeds of one case, go on where it was killed",
-    "check": "check stored runs again, and histories that others recorded",
+    "soak": "run many seeds of one case; resumable",
+    "check": "check stored runs again, or histories from other harnesses",
     "report": "check and aggregate a whole store, or draw the page of one run",
     "serve": "browse a store: runs, comparisons, trends",
     "trace": "write a run as a trace for the Perfetto viewer",
     "export": "write a stored history as Jepsen EDN",
     "import": "turn a Jepsen history in EDN into a run that can be checked",
-    "check-determinism": "prove that a seed replays bit for bit, or show where it diverges",
+    "check-determinism": "prove that a seed replays bit for bit, or show where two runs diverge",
     "list": "list environments, targets, workloads, nemeses and checkers",
-    "doctor": "tell what works on this machine and how to mend the rest",
-    "clean": "remove whatever dead runs left behind",
+    "doctor": "show what works on this machine and how to fix the rest",
+    "clean": "remove what dead runs left behind",
     "image": "build the Docker image of the nodes",
 }
 

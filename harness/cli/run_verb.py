@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
             listener=None if parsed.quiet else progress,
         )
     except (Exception, KeyboardInterrupt):
-        note(f"harness: nothing to judge; what there is lies in {folder.path}")
+        note(f"harness: nothing to judge; the partial run is in {folder.path}")
         raise
     finally:
         progress.finish()
@@ -141,11 +141,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--reporters",
         default=REPORTERS_DEFAULT,
         metavar="LIST",
-        help="what to make of the run besides its verdict: default (all but those much larger than "
-        "the run), all, none, or names from `harness list` (default: %(default)s)",
+        help="which reports to write: default (all but those much larger than the run), all, none, "
+        "or names from `harness list` (default: %(default)s)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the case and do nothing")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--dry-run", action="store_true", help="print the case and exit")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     return parse_case_options(parser, arguments)
 
@@ -202,7 +202,7 @@ def _report(
 def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> list[str]:
     words = {
         Verdict.VALID: "VALID: every promise checked was kept",
-        Verdict.UNKNOWN: "UNKNOWN: nothing was proven, see the reasons",
+        Verdict.UNKNOWN: "UNKNOWN: nothing was proven; see the reasons",
         Verdict.INVALID: "INVALID: a promise was broken",
     }
     lines = [words[judgement.verdict], *describe(judgement), ""]

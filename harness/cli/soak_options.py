@@ -52,7 +52,7 @@ EPILOG: Final = """examples:
   harness soak --env process --seeds 1..20 --nemesis pause-leader
   harness soak --seeds 1..100000 --spark-master spark://host:7077 --store /shared/store
 
-Killed or interrupted, the same command goes on where it stopped.
+After a kill or an interrupt, the same command continues where it stopped.
 
 exit codes, the first that applies: 1 a seed is invalid, 130 interrupted, 255 a seed crashed,
 2 a seed is unknown, 0 all are valid; 254 usage"""
@@ -224,7 +224,7 @@ def _add_work(parser: Parser) -> None:
         help="stop after N invalid seeds; 0 runs all (default: 0)",
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="forget what an earlier soak of this case did"
+        "--fresh", action="store_true", help="discard the progress of an earlier soak of this case"
     )
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     parser.add_argument(
@@ -234,7 +234,7 @@ def _add_work(parser: Parser) -> None:
         "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
     )
     parser.add_argument(
-        "--label", metavar="L", help="what reports tell soaks apart by, such as a version"
+        "--label", metavar="L", help="name that tells soaks apart in reports, such as a version"
     )
     parser.add_argument(
         "--keep",

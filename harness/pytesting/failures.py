@@ -24,7 +24,7 @@ def failure_text(
     elif verdict is Verdict.INVALID:
         head = "INVALID: a promise was broken"
     else:
-        head = "UNKNOWN: nothing was proven, see the reasons (allow_unknown=True lets this pass)"
+        head = "UNKNOWN: nothing was proven; see the reasons (allow_unknown=True accepts this)"
     lines = [f"harness: {head}"]
     lines += describe(Judgement(tuple(results)), certificate=verdict is not Verdict.INVALID)
     lines.append("")

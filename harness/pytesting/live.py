@@ -114,7 +114,7 @@ class LiveCluster:
         What is in flight at its end is waited for.
         """
         if self._in_traffic:
-            raise UsageError("traffic() is on already; one block at a time")
+            raise UsageError("traffic() is already running; one block at a time")
         self._in_traffic = True
         case = self.plan.case
         if self._traffic_processes is None:

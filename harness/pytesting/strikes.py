@@ -93,7 +93,7 @@ class Strike:
         if not self.targets and not self._may_miss:
             raise AssertionError(
                 f"the nemesis {self._fault.nemesis!r} hit nothing: {self.note} "
-                "(may_miss=True lets this pass)"
+                "(may_miss=True accepts this)"
             )
         return self
 

@@ -106,7 +106,8 @@ def _names(keyword: str, value: object) -> tuple[str, ...]:
     names = [item.strip() for item in items]
     if not all(names) or (keyword == "nemesis" and len(names) > 1 and "none" in names):
         raise UsageError(
-            f"{keyword} is {value!r}; no name may be empty, and `none` goes with no other"
+            f"{keyword} is {value!r}; no name may be empty, and `none` cannot be combined with "
+            "another"
         )
     return tuple(dict.fromkeys(names))
 
@@ -119,7 +120,7 @@ def _convert(fields: dict[str, Any]) -> Case:
         text = str(error)
         for field, keyword in keywords.items():
             text = text.replace(f"`$.{field}", f"`{keyword}")
-        raise UsageError(f"the case cannot be: {text}") from error
+        raise UsageError(f"the case is not possible: {text}") from error
 
 
 def _unknown(name: str, case: Case, known: Sequence[str]) -> str:

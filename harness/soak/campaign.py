@@ -151,7 +151,7 @@ class Campaign:
                 continue
             self._journal.forget(result.seed)
         if self.tally.seeds:
-            self.notes.append(f"{self.tally.seeds} of {self.spec.seeds} seeds are done already")
+            self.notes.append(f"{self.tally.seeds} of {self.spec.seeds} seeds are already done")
         if again:
             self.notes.append(f"{again} seeds crashed the last time and are run again")
         if gone:
@@ -216,7 +216,7 @@ class Campaign:
                 self.tally.take(result)
             return False
         if not self.spec.first <= result.seed <= self.spec.last:
-            raise InfrastructureError(f"a result of seed {result.seed} came in, which nobody asked")
+            raise InfrastructureError(f"a result of seed {result.seed} was not requested")
         if result.seed not in self._journal:
             try:
                 lost = result.run is None and (proven or result.verdict == CRASH)

@@ -91,7 +91,7 @@ def other_code(case: Case, environment: str, code: str | None) -> str | None:
         return None
     return (
         f"the code changed while the soak ran (it began with {code}, now there is {found}); "
-        "start the soak again, which begins anew with the new code"
+        "start the soak again; it starts over with the new code"
     )
 
 

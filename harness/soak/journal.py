@@ -52,7 +52,7 @@ class Lock:
             owner = os.read(self._fd, 100).decode(errors="replace").strip()
             os.close(self._fd)
             raise UsageError(
-                f"the same soak is at work already (process {owner or 'unknown'}); wait for it, "
+                f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
         with contextlib.suppress(OSError):  # a full disk: the number is only for people
@@ -170,7 +170,7 @@ class Journal:
     def _refusal(self, error: OSError) -> InfrastructureError:
         return InfrastructureError(
             f"the soak's journal {self.path} cannot be written: {error.strerror}; free some space "
-            "or choose another --store, then the same command goes on"
+            "or choose another --store, then run the same command again"
         )
 
 

@@ -160,7 +160,7 @@ class _Worker:
                 return result
         except (ConnectionError, msgspec.DecodeError, ValueError) as error:
             if self._process.returncode is None and not isinstance(error, ConnectionError):
-                raise _WorkerDiedError(f"answered nonsense: {error!r}") from error
+                raise _WorkerDiedError(f"sent an unreadable answer: {error!r}") from error
         async with asyncio.timeout(SEED_TIMEOUT_S):
             code = await self._process.wait()
         raise _WorkerDiedError(_how_ended(code))

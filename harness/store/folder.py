@@ -245,6 +245,6 @@ def _another(path: Path, record: RunRecord) -> str | None:
     if not sealed_as or sealed_as == record.digest:
         return None
     return (
-        f"{path.name} is another history ({sealed_as[:12]}...) than the one that run.json and "
+        f"{path.name} is a different history ({sealed_as[:12]}...) than the one that run.json and "
         f"results.json tell of ({record.digest[:12]}...), so their verdict does not count"
     )

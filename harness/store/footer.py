@@ -124,7 +124,7 @@ def first_line(error: BaseException) -> str:
 
 
 def read_footer(path: Path) -> Footer:
-    """The footer of a sealed history; raises `HistoryError` for torn, foreign or strange files."""
+    """The footer of a sealed history; raises `HistoryError` for torn, foreign or invalid files."""
     with open_sealed(path) as file:
         return footer_of(path, file.schema_arrow, file.metadata.num_rows)
 
@@ -150,7 +150,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
     try:
         footer = msgspec.convert({**ours, "bucket": place, "buckets": places}, Footer, strict=False)
     except msgspec.ValidationError as error:
-        raise HistoryError(f"{str(path)!r} has a strange footer: {error}") from error
+        raise HistoryError(f"{str(path)!r} has an invalid footer: {error}") from error
     if footer.schema != SCHEMA:
         raise HistoryError(
             f"{str(path)!r} is of schema {footer.schema}; this version reads 1 and {SCHEMA}: "
@@ -158,7 +158,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         )
     if footer.n_ops != rows or not 0 <= footer.bucket < footer.buckets:
         raise HistoryError(
-            f"{str(path)!r} has a strange footer: it speaks of {footer.n_ops} ops in bucket "
+            f"{str(path)!r} has an invalid footer: it names {footer.n_ops} ops in bucket "
             f"{place}/{places}, the file holds {rows}"
         )
     return footer

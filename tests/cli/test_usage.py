@@ -21,7 +21,7 @@ def run(arguments, capsys):
     [
         (["run", "--nemesis", "earthquake", "--env", "sim"], "'earthquake' is not among"),
         (["run", "--nemesis", "a,,b", "--env", "sim"], "commas"),
-        (["run", "--nemesis", "none,kill-leader", "--env", "sim"], "no other nemesis"),
+        (["run", "--nemesis", "none,kill-leader", "--env", "sim"], "'none,kill-leader'"),
         (["run", "--env", "moon"], "it is one of: auto"),
         (["run", "--env", "process", "--nemesis", "power-cut-leader"], "use --env sim"),
         (["run", "--rat", "3"], "did you mean --rate"),

@@ -212,7 +212,7 @@ REFUSED = [
     ("run_case(time_limt=3)", "'time_limt' is no part of a case"),
     ("run_case(time_limt=3)", "did you mean 'time_limit'?"),
     ('run_case(time_limit="long")', "Expected `float`, got `str` - at `time_limit`"),
-    ('run_case(nemesis="none,kill-leader")', "`none` goes with no other"),
+    ('run_case(nemesis="none,kill-leader")', "'none,kill-leader'"),
     ('run_case(env="moon")', "it is one of: auto"),
     ('run_case(env="process", nemesis="power-cut-leader")', "use --env sim"),
     ('run_case(expect="good")', "expect is 'good'; it is one of valid, unknown, invalid"),

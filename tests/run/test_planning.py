@@ -163,5 +163,5 @@ def test_times_without_sense_are_refused(fields):
 def test_hostile_case_files_are_refused(data, tmp_path):
     path = tmp_path / "case.json"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match="is no case"):
+    with pytest.raises(UsageError, match="case file"):
         load_case(path)

@@ -51,7 +51,7 @@ class DockerEnvironment:
         except InfrastructureError as error:
             return (
                 f"{error}; start an engine (dockerd, or Docker's own service), or name one with "
-                "DOCKER_HOST, and see that this user may use it"
+                "DOCKER_HOST, and make sure that this user may use it"
             )
 
     def prepare(self, progress: Callable[[str], None]) -> None:

@@ -68,13 +68,13 @@ def image_exists(engine: Engine | None = None) -> bool:
 def build_image(progress: Callable[[str], None]) -> str:
     """Make the image where it is missing; returns its tag.
 
-    Raises `InfrastructureError` that says why it cannot be made and how to mend that.
+    Raises `InfrastructureError` that says why it cannot be made and how to fix that.
     """
     tag = image_tag()
     with _engine(None) as engine, _one_at_a_time():
         engine.ping()
         if engine.image_id(tag) is not None:
-            progress(f"{tag} is there already")
+            progress(f"{tag} already exists")
             return tag
         with tempfile.TemporaryDirectory(prefix="harness-image-") as scratch:
             site = Path(scratch) / "site"

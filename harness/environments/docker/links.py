@@ -56,7 +56,7 @@ class LinkFaults:
 
     def _check(self, links: Sequence[Link]) -> None:
         if not links:
-            raise UsageError("no link was given; a fault on nothing is no fault")
+            raise UsageError("no link was given; name at least one")
         for link in links:
             for end in (link.source, link.destination):
                 if end != CLIENT and end not in self._places:

@@ -93,7 +93,7 @@ class Child:
         code = self._popen.wait()
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # Others of its group that still run have lost their head.
+        # Others of its group that still run are orphaned.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         for _ in range(_DRAIN_READS_MAX):

@@ -55,7 +55,8 @@ class Divergence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         context = "".join(f"    {line}\n" for line in self.before)
-        return f"the runs part at event {self.line}:\n{context}  1 {self.first}\n  2 {self.second}"
+        sides = f"  1 {self.first}\n  2 {self.second}"
+        return f"the runs diverge at event {self.line}:\n{context}{sides}"
 
 
 def first_divergence(first: Path, second: Path) -> Divergence | None:
