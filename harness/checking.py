@@ -1,26 +1,46 @@
 """Judging a history: every checker of the workload, each within its time, merged by one rule.
 
-A checker that crashes or runs out of budget says `unknown` with the reason, never `valid`.
+A checker that crashes, runs out of budget or returns what is no result is `unknown` with the
+reason, never `valid`, and costs no other checker its verdict.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from harness.case import Case
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
+from harness.interrupts import UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Checker, Workload, load_plugin
 from harness.signatures import sign
 from harness.situation import explained
 
-__all__ = ["CHECK_TIME_LIMIT_S", "EXIT_CODES", "Judgement", "checkers_of", "judge"]
+__all__ = [
+    "CHECK_TIME_LIMIT_S",
+    "EXIT_CODES",
+    "RESULT_BYTES_MAX",
+    "Judgement",
+    "checked_result",
+    "checker_name",
+    "checkers_of",
+    "judge",
+    "result_of_check",
+]
+
+_log = logging.getLogger(__name__)
 
 CHECK_TIME_LIMIT_S: Final = 120.0
+RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How long one result may be as JSON; what a store keeps must be readable again."""
+_TRACEBACK_LINES: Final = 20
+_SHOWN_CHARACTERS_MAX: Final = 500
 EXIT_CODES: Final = {
     Verdict.VALID: EXIT_VALID,
     Verdict.UNKNOWN: EXIT_UNKNOWN,
@@ -58,19 +78,99 @@ def judge(
     time_limit_s: float = CHECK_TIME_LIMIT_S,
 ) -> Judgement:
     """Run `checkers` over `history`, one after the other, `time_limit_s` for each."""
-    found = [_run(checker, history, case, time_limit_s) for checker in checkers]
-    return Judgement(explained(history, sign(found, history)))
-
-
-def _run(checker: Checker, history: History, case: Case, time_limit_s: float) -> CheckResult:
-    try:
-        return checker.check(history, case, time_limit_s=time_limit_s)
-    except CheckerLimitError as error:
-        return CheckResult(checker.name, Verdict.UNKNOWN, f"hit a limit: {error}")
-    except Exception as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
-        return CheckResult(
-            checker.name,
-            Verdict.UNKNOWN,
-            f"the checker crashed: {error!r}",
-            explanation=tuple(traceback.format_exc().splitlines()[-20:]),
+    found = [
+        result_of_check(
+            checker_name(checker),
+            functools.partial(checker.check, history, case, time_limit_s=time_limit_s),
         )
+        for checker in checkers
+    ]
+    try:
+        return Judgement(explained(history, sign(found, history)))
+    except Exception as error:  # noqa: BLE001 - what is said about a verdict is not the verdict
+        _log.warning("the verdicts cannot be explained or signed: %s", _shown(error))
+        return Judgement(tuple(found))
+
+
+def checker_name(checker: Checker) -> str:
+    """What the checker calls itself, or its class where it has no name."""
+    name = getattr(checker, "name", None)
+    return name if isinstance(name, str) else type(checker).__name__
+
+
+def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
+    """The result of `check()`; whatever it does instead of giving one, that is `unknown`.
+
+    Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile.
+    """
+    try:
+        with telling_interrupts():
+            return checked_result(name, check())
+    except UserInterrupt:
+        raise
+    except CheckerLimitError as error:
+        return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {_text(error)}")
+    except BaseException as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
+        return CheckResult(
+            name,
+            Verdict.UNKNOWN,
+            f"the checker crashed: {_shown(error)}",
+            explanation=tuple(map(_text, traceback.format_exc().splitlines()[-_TRACEBACK_LINES:])),
+        )
+
+
+def checked_result(name: str, result: object) -> CheckResult:
+    """`result` as one that can be stored and shown, whatever the checker `name` returned.
+
+    What is no `CheckResult`, or cannot be written as JSON, is `unknown`; but a conviction with a
+    reason stays one, without what cannot be written.
+    """
+    if not isinstance(result, CheckResult):
+        return CheckResult(
+            name, Verdict.UNKNOWN, f"the checker returned {_shown(result)}, which is no CheckResult"
+        )
+    why = _unstorable(result)
+    if why is None:
+        return result
+    if result.verdict is not Verdict.INVALID:
+        return CheckResult(name, Verdict.UNKNOWN, f"its result cannot be stored: {why}")
+    return CheckResult(
+        name, Verdict.INVALID, f"{_text(result.reason)} (the rest cannot be stored: {why})"
+    )
+
+
+def _unstorable(result: CheckResult) -> str | None:
+    """Why a result cannot be kept in a store, if it cannot."""
+    if not _is_well_formed(result):
+        return "a field is not of its type"
+    try:
+        size = len(msgspec.json.encode(result))
+    except Exception as error:  # noqa: BLE001 - anything may be in there
+        return _shown(error)
+    if size > RESULT_BYTES_MAX:
+        return f"it takes {size} bytes; the limit is {RESULT_BYTES_MAX}"
+    return None
+
+
+def _is_well_formed(result: CheckResult) -> bool:
+    """Whether each field is what it is declared to be, which a struct does not look after."""
+    return (
+        isinstance(result.verdict, Verdict)
+        and all(isinstance(text, str) for text in (result.checker, result.reason))
+        and all(isinstance(line, str) for line in result.explanation)
+        and all(isinstance(index, int) for index in result.operations)
+        and isinstance(result.details, dict)
+    )
+
+
+def _shown(value: object) -> str:
+    """`value` in one bounded line, even if its `repr` fails."""
+    try:
+        return _text(repr(value))
+    except Exception:  # noqa: BLE001 - a plug-in's own
+        return f"a {type(value).__name__}"
+
+
+def _text(text: object) -> str:
+    """`text` as JSON can hold it, cut where it is too long."""
+    return str(text)[:_SHOWN_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "EXIT_BROKEN_PIPE",
+    "EXIT_CODE_MAX",
     "EXIT_CRASH",
     "EXIT_INTERRUPTED",
     "EXIT_INVALID",
@@ -30,6 +31,7 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: whoever read our output had enough of it
 EXIT_USAGE = 254
 EXIT_CRASH = 255
+EXIT_CODE_MAX = 255  # a process keeps the low eight bits of its exit code
 
 
 class HarnessError(Exception):

@@ -2,7 +2,8 @@
 
 Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
 2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
-means *unknown*). 141 means that whoever read a long output had enough of it.
+means *unknown*). 141 means that whoever read a long output had enough of it. A verdict's code is
+only ever what a verb returned: whatever is raised, `SystemExit` as well, has another.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Final
 
 from harness.cli.output import ensure_standard_streams, flush_output, note, reader_went_away
 from harness.cli.parser import build_parser, known_verbs, verb_module
 from harness.errors import (
     EXIT_BROKEN_PIPE,
+    EXIT_CODE_MAX,
     EXIT_CRASH,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -24,13 +27,16 @@ from harness.errors import (
 
 __all__ = ["main"]
 
+_ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--version"})
+"""Flags after which argparse itself leaves, with the code 0."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code; never raises."""
     ensure_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        return _checked(_dispatch(arguments))
     except UsageError as error:
         note(f"harness: {error}")
         return EXIT_USAGE
@@ -40,7 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("harness: interrupted; `harness clean` removes what is left")
         return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a crash has an exit code
+    except SystemExit as error:
+        if not error.code and not _ASKED_AND_ANSWERED.isdisjoint(arguments):
+            return 0
+        note(
+            f"harness: something called sys.exit({error.code!r}) before there was a verdict:\n"
+            + "".join(traceback.format_tb(error.__traceback__)[-3:])
+        )
+        return EXIT_CRASH
+    except BaseException as error:  # noqa: BLE001 - the last line of defence: a crash has a code
         if isinstance(error, BrokenPipeError) and reader_went_away():
             return EXIT_BROKEN_PIPE  # `harness export RUN | head` is no failure of ours
         traceback.print_exc()
@@ -48,6 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     finally:
         flush_output()
+
+
+def _checked(code: object) -> int:
+    """What a verb returned. Another package's may forget to, and 256 would read as valid."""
+    if isinstance(code, int) and 0 <= code <= EXIT_CODE_MAX:
+        return code
+    note(f"harness: the verb returned {code!r}; its exit code must be in 0 .. {EXIT_CODE_MAX}")
+    return EXIT_CRASH
 
 
 def _dispatch(arguments: list[str]) -> int:

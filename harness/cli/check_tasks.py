@@ -1,8 +1,7 @@
 """What `harness check` does with one path: find it, read it, judge it, draw it.
 
-Work comes in two passes, so that a mistake in any file ends the command before anything is judged:
-`prepare` reads and understands, `judge_task` judges. What was prepared is kept for the second pass
-while the files are small (`KEPT_BYTES_MAX` in all), and read again otherwise.
+Each history stands for itself: one that cannot be read, or whose check breaks down, costs its own
+verdict (`Failed` says why) and never another's.
 """
 
 from __future__ import annotations
@@ -17,23 +16,16 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.checking import checkers_of, judge
+from harness.checking import checkers_of, judge, result_of_check
 from harness.cli.counterexample_page import counterexample_of, render_page
-from harness.errors import (
-    CheckerLimitError,
-    HistoryError,
-    InfrastructureError,
-    InternalError,
-    UsageError,
-)
+from harness.errors import EXIT_CRASH, EXIT_USAGE, HarnessError, HistoryError, UsageError
 from harness.formats import Source, is_history_name, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import HistoryModel, PreparedCheck, load_plugin
 from harness.store import StoredRun, load_run
 
-__all__ = ["CheckRequest", "Outcome", "Prepared", "Task", "find_tasks", "judge_task", "prepare"]
+__all__ = ["CheckRequest", "Failed", "Outcome", "Prepared", "Task", "find_tasks", "judge_task"]
 
-KEPT_BYTES_MAX: Final = 64 << 20
 FILES_MAX: Final = 1_000_000
 PATH_CHARS_MAX: Final = 200
 PAGE_NAME: Final = "counterexample.html"
@@ -77,6 +69,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | None = None
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """A history without a verdict; `exit_code` is that of a usage error or of a crash."""
+
+    reason: str
+    exit_code: int
+
+
 class LeftAside(msgspec.Struct, frozen=True):
     """Files in folders whose suffix is none of a history: how many, and the first."""
 
@@ -87,51 +86,55 @@ class LeftAside(msgspec.Struct, frozen=True):
 # --- finding ---------------------------------------------------------------------------------
 
 
-def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside]:
-    """The histories at `paths`, in order, and what in folders was left aside.
+def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
+    """The histories at `paths`, in order, what in folders was left aside, and what is closed to us.
 
     A folder with a `case.json` is one run; others are searched for files whose suffix says that
     they may be histories. Links inside folders are not followed. Raises `UsageError` for paths
-    that hold no history, or cannot be read.
+    that hold no history.
     """
     tasks: list[Task] = []
+    failures: list[Failed] = []
     aside = LeftAside()
     for path in paths:
-        before = len(tasks)
-        try:
-            for found in _walk(path) if path.is_dir() else _named(path):
-                if isinstance(found, Task):
-                    tasks.append(found)
-                else:
-                    aside = LeftAside(aside.files + 1, aside.first or found)
-                if len(tasks) > FILES_MAX:
-                    raise UsageError(
-                        f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
-                    )
-        except OSError as error:
-            place = str(error.filename or path)
-            shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
-            raise UsageError(
-                f"cannot read {shown!r}: {error.strerror}; no verdict is given on a part of what "
-                "was asked for"
-            ) from error
-        if len(tasks) == before:
+        before = len(tasks) + len(failures)
+        for found in _search(path):
+            if isinstance(found, Task):
+                tasks.append(found)
+            elif isinstance(found, Failed):
+                failures.append(found)
+            else:
+                aside = LeftAside(aside.files + 1, aside.first or found)
+            if len(tasks) + len(failures) > FILES_MAX:
+                raise UsageError(
+                    f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
+                )
+        if len(tasks) + len(failures) == before:
             raise UsageError(
                 f"{str(path)!r} is no run folder (it holds no case.json), and there is no "
                 "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
                 "or is named itself"
             )
-    return tasks, aside
+    return tasks, aside, failures
 
 
-def _named(path: Path) -> Iterator[Task]:
-    if not path.exists():
-        raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
-    yield _file_task(path)
+def _search(path: Path) -> Iterator[Task | Path | Failed]:
+    """What is at `path` or below it, sorted; what may not be looked into is one failure."""
+    try:
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.exists():
+            yield _file_task(path)
+        else:
+            raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
+    except OSError as error:
+        place = str(error.filename or path)
+        shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
+        yield Failed(f"cannot read {shown!r}: {error.strerror}", EXIT_USAGE)
 
 
-def _walk(folder: Path) -> Iterator[Task | Path]:
-    """The tasks below `folder`, sorted, and the files that are left aside."""
+def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
+    """The tasks below `folder`, and the files that are left aside."""
     if (folder / "case.json").exists():
         yield Task(folder, is_run=True)
         return
@@ -139,7 +142,7 @@ def _walk(folder: Path) -> Iterator[Task | Path]:
         if entry.is_symlink():
             continue
         if entry.is_dir():
-            yield from _walk(entry)
+            yield from _search(entry)
         elif entry.is_file():
             yield _file_task(entry) if is_history_name(entry) else entry
 
@@ -153,7 +156,7 @@ def _file_task(path: Path) -> Task:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def prepare(task: Task, request: CheckRequest) -> Prepared:
+def _prepare(task: Task, request: CheckRequest) -> Prepared:
     """Read a history and understand all of it; raises `HistoryError` and `UsageError`."""
     if task.is_run:
         return _prepare_run(task, request)
@@ -203,9 +206,19 @@ def _located(path: Path, source: Source, error: HistoryError) -> HistoryError:
 # --- judging ---------------------------------------------------------------------------------
 
 
-def judge_task(task: Task, request: CheckRequest, prepared: Prepared | None = None) -> Outcome:
+def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
     """Judge one history, and draw it where it is invalid and there is a place for the page."""
-    prepared = prepared or prepare(task, request)
+    try:
+        return _judge_task(task, request)
+    except UsageError as error:
+        return Failed(str(error), EXIT_USAGE)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the others still want their verdict
+        own = "" if isinstance(error, HarnessError) else f"\n{traceback.format_exc(limit=-3)}"
+        return Failed(f"{task.path}: {type(error).__name__}: {error}{own}", EXIT_CRASH)
+
+
+def _judge_task(task: Task, request: CheckRequest) -> Outcome:
+    prepared = _prepare(task, request)
     begin = time.perf_counter()
     counterexample: Counterexample | None = None
     if prepared.check is None:
@@ -245,18 +258,16 @@ def _reuse(path: Path, times: int) -> str:
 def _checked(
     prepared: Prepared, time_limit_s: float, *, draw: bool
 ) -> tuple[CheckResult, Counterexample | None]:
-    """The model's judgement; a crash of a model becomes `unknown`, our own mistake does not."""
+    """The model's judgement, with what it drew."""
     check: PreparedCheck = prepared.check
-    try:
-        return check.check(time_limit_s=time_limit_s, draw=draw)
-    except CheckerLimitError as error:
-        return CheckResult(prepared.model, Verdict.UNKNOWN, f"hit a limit: {error}"), None
-    except InternalError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a crash of a model becomes a recorded verdict
-        text = tuple(traceback.format_exc().splitlines()[-20:])
-        reason = f"the check crashed: {error!r}"
-        return CheckResult(prepared.model, Verdict.UNKNOWN, reason, explanation=text), None
+    drawn: list[Counterexample | None] = []
+
+    def judged() -> CheckResult:
+        result, counterexample = check.check(time_limit_s=time_limit_s, draw=draw)
+        drawn.append(counterexample)
+        return result
+
+    return result_of_check(prepared.model, judged), drawn[0] if drawn else None
 
 
 def _report(
@@ -267,8 +278,6 @@ def _report(
     seconds: float,
 ) -> dict[str, Any]:
     told = [result for result in results if result.verdict is verdict]
-    anomalies = [name for result in results for name in result.details.get("anomalies", ())]
-    refuted = [name for result in results for name in result.details.get("not", ())]
     check: PreparedCheck | None = prepared.check
     report: dict[str, Any] = {
         "path": str(task.path),
@@ -278,8 +287,8 @@ def _report(
         "configurations": sum(_configurations(result) for result in results),
         "seconds": round(seconds, 6),
         "reason": "; ".join(result.reason for result in told),
-        "anomalies": anomalies,
-        "not": refuted,
+        "anomalies": _listed(results, "anomalies"),
+        "not": _listed(results, "not"),
         "format": prepared.format,
         "certificate": _certificate(told),
     }
@@ -295,6 +304,12 @@ def _report(
             "checkers": [msgspec.to_builtins(result) for result in results],
         }
     return report
+
+
+def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
+    """What the results list under `name` in their details, which are free."""
+    found = [result.details.get(name) for result in results]
+    return [item for listed in found if isinstance(listed, (list, tuple)) for item in listed]
 
 
 def _configurations(result: CheckResult) -> int:
@@ -328,16 +343,17 @@ def _draw(
         place = task.path / PAGE_NAME
     else:
         return None, None
-    drawn = counterexample or counterexample_of(invalid)
-    text = render_page(prepared.history, invalid, drawn, path=str(task.path), model=prepared.model)
     try:
+        drawn = counterexample or counterexample_of(invalid)
+        text = render_page(
+            prepared.history, invalid, drawn, path=str(task.path), model=prepared.model
+        )
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
     except OSError as error:
-        reason = f"the picture cannot be written to {place}: {error.strerror}"
-        if request.html is not None:
-            raise InfrastructureError(f"{reason}; choose another --html") from error
-        return None, reason
+        return None, f"the picture cannot be written to {place}: {error.strerror}"
+    except Exception as error:  # noqa: BLE001 - a drawing of a model of any kind
+        return None, f"the picture of {task.path} cannot be drawn: {error!r}"
     return str(place), None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import multiprocessing
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Final
 
@@ -13,19 +15,17 @@ import msgspec
 
 from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement
 from harness.cli.check_tasks import (
-    KEPT_BYTES_MAX,
     CheckRequest,
+    Failed,
     Outcome,
-    Prepared,
     Task,
     find_tasks,
     judge_task,
-    prepare,
 )
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
-from harness.errors import UsageError
+from harness.errors import EXIT_CRASH, UsageError
 from harness.ops import ModelSettings, Verdict, worst
 from harness.plugins import load_plugin, plugin_names
 
@@ -33,6 +33,7 @@ __all__ = ["main"]
 
 JOBS_MAX: Final = 256
 SENTENCES_MAX: Final = 40
+FAILURES_SHOWN_MAX: Final = 20
 
 EPILOG: Final = """what is checked:
   a run's folder        judged by the checkers of its workload, unless a model is named
@@ -47,14 +48,15 @@ examples:
   harness check --model cas-register --json histories/
   harness check --elle list-append --consistency-model serializable history.edn
 
-exit codes, of the worst verdict: 0 valid, 1 invalid, 2 unknown; 254 usage, 255 crash"""
+exit codes, the first that applies: 1 a history is invalid, 255 a check broke down, 254 a history
+cannot be read (or a usage error), 2 a verdict is unknown, 0 all are valid"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check every history; the exit code is that of the worst verdict."""
+    """Check every history; the exit code is that of the worst verdict or failure."""
     parsed = _parse(arguments)
     request = _request(parsed)
-    tasks, aside = find_tasks(parsed.path)
+    tasks, aside, failures = find_tasks(parsed.path)
     if aside.files:
         what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
         note(
@@ -63,6 +65,9 @@ def main(arguments: Sequence[str]) -> int:
         )
     verdicts = []
     for outcome in _outcomes(tasks, request, jobs=min(parsed.jobs, len(tasks))):
+        if isinstance(outcome, Failed):
+            failures.append(outcome)
+            continue
         verdicts.append(outcome.verdict)
         if parsed.json:
             say(msgspec.json.encode(outcome.report).decode())
@@ -72,6 +77,17 @@ def main(arguments: Sequence[str]) -> int:
             note(f"harness: {outcome.warning}")
         if outcome.report.get("recorded_verdict") == "invalid" != outcome.verdict.value:
             note(f"harness: {outcome.report['run']} was invalid before")
+    for failure in failures[:FAILURES_SHOWN_MAX]:
+        note(f"harness: {failure.reason}")
+    if len(failures) > FAILURES_SHOWN_MAX:
+        note(f"harness: and {len(failures) - FAILURES_SHOWN_MAX} more have no verdict")
+    return _exit_code(verdicts, failures)
+
+
+def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
+    """A proven violation comes first; what has no verdict is worse than one that is unknown."""
+    if failures and Verdict.INVALID not in verdicts:
+        return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
 
 
@@ -169,42 +185,42 @@ def _require_kind(name: str, kind: str) -> None:
     raise UsageError(f"--{kind} is {name!r}, which it cannot be{other}")
 
 
-def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome]:
-    """Judge all tasks, in order; all of them are read before any is judged."""
-    if jobs > 1:
-        yield from _outcomes_in_parallel(tasks, request, jobs)
+def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:
+    """Judge all tasks, in order."""
+    if jobs <= 1:
+        yield from (judge_task(task, request) for task in tasks)
         return
-    kept: dict[int, Prepared] = {}
-    left = KEPT_BYTES_MAX
-    for number, task in enumerate(tasks):
-        prepared = prepare(task, request)
-        left -= _size(task)
-        if left >= 0:
-            kept[number] = prepared
-    for number, task in enumerate(tasks):
-        yield judge_task(task, request, kept.pop(number, None))
-
-
-def _size(task: Task) -> int:
-    files = task.path.glob("*") if task.is_run else (task.path,)
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _understand(task: Task, request: CheckRequest) -> None:
-    """The first pass, in a process whose memory the second does not share."""
-    prepare(task, request)
-
-
-def _outcomes_in_parallel(tasks: list[Task], request: CheckRequest, jobs: int) -> Iterator[Outcome]:
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         try:
-            for reading in [pool.submit(_understand, task, request) for task in tasks]:
-                reading.result()
-            for judging in [pool.submit(judge_task, task, request) for task in tasks]:
-                yield judging.result()
+            for task, judging in [(task, _submit(pool, task, request)) for task in tasks]:
+                try:
+                    yield judging.result()
+                except BrokenProcessPool:  # it fails all that were in the pool, whoever died
+                    yield _judge_alone(task, request, context)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(
+    pool: ProcessPoolExecutor, task: Task, request: CheckRequest
+) -> Future[Outcome | Failed]:
+    try:
+        return pool.submit(judge_task, task, request)
+    except BrokenProcessPool as error:
+        broken: Future[Outcome | Failed] = Future()
+        broken.set_exception(error)
+        return broken
+
+
+def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Outcome | Failed:
+    """Judge one task in a process of its own, whose death is its own."""
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(judge_task, task, request).result()
+        except BrokenProcessPool:
+            reason = f"{task.path}: the process that judged it died, perhaps for want of memory"
+            return Failed(reason, EXIT_CRASH)
 
 
 def _text(outcome: Outcome) -> list[str]:

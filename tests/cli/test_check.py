@@ -320,7 +320,7 @@ def test_a_page_shows_the_surroundings_of_a_very_long_history():
         (edn((0, "invoke", "write", "{:a 1}")), [], "line 1, column 1: op 0 is 'write'"),
     ],
 )
-def test_bad_histories_are_one_located_error_and_nothing_is_executed(
+def test_bad_histories_are_one_located_error_and_cost_no_other_its_verdict(
     text, arguments, words, tmp_path, capsys
 ):
     (tmp_path / "a.edn").write_text(GOOD)
@@ -328,7 +328,9 @@ def test_bad_histories_are_one_located_error_and_nothing_is_executed(
     chosen = arguments or ["--model", "cas-register"]
     paths = [tmp_path / "b.edn"] if arguments else [tmp_path / "a.edn", tmp_path / "b.edn"]
     code, out, err = run([*paths, *chosen, "--json"], capsys)
-    assert (code, out) == (EXIT_USAGE, "")
+    assert code == EXIT_USAGE
+    judged = [(o["path"], o["verdict"]) for o in objects(out)]
+    assert judged == [(str(path), "valid") for path in paths[:-1]]
     assert len(err.splitlines()) == 1
     assert str(tmp_path / "b.edn") in err
     assert words in err
@@ -416,7 +418,8 @@ def test_what_may_not_be_looked_into_is_one_line(asked, tmp_path, capsys, monkey
 
     monkeypatch.setattr("os.stat", refusing)
     code, out, err = run([tmp_path / asked], capsys)
-    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert (code, len(err.splitlines())) == (EXIT_USAGE, 1)
+    assert ("VALID" in out) == (asked == ".")  # what is open is judged all the same
     assert f"cannot read '{tmp_path}/closed/" in err
     assert "Permission denied" in err
 

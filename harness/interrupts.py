@@ -1,0 +1,42 @@
+"""Ctrl-C, told apart from a `KeyboardInterrupt` that the code of a plug-in raises itself.
+
+What a checker or a client raises is its own failure and costs nothing but its own result; that the
+user wants to stop is not. Both would be `KeyboardInterrupt`, so ours has a type of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+__all__ = ["UserInterrupt", "raise_interrupt", "telling_interrupts"]
+
+
+class UserInterrupt(KeyboardInterrupt):
+    """The user pressed Ctrl-C."""
+
+
+def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:
+    """A handler of SIGINT."""
+    raise UserInterrupt
+
+
+@contextlib.contextmanager
+def telling_interrupts() -> Iterator[None]:
+    """While the block lasts, Ctrl-C raises `UserInterrupt`; whoever handles it already still does.
+
+    Only the main thread is ever interrupted.
+    """
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, raise_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
