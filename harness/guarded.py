@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from harness.case import NS_PER_S
 from harness.errors import TargetError
 from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Convergence, Request
 
@@ -29,19 +30,23 @@ async def completed(client: Client, request: Request, timeout_s: float) -> Compl
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             return await client.invoke(request, timeout_s=timeout_s)
-    except Exception as error:  # noqa: BLE001 - becomes a line of the history
+    except UserInterrupt:
+        raise
+    except PLUGIN_FAILURES as error:  # becomes a line of the history
         hung = limit.expired() and isinstance(error, TimeoutError)
         what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
         text = f"client {what}"[:ERROR_CHARACTERS_MAX]
         return Completion(OpType.INFO, request.value, error=text)
 
 
-async def closed(client: Client) -> Exception | None:
+async def closed(client: Client) -> BaseException | None:
     """Close the client; what went wrong, if anything did."""
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.close()
-    except Exception as error:  # noqa: BLE001 - the caller may record it
+    except UserInterrupt:
+        raise
+    except PLUGIN_FAILURES as error:  # the caller may record it
         return error
     return None
 

@@ -45,6 +45,7 @@ from harness.generator.core import (
     new_context,
 )
 from harness.generator.diagnosis import validate
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
 from harness.ops import HARNESS, NEMESIS, Attempt, Op, OpType, Process
 from harness.plugins import Client, Completion, Request
 
@@ -319,7 +320,9 @@ class _Driver:
                 flight.client = self.clients.pop(flight.index, None)
                 if flight.client is None:
                     flight.client = self.open_client(flight.process)
-        except Exception as error:  # noqa: BLE001  becomes a line of the history
+        except UserInterrupt:
+            raise
+        except PLUGIN_FAILURES as error:  # becomes a line of the history
             return _unanswered(flight, OpType.FAIL, f"client did not open: {_described(error)}")
         request = Request(flight.draft.f, flight.draft.value)
         try:
@@ -328,7 +331,9 @@ class _Driver:
             # By our guard or at the end of the run, and then it is recorded already; or from
             # inside the client, which is a crash like any other.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
-        except Exception as error:  # noqa: BLE001  becomes a line of the history
+        except UserInterrupt:
+            raise
+        except PLUGIN_FAILURES as error:  # becomes a line of the history
             return _unanswered(flight, OpType.INFO, f"client crashed: {_described(error)}")
         if not isinstance(completion, Completion) or completion.type is OpType.INVOKE:
             text = f"client crashed: it returned {completion!r}"[:ERROR_CHARACTERS_MAX]
@@ -378,7 +383,9 @@ class _Driver:
         timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
         try:
             await client.close()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  recorded below
+        except UserInterrupt:
+            raise
+        except (*PLUGIN_FAILURES, asyncio.CancelledError) as error:
             self.recorder.record(
                 HARNESS,
                 OpType.INFO,

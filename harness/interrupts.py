@@ -11,9 +11,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
-__all__ = ["UserInterrupt", "raise_interrupt", "telling_interrupts"]
+__all__ = ["PLUGIN_FAILURES", "UserInterrupt", "raise_interrupt", "telling_interrupts"]
+
+
+PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
+"""What a call into a plug-in may raise on its own account; let `UserInterrupt` through first."""
 
 
 class UserInterrupt(KeyboardInterrupt):

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.case import Case, load_case
+from harness.checking import checked_result
 from harness.errors import CheckerLimitError, HarnessError
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker, load_plugin
 from harness.store import read_log, read_parquet
@@ -383,9 +385,12 @@ def judge_history(
     )
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     try:
-        with cpu_limit(budget.cpu_s):
+        with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
-            _fill(row, checker.check(history, case, time_limit_s=budget.cpu_s))
+            found = checker.check(history, case, time_limit_s=budget.cpu_s)
+            _fill(row, checked_result(name, found))
+    except UserInterrupt:
+        raise
     except SpentError:
         row.limited = True
         row.reason = (
@@ -400,7 +405,7 @@ def judge_history(
         row.reason = (
             f"hit a limit: more than {budget.memory_mib} MiB of memory for {row.n_ops} operations"
         )
-    except Exception as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
+    except PLUGIN_FAILURES as error:  # a crash of a checker becomes a recorded verdict
         row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
         row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
     if row.verdict == Verdict.VALID.value and (row.error is not None or row.limited):

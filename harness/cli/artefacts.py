@@ -54,6 +54,6 @@ def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
         try:
             reporter: Reporter = load_plugin("reporters", name)
             made[name] = str(reporter.write(folder))
-        except Exception as error:  # noqa: BLE001 - an artefact that fails changes no verdict
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an artefact that fails changes no verdict
             note(f"harness: the reporter {name!r} failed: {error}; the run itself is complete")
     return made

@@ -23,6 +23,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.progress import Progress
 from harness.cli.verdict_text import describe
+from harness.errors import InfrastructureError
 from harness.ops import Verdict
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
             link_proxy=parsed.link_proxy,
             listener=None if parsed.quiet else progress,
         )
-    except (Exception, KeyboardInterrupt):
+    except BaseException:
         note(f"harness: nothing to judge; the partial run is in {folder.path}")
         raise
     finally:
@@ -77,28 +78,43 @@ def main(arguments: Sequence[str]) -> int:
     )
     replay = _replay_command(environment, folder.path)
     report = _report(plan, environment, outcome, judgement, folder.path, replay)
-    folder.write_results(list(judgement.results), {"verdict": judgement.verdict, "replay": replay})
-    folder.finish(
-        RunRecord(
-            run=folder.path.name,
-            environment=environment.name,
-            started=started.isoformat(),
-            wall_s=time.monotonic() - begin_s,
-            verdict=judgement.verdict,
-            digest=report["history_sha256"],
-            ops=len(outcome.history),
-            versions={"harness": __version__, "python": platform.python_version()},
-            interrupted=outcome.interrupted,
-            simulated_s=report["run_s"] if environment.name == "sim" else None,
-            failure=failure_of(judgement.results),
-        )
+    record = RunRecord(
+        run=folder.path.name,
+        environment=environment.name,
+        started=started.isoformat(),
+        wall_s=time.monotonic() - begin_s,
+        verdict=judgement.verdict,
+        digest=report["history_sha256"],
+        ops=len(outcome.history),
+        versions={"harness": __version__, "python": platform.python_version()},
+        interrupted=outcome.interrupted,
+        simulated_s=report["run_s"] if environment.name == "sim" else None,
+        failure=failure_of(judgement.results),
     )
-    report["artefacts"] = make_artefacts(folder.path, reporters)
+    unkept = _keep(folder, judgement, record, replay)
+    report["artefacts"] = {} if unkept else make_artefacts(folder.path, reporters)
     if parsed.json:
         say(msgspec.json.encode(report).decode())
     else:
         say("\n".join(_text(report, judgement, outcome)))
-    return judgement.exit_code
+    if unkept is None or judgement.verdict is Verdict.INVALID:  # what is proven stays proven
+        return judgement.exit_code
+    return unkept.exit_code
+
+
+def _keep(
+    folder: RunFolder, judgement: Judgement, record: RunRecord, replay: str
+) -> InfrastructureError | None:
+    """Write the verdict beside the history; why that failed, if it did, which is said as well."""
+    try:
+        folder.write_results(
+            list(judgement.results), {"verdict": judgement.verdict, "replay": replay}
+        )
+        folder.finish(record)
+    except InfrastructureError as error:
+        note(f"harness: {error}; `harness check {folder.path}` judges the history again")
+        return error
+    return None
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -19,7 +19,7 @@ import msgspec
 
 from harness import __version__
 from harness.checking import judge
-from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
+from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment
@@ -28,7 +28,7 @@ from harness.signatures import failure_of
 from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crashed, folder_bytes, not_kept, result_of, stopped
+from harness.soak.seed import crash_reason, crashed, folder_bytes, not_kept, result_of, stopped
 from harness.store import RunFolder, RunRecord, new_run_id
 
 __all__ = ["soak_one_by_one"]
@@ -80,10 +80,10 @@ def _run(
     begin_s = time.monotonic()
     try:
         outcome = conduct(plan, environment, run_id=folder.run_id, folder=folder, listener=listener)
-    except HarnessError as error:  # nodes that do not come up: no verdict, but no end either
+    except (Exception, SystemExit) as error:  # no verdict, but no end of the soak either
         if isinstance(error, UsageError) and not isinstance(error, HistoryError):
             raise
-        crash = crashed(job, f"{type(error).__name__}: {error}")
+        crash = crashed(job, crash_reason(error))
         return msgspec.structs.replace(crash, run=folder.run_id), False
     judgement = judge(outcome.history, plan.case, plan.checkers)
     result = result_of(job.case.seed, outcome, judgement, simulated=False)

@@ -37,7 +37,15 @@ from harness.soak.result import (
 )
 from harness.store import RunFolder, RunRecord
 
-__all__ = ["crashed", "folder_bytes", "not_kept", "result_of", "run_seed", "stopped"]
+__all__ = [
+    "crash_reason",
+    "crashed",
+    "folder_bytes",
+    "not_kept",
+    "result_of",
+    "run_seed",
+    "stopped",
+]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
 
@@ -48,11 +56,11 @@ def run_seed(job: SeedJob) -> SeedResult:
     try:
         result = _run_seed(job, begin_s)
     except HistoryError as error:  # the history of this very seed: no other need be like it
-        result = crashed(job, _crash_reason(error))
+        result = crashed(job, crash_reason(error))
     except UsageError as error:  # the case was planned before: the code or the plug-ins changed
         result = stopped(job, str(error))
-    except Exception as error:  # noqa: BLE001 - one seed's crash must not end the campaign
-        result = crashed(job, _crash_reason(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one seed's crash must not end the campaign
+        result = crashed(job, crash_reason(error))
     return msgspec.structs.replace(
         result,
         wall_s=time.perf_counter() - begin_s,
@@ -177,7 +185,7 @@ def stopped(job: SeedJob, why: str) -> SeedResult:
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
 
 
-def _crash_reason(error: Exception) -> str:
+def crash_reason(error: BaseException) -> str:
     """One line: the error, and for one that was not raised on purpose where it came from.
 
     Nothing in it may differ between two runs of the seed, such as the address of an object.

@@ -24,6 +24,8 @@ __all__ = ["MAGIC", "RECORD_BYTES_MAX", "OpLog", "read_log"]
 MAGIC: Final = b"catalog-harness ops 1\n"
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 _HEADER: Final = struct.Struct("<II")
+_LAST_BYTE: Final = ord("}")
+_SEARCH_PASSES: Final = 4
 
 
 class OpLog:
@@ -132,15 +134,21 @@ def _payload(data: bytes, offset: int) -> bytes | None:
 
 
 def _next_record(data: bytes, offset: int) -> int | None:
-    """Where a whole record begins behind the header at `offset`, if one does.
+    """Where a whole record seems to begin behind the header at `offset`, if one does.
 
     A torn record is the last thing in a log; what has a whole record behind it is not torn, but
-    has a damaged length. Every payload begins with `{"`, which is what is looked for.
+    has a damaged length. Every payload begins with `{"`, which is what is looked for, and ends with
+    `}`. The checksums are taken over at most `_SEARCH_PASSES` times the file: text never looks
+    like a header, so a log that needs more was made to, and its next candidate counts as a record.
     """
+    view = memoryview(data)
+    left = _SEARCH_PASSES * len(data)
     at = data.find(b'{"', offset + 2 * _HEADER.size)
     while at != -1:
         length, crc = _HEADER.unpack_from(data, at - _HEADER.size)
-        if length <= len(data) - at and zlib.crc32(data[at : at + length]) == crc:
-            return at - _HEADER.size
+        if 2 <= length <= len(data) - at and data[at + length - 1] == _LAST_BYTE:
+            left -= length
+            if left < 0 or zlib.crc32(view[at : at + length]) == crc:
+                return at - _HEADER.size
         at = data.find(b'{"', at + 1)
     return None

@@ -517,3 +517,27 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_written(tmp_path, monkeypat
     with pytest.raises(InfrastructureError, match="no space left"):
         run(toy(14), folder)
     assert len(load_run(folder.path).history) == 59
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), KeyboardInterrupt()])
+def test_a_client_that_wants_to_end_the_process_has_crashed_at_one_operation(raised):
+    target = load_plugin("targets", "toy-register")
+    count = itertools.count()
+
+    def client(env, settings, process):
+        real = target.client(env, settings, process)
+
+        async def invoke(request, *, timeout_s):
+            if next(count) % 7 == 3:
+                raise raised
+            return await real.invoke(request, timeout_s=timeout_s)
+
+        return Behaving(real, invoke=invoke)
+
+    plan, outcome = run(toy(1, time_limit_s=3.0), target=Behaving(target, client=client))
+    name = type(raised).__name__
+    crashed = [op for op in outcome.history if op.is_client and name in (op.error or "")]
+    assert crashed
+    assert {op.type for op in crashed} == {OpType.INFO}
+    results = judge(outcome.history, plan.case, plan.checkers).results
+    assert {r.verdict for r in results if r.checker == "linearizable-register"} == {Verdict.VALID}

@@ -300,11 +300,9 @@ def test_replays_drop_just_what_a_run_does_not_take():
 
 def test_every_option_of_the_soak_is_known_to_replays(capsys):
     """An option that is in neither list would be passed on to a run that does not know it."""
-    with pytest.raises(SystemExit):
-        main(["soak", "--help"])
+    assert main(["soak", "--help"]) == 0
     flags = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
-    with pytest.raises(SystemExit):
-        main(["run", "--help"])
+    assert main(["run", "--help"]) == 0
     of_run = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES
 

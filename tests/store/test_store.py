@@ -2,8 +2,10 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from harness.store import (
     read_parquet,
     write_parquet,
 )
+from harness.store.oplog import MAGIC
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -286,3 +289,24 @@ def test_what_the_file_cannot_hold_is_refused(op, words, tmp_path):
     with pytest.raises(HistoryError, match=words):
         write_parquet(tmp_path / "history.parquet", History([op]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_log_makes_the_search_for_its_next_record_long(tmp_path, monkeypatch):
+    # Each of these places looks like a record that reaches almost to the end of the file.
+    count = 20_000
+    places = b"".join(struct.pack("<II", 10 * (count - n) - 7, n) + b'{"' for n in range(count))
+    data = MAGIC + struct.pack("<II", 1 << 27, 0) + places + b"}"
+    path = tmp_path / "ops.log"
+    path.write_bytes(data)
+    summed = 0
+    real = zlib.crc32
+
+    def counting(piece):
+        nonlocal summed
+        summed += len(piece)
+        return real(piece)
+
+    monkeypatch.setattr("harness.store.oplog.zlib.crc32", counting)
+    with pytest.raises(HistoryError, match="is damaged"):
+        read_log(path)
+    assert summed <= 5 * len(data)

@@ -33,6 +33,7 @@ from harness.environments.sim.network import Fabric
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
 from harness.errors import UsageError
+from harness.interrupts import raise_interrupt
 from harness.plugins import DeploymentPlan, Session
 
 __all__ = ["SimEnvironment", "SimSession"]
@@ -198,7 +199,7 @@ def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
         return
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, raise_interrupt)
         world.schedule(world.now_ns, lambda _: interrupted.set())
 
     previous = signal.signal(signal.SIGINT, interrupt)
