@@ -38,6 +38,7 @@ __all__ = [
 
 CALL_TIMEOUT_S: Final = 60
 _PING_TIMEOUT_S: Final = 5
+_FREEZER_TRIES: Final = 3  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
@@ -396,20 +397,22 @@ class Engine:
     def _freezer(self, verb: str, container: str) -> bool:
         import docker.errors
 
-        with self._translated(verb, container):
-            try:
-                if verb == "pause":
-                    self._api.pause(container)
+        call = self._api.pause if verb == "pause" else self._api.unpause
+        for tries_left in reversed(range(_FREEZER_TRIES)):
+            with self._translated(verb, container):
+                try:
+                    call(container)
+                except docker.errors.APIError as error:
+                    # An engine says 500 for a container in the wrong state; look for ourselves.
+                    state = self.state(container)
+                    if state is None or not state.running or state.paused == (verb == "pause"):
+                        return False
+                    if not tries_left:
+                        raise InfrastructureError(
+                            f"docker: cannot {verb} {container}: {error.explanation}"
+                        ) from error
                 else:
-                    self._api.unpause(container)
-            except docker.errors.APIError as error:
-                # An engine says 500 where a container is in the wrong state; look for ourselves.
-                state = self.state(container)
-                if state is None or not state.running or state.paused == (verb == "pause"):
-                    return False
-                raise InfrastructureError(
-                    f"docker: cannot {verb} {container}: {error.explanation}"
-                ) from error
+                    break
         return True
 
     def state(self, container: str) -> ContainerState | None:
