@@ -72,7 +72,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def leader(self, time_ns: int) -> Reign | None:
         """Who was the last one seen to lead."""
-        return next((one for one in reversed(self.reigns) if one.start <= time_ns), None)
+        seen = (one for one in reversed(self.reigns) if one.start <= time_ns and not one.contested)
+        return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
         """The sentence for a result that is not valid; `None` where there is nothing to say."""
@@ -127,17 +128,21 @@ class Timeline(msgspec.Struct, frozen=True):
         within = f" in term {term}" if isinstance(term, int) else ""
         reign = self.leader(time_ns)
         if reign is not None and reign.node == node and _leads(reign, time_ns):
-            title = f", leader of term {reign.term},"
+            title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
         own = [one for one in self.reigns if one.node == node and one.start <= time_ns]
-        before = f", leader of term {own[-1].term} before," if own and not within else ""
+        before = f", leader{_term(own[-1], ' of')} before," if own and not within else ""
         return f"{_short(node)}{before} answered {name}{within}{self._while(reign, time_ns)}"
 
     def _while(self, reign: Reign | None, time_ns: int) -> str:
         """Who led, as the end of a clause."""
         if reign is None:
             return " before any leader was seen" if self.reigns else ""
-        return f" while {_led(reign, time_ns)}"
+        rivals = [
+            r for r in self.reigns if r.contested and _leads(r, time_ns) and r.start <= time_ns
+        ]
+        also = "".join(f" and {_short(r.node)} led{_term(r)}, too" for r in rivals[:NAMED_MAX])
+        return f" while {_led(reign, time_ns)}{also}"
 
     # --- a moment ----------------------------------------------------------------------------
 
@@ -215,9 +220,15 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
 def _led(reign: Reign, time_ns: int) -> str:
     """`m2 led in term 2`, or that nobody did."""
     if _leads(reign, time_ns):
-        return f"{_short(reign.node)} led in term {reign.term}"
+        if reign.asked:
+            return f"{_short(reign.node)} was the last seen to lead{_term(reign)}"
+        return f"{_short(reign.node)} led{_term(reign)}"
     ended = f"{_s(reign.end or 0)}, when {_short(reign.until)}"
-    return f"nobody led ({_short(reign.node)} led in term {reign.term} until {ended})"
+    return f"nobody led ({_short(reign.node)} led{_term(reign)} until {ended})"
+
+
+def _term(reign: Reign, word: str = " in") -> str:
+    return f"{word} term {reign.term}" if reign.term else ""
 
 
 def _leads(reign: Reign, time_ns: int) -> bool:

@@ -122,10 +122,11 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that led, until `end`, for the reason `until`.
+    """A node that led, until `end`, for the reason `until`. Term 0: the target has none.
 
     `answered` is when it last answered a client after that: in this term where answers carry terms
-    (`in_term`), else at all.
+    (`in_term`), else at all. `asked`: nobody announces leaders, so it was seen then and there, and
+    what came between is not known. `contested`: another node led in this term or a later one.
     """
 
     node: str
@@ -135,6 +136,8 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
     until: str
     answered: int | None
     in_term: bool
+    asked: bool = False
+    contested: bool = False
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,33 +187,56 @@ def kind_of(inject: Op) -> str:
 def reigns_of(history: History) -> list[Reign]:
     """Who led when, in the order of the facts."""
     facts = [
-        (op.time, _field(op.value, "node"), op.value.get("term", 0))
+        op
         for op in _first(history.facts("leader"), FACTS_MAX)
         if isinstance(op.value, dict) and isinstance(op.value.get("term", 0), int)
     ]
-    exits = [(op.time, _field(op.value, "node")) for op in history.facts("node-exit")]
+    usual = [op for op in history.leaders() if isinstance(op.value, dict)]
+    counted = {op.index for op in usual}
+    exits = _times_by_node(history.facts("node-exit"))
+    seen = _times_by_node(facts)
     answers = _Answers(history)
     reigns = []
-    for position, (start, node, term) in enumerate(facts):
-        ends = [(time, "its process ended") for time, who in exits if who == node and time > start]
-        if position + 1 < len(facts):
-            following = facts[position + 1]
-            ends.append((following[0], f"{following[1]} was seen to lead in term {following[2]}"))
+    for op in facts:
+        node, term = _field(op.value, "node"), op.value.get("term", 0)
+        ends = [(time, "its process ended") for time in _next(exits.get(node, ()), op.time)]
+        at = bisect.bisect_right(usual, op.index, key=lambda other: other.index)
+        for following in usual[at : at + 1]:
+            name, newer = _field(following.value, "node"), following.value.get("term")
+            within = f" in term {newer}" if newer else ""
+            ends.append((following.time, f"{name} was seen to lead{within}"))
         end, until = min(ends, default=(None, "the run ended"))
-        again = min((time for time, who, _ in facts[position + 1 :] if who == node), default=None)
-        late = None if end is None else answers.last(node, term, end, again)
+        asked = op.value.get("asked") is True
+        late = None
+        if end is not None and not asked:
+            late = answers.last(node, term, end, min(_next(seen[node], op.time), default=None))
         reigns.append(
             Reign(
                 node=node,
                 term=term,
-                start=start,
+                start=op.time,
                 end=end,
                 until=until,
                 answered=late,
-                in_term=answers.in_terms,
+                in_term=answers.in_terms and term > 0,
+                asked=asked,
+                contested=op.index not in counted,
             )
         )
     return reigns
+
+
+def _times_by_node(ops: Iterable[Op]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for op in ops:
+        found.setdefault(_field(op.value, "node"), []).append(op.time)
+    return {node: sorted(times) for node, times in found.items()}
+
+
+def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
+    """The first of sorted `times` after `time_ns`, if there is one."""
+    at = bisect.bisect_right(times, time_ns)
+    return times[at : at + 1]
 
 
 class _Answers:

@@ -8,7 +8,7 @@ from harness.case import Case
 from harness.checking import judge
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.situation import Timeline, explained
-from harness.timeline import faults_of, kind_of
+from harness.timeline import faults_of, kind_of, reigns_of
 from tests.results.page.runs import Script, small_run
 
 
@@ -51,6 +51,27 @@ def test_answers_without_terms_say_who_had_led_before():
     said = of(history, index_of(history, "read", 300))
     assert said.startswith("m1, leader of term 1 before, answered op ")
     assert "while m2 led in term 2" in said
+
+
+def test_a_leader_that_was_only_asked_for_is_the_last_one_seen():
+    script = Script().fact(10, "leader", {"node": "n1", "term": 0, "asked": True})
+    script.op(20, 25, 0, "read", {}, "ok", 7, node="n2")
+    history = script.history()
+    said = of(history, index_of(history, "read", 20))
+    assert said == (
+        f"n2 answered op {index_of(history, 'read', 20)} (read) while n1 was the last seen to lead."
+    )
+
+
+def test_two_leaders_of_one_term_are_both_named():
+    script = Script().fact(10, "leader", {"node": "m1", "term": 2})
+    script.fact(11, "leader", {"node": "m2", "term": 2})
+    script.op(20, 25, 0, "read", {}, "ok", {"term": 2}, node="m3")
+    history = script.history()
+    first, second = reigns_of(history)
+    assert (first.contested, second.contested, first.end) == (False, True, None)
+    said = of(history, index_of(history, "read", 20))
+    assert "while m1 led in term 2 and m2 led in term 2, too" in said
 
 
 def test_the_index_of_the_completion_means_the_same_operation():

@@ -88,8 +88,8 @@ function attemptTable(page, i) {
 // The last leader seen: until it ended, nothing is known of another.
 function leading(reign, time) {
   if (!reign) return "no leader seen yet";
-  if (reign.end === null || reign.end > time) return `${reign.node} leads in term ${reign.term}`;
-  return `no leader: ${reign.node} led in term ${reign.term} until ${seconds(reign.end)}, when ${reign.until}`;
+  if (reign.end === null || reign.end > time) return `${reign.node} ${reign.asked ? "was the last seen to lead" : "leads"}${inTerm(reign)}`;
+  return `no leader: ${reign.node} led${inTerm(reign)} until ${seconds(reign.end)}, when ${reign.until}`;
 }
 
 // What else was the case at a moment: phase, faults, leader, nodes that did not run.
@@ -97,7 +97,7 @@ function meanwhile(page, time) {
   const { data } = page;
   const phase = data.phases.filter(([start]) => start <= time).pop();
   const faults = data.faults.filter((fault) => fault.targets.length && fault.start <= time && (fault.end === null || fault.end >= time));
-  const reign = data.reigns.filter((one) => one.start <= time).pop();
+  const reign = data.reigns.filter((one) => one.start <= time && !one.contested).pop();
   const states = data.states.filter((state) => state.start <= time && (state.end === null || state.end >= time));
   const items = [
     phase ? `phase ${phase[1]}` : null,

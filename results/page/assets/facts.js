@@ -126,7 +126,7 @@ function drawFaults(pen, page, top, row, boxes) {
 }
 
 const selectFault = (page, fault) => page.selectFact(`fault ${fault.id}`, faultLines(fault), fault.start);
-const selectReign = (page, reign) => page.selectFact(`${reign.node} leads in term ${reign.term}`, reignLines(page, reign), reign.start);
+const selectReign = (page, reign) => page.selectFact(`${reign.node} leads${inTerm(reign)}`, reignLines(page, reign), reign.start);
 
 function faultLines(fault) {
   const lines = [fault.id, fault.note];
@@ -167,7 +167,7 @@ function drawNode(pen, page, top, row, boxes) {
     if (last < view.from || reign.start > view.to) continue;
     const lines = reignLines(page, reign);
     const thing = { lines, click: () => selectReign(page, reign) };
-    boxes.add(...bar(pen, reign.start, end, top + 3, row.height - 8, ink.lead, `term ${reign.term}`, ink.paper), thing);
+    boxes.add(...bar(pen, reign.start, end, top + 3, row.height - 8, ink.lead, reign.term ? `term ${reign.term}` : "leads", ink.paper), thing);
     if (reign.answered) {
       const box = bar(pen, end, reign.answered, top + 3, row.height - 8, hatch(pen, ink.lead), "", "");
       hatchedText(pen, stillAnswers(reign), box);
@@ -197,10 +197,13 @@ function hatchedText(pen, text, [x0, top, x1, bottom]) {
   pen.fillText(text, from + 3, (top + bottom) / 2 + 0.5);
 }
 
+const inTerm = (reign) => (reign.term ? ` in term ${reign.term}` : "");
 const stillAnswers = (reign) => (reign.in_term ? `still answers in term ${reign.term}` : "still answers");
 
 function reignLines(page, reign) {
-  const lines = [`${reign.node} led in term ${reign.term}`];
+  const lines = [`${reign.node} led${inTerm(reign)}`];
+  if (reign.asked) lines.push("nobody announces leaders here: it was seen when somebody asked, and changes in between are not known");
+  if (reign.contested) lines.push("another node led in this term or a later one");
   lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)} to ${seconds(reign.end)}, when ${reign.until}`);
   if (reign.answered) lines.push(`but it still answered ${reign.in_term ? `in term ${reign.term} ` : ""}at ${seconds(reign.answered)} (hatched)`);
   return lines;
