@@ -46,6 +46,8 @@ _DID: Final = {
     POWER_CUT: "had cut the power of {} at {}",
     PAUSE: "had paused {} since {}",
 }
+ID_CHARS: Final = 6
+_TABLE_ID: Final = re.compile(r"\b([Tt]able) ([0-9a-f]{32})\b")
 _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
 
@@ -198,23 +200,65 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """The results; those that are not valid have the sentence before their explanation."""
+    """The results; those that are not valid get the sentence first, and names beside ids."""
     found = tuple(results)
     if all(result.verdict is Verdict.VALID for result in found):
         return found
     try:
         timeline = Timeline.of(history)
         sentences = [timeline.sentence(result) for result in found]
+        names = _TableNames(history)
     except Exception:  # noqa: BLE001 - a verdict is worth more than the sentence before it
         return found
     return tuple(
-        result
-        if sentence is None
-        else msgspec.structs.replace(
-            result, explanation=(sentence, *(result.explanation or (f"{result.reason}.",)))
-        )
+        _told_with(result, sentence, names)
         for result, sentence in zip(found, sentences, strict=True)
     )
+
+
+def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) -> CheckResult:
+    if result.verdict is Verdict.VALID:
+        return result
+    lines = [names.put_into(line) for line in result.explanation]
+    if sentence is not None:
+        lines = [sentence, *(lines or [f"{names.put_into(result.reason)}."])]
+    return msgspec.structs.replace(
+        result, reason=names.put_into(result.reason), explanation=tuple(lines)
+    )
+
+
+class _TableNames:
+    """What people call the tables whose ids a checker names, from what clients were answered."""
+
+    def __init__(self, history: History) -> None:
+        self._names: dict[str, list[str]] = {}
+        for pair in history.pairs:
+            answer = None if pair.completion is None else pair.completion.value
+            if not isinstance(answer, Mapping) or not isinstance(pair.invoke.value, Mapping):
+                continue
+            asked = pair.invoke.value
+            self._add(answer.get("table_id"), asked.get("new_name") or asked.get("name"))
+            rows = answer.get("tables")
+            for row in rows if isinstance(rows, list) else ():
+                if isinstance(row, list) and len(row) > 1:
+                    self._add(row[1], row[0])
+
+    def _add(self, ident: Any, name: Any) -> None:
+        if isinstance(ident, str) and isinstance(name, str):
+            names = self._names.setdefault(ident, [])
+            if name not in names[-1:]:
+                names.append(name)
+
+    def put_into(self, text: str) -> str:
+        """`table 0e7fb6...` as `table 't3' (id 0e7fb6…)`, wherever its name is known."""
+        return _TABLE_ID.sub(self._named, text) if self._names else text
+
+    def _named(self, found: re.Match[str]) -> str:
+        names = self._names.get(found[2])
+        if names is None:
+            return found[0]
+        later = f", later {_short(names[-1])!r}" if names[-1] != names[0] else ""
+        return f"{found[1]} {_short(names[0])!r}{later} (id {found[2][:ID_CHARS]}…)"
 
 
 def _led(reign: Reign, time_ns: int) -> str:

@@ -124,8 +124,8 @@ class Fault(msgspec.Struct, frozen=True):
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
     """A node that led, until `end`, for the reason `until`. Term 0: the target has none.
 
-    `answered` is when it last answered a client after that: in this term where answers carry terms
-    (`in_term`), else at all. `asked`: nobody announces leaders, so it was seen then and there, and
+    `answered` is when it last answered a client after that, in this term (`in_term`) or in an
+    answer that says no term. `asked`: nobody announces leaders, so it was seen then and there, and
     what came between is not known. `contested`: another node led in this term or a later one.
     """
 
@@ -218,7 +218,7 @@ def reigns_of(history: History) -> list[Reign]:
                 end=end,
                 until=until,
                 answered=late,
-                in_term=answers.in_terms and term > 0,
+                in_term=late is not None and answers.in_term(node, term) == late,
                 asked=asked,
                 contested=op.index not in counted,
             )
@@ -255,19 +255,22 @@ class _Answers:
                 self._in_term[key] = max(done.time, self._in_term.get(key, 0))
             elif done.type is OpType.OK:
                 self._times.setdefault(done.node, []).append(done.time)
-        self.in_terms = bool(self._in_term)
         for times in self._times.values():
             times.sort()
 
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
         """The last answer of `node` in `term` later than `after`.
 
-        Where no answer carries a term, it is any until `before`, when the node led again.
+        An answer without a term counts until `before`, when the node led again.
         """
-        times = [] if self.in_terms else self._times.get(node, [])
+        times = self._times.get(node, [])
         at = len(times) if before is None else bisect.bisect_left(times, before)
-        found = max(self._in_term.get((node, term), 0), times[at - 1] if at else 0)
+        found = max(self.in_term(node, term) or 0, times[at - 1] if at else 0)
         return found if found > after else None
+
+    def in_term(self, node: str, term: int) -> int | None:
+        """The last answer of `node` that says this term."""
+        return self._in_term.get((node, term))
 
 
 def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:

@@ -29,6 +29,7 @@ from harness.errors import CheckerLimitError, HarnessError
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker, load_plugin
+from harness.situation import explained
 from harness.store import read_log, read_parquet
 from harness.store.keyed import read_buckets
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
@@ -388,7 +389,7 @@ def judge_history(
         with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
             found = checker.check(history, case, time_limit_s=budget.cpu_s)
-            _fill(row, checked_result(name, found))
+            _fill(row, *explained(history, [checked_result(name, found)]))
     except UserInterrupt:
         raise
     except SpentError:

@@ -17,20 +17,31 @@ from checkers.elle.kinds import Cycle
 
 __all__ = ["draw", "explain_cycle"]
 
-_COLOURS: Final = {
-    "ww": "#b3261e",
-    "wr": "#0b57d0",
-    "rw": "#8a4b00",
-    "wrp": "#0b57d0",
-    "rwp": "#8a4b00",
-    "process": "#5f6368",
-    "realtime": "#5f6368",
+_CLASSES: Final = {
+    "ww": "ww",
+    "wr": "wr",
+    "rw": "rw",
+    "wrp": "wr",
+    "rwp": "rw",
+    "process": "order",
+    "realtime": "order",
 }
+_STYLE: Final = """<style>
+text { fill: #1b2230; stroke: none } rect { fill: #f6f8fa; stroke: #8a93a0 }
+.ww { --c: #b3261e } .wr { --c: #0b57d0 } .rw { --c: #8a4b00 } .order { --c: #5f6368 }
+g path { stroke: var(--c); fill: none } g polygon, g text { fill: var(--c) }
+@media (prefers-color-scheme: dark) {
+text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
+.ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
+}
+</style>"""
+"""The picture stands on the ground of whatever shows it, light or dark."""
 _TEXT_MAX: Final = 74  # what a box holds of a monospaced line
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
-_WIDTH: Final = 900
-_BOX_WIDTH: Final = 620
+_CHARACTER_WIDTH: Final = 7.9  # of a monospaced one
+_BOX_WIDTH_MIN: Final = 240
+_BESIDE: Final = 280  # the way back, and its label
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
 
@@ -81,27 +92,28 @@ def _safe(text: str) -> str:
 def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
     """The cycle as SVG: a box for each transaction, an arrow for each step."""
     shown = boxes[:_DRAWN_MAX]
-    height = 64 + len(shown) * (_BOX_HEIGHT + _GAP)
+    height = 44 + len(shown) * (_BOX_HEIGHT + _GAP) - _GAP + 20
+    longest = max((min(_TEXT_MAX, len(text)) for _, text in shown), default=0)
+    wide = max(_BOX_WIDTH_MIN, round(longest * _CHARACTER_WIDTH) + 28)
+    width = wide + _BESIDE
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="13"',
-        f'  width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}">',
-        '<defs><marker id="head" orient="auto"',
-        '  markerWidth="9" markerHeight="7" refX="8" refY="3.5">',
-        '<polygon points="0 0, 9 3.5, 0 7"/></marker></defs>',
+        f'  width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        _STYLE,
         f'<text x="20" y="28" font-size="16" font-weight="bold">{_safe(title)}</text>',
     ]
     for position, (name, text) in enumerate(shown):
         y = 44 + position * (_BOX_HEIGHT + _GAP)
         parts += [
-            f'<rect x="20" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}"',
-            '  rx="6" fill="#f6f8fa" stroke="#444"/>',
+            f'<rect x="20" y="{y}" width="{wide}" height="{_BOX_HEIGHT}"',
+            '  rx="6"/>',
             f'<text x="32" y="{y + 18}" font-weight="bold">{_safe(name)}</text>',
             f'<text x="32" y="{y + 37}" font-family="monospace">{_short(text)}</text>',
         ]
         if position + 1 < len(shown):
             parts += _arrow_down(y + _BOX_HEIGHT, steps[position], position)
     last = 44 + (len(shown) - 1) * (_BOX_HEIGHT + _GAP) + _BOX_HEIGHT // 2
-    parts += _arrow_back(last, 44 + _BOX_HEIGHT // 2, steps[-1])
+    parts += _arrow_back(wide + 20, last, 44 + _BOX_HEIGHT // 2, steps[-1])
     if len(boxes) > len(shown):
         parts.append(f'<text x="32" y="{height - 6}">... {len(boxes) - len(shown)} more</text>')
     parts.append("</svg>")
@@ -118,22 +130,21 @@ def _title(step: Step) -> str:
 
 
 def _arrow_down(y: int, step: Step, position: int) -> list[str]:
-    colour = _COLOURS[step.reason.relation]
-    x = 80 + 24 * (position % 2)
+    x, end = 80 + 24 * (position % 2), y + _GAP - 1
     return [
-        f'<g stroke="{colour}" fill="{colour}">{_title(step)}',
-        f'<path d="M {x} {y} V {y + _GAP - 2}" marker-end="url(#head)" fill="none"/>',
-        f'<text x="{x + 10}" y="{y + _GAP // 2 + 5}" stroke="none">{_label(step)}</text></g>',
+        f'<g class="{_CLASSES[step.reason.relation]}">{_title(step)}',
+        f'<path d="M {x} {y} V {end - 8}"/>',
+        f'<polygon points="{x - 4} {end - 9}, {x + 4} {end - 9}, {x} {end}"/>',
+        f'<text x="{x + 10}" y="{y + _GAP // 2 + 5}">{_label(step)}</text></g>',
     ]
 
 
-def _arrow_back(low: int, high: int, step: Step) -> list[str]:
-    colour = _COLOURS[step.reason.relation]
-    right = _BOX_WIDTH + 20
+def _arrow_back(right: int, low: int, high: int, step: Step) -> list[str]:
+    tip = right + 9
     return [
-        f'<g stroke="{colour}" fill="{colour}">{_title(step)}',
-        f'<path d="M {right} {low} C {right + 70} {low}, {right + 70} {high}, {right} {high}"',
-        '  marker-end="url(#head)" fill="none"/>',
-        f'<text x="{right + 58}" y="{(low + high) // 2 + 5}" stroke="none">{_label(step)}</text>',
+        f'<g class="{_CLASSES[step.reason.relation]}">{_title(step)}',
+        f'<path d="M {right} {low} C {right + 70} {low}, {right + 70} {high}, {tip} {high}"/>',
+        f'<polygon points="{tip} {high - 4}, {tip} {high + 4}, {right} {high}"/>',
+        f'<text x="{right + 58}" y="{(low + high) // 2 + 5}">{_label(step)}</text>',
         "</g>",
     ]

@@ -17,7 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.checking import checkers_of, judge, result_of_check
-from harness.cli.counterexample_page import counterexample_of, render_page
+from harness.cli.counterexample_page import render_page
+from harness.counterexample import counterexample_of
 from harness.errors import EXIT_CRASH, EXIT_USAGE, HarnessError, HistoryError, UsageError
 from harness.formats import Source, is_history_name, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict

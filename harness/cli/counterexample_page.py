@@ -13,35 +13,19 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
 import msgspec
 
-from harness.ops import CheckResult, Counterexample, History, Op, OpType, Pair, PartialOrder
+from harness.ops import CheckResult, Counterexample, History, Op, OpType, Pair
 
-__all__ = ["OPS_SHOWN_MAX", "counterexample_of", "render_page"]
+__all__ = ["OPS_SHOWN_MAX", "render_page"]
 
 OPS_SHOWN_MAX: Final = 20_000
 LABEL_CHARS_MAX: Final = 200
 SENTENCES_MAX: Final = 100
-
-
-def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
-    """What the results themselves say: for checkers that draw nothing."""
-    for result in results:
-        failure = result.details.get("failure")
-        if isinstance(failure, Mapping):
-            orders = tuple(
-                PartialOrder(
-                    tuple(survivor["last"]), (survivor["state"],), tuple(survivor["pending"])
-                )
-                for survivor in failure["survivors"]
-            )
-            return Counterexample(failure["operation"], tuple(failure["core"]), orders)
-    blamed = dict.fromkeys(index for result in results for index in result.operations)
-    return Counterexample(None, tuple(blamed))
 
 
 def render_page(

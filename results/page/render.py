@@ -35,6 +35,7 @@ SCRIPTS: Final = (
     "tables.js",
     "minimap.js",
     "detail.js",
+    "picture.js",
     "words.js",
     "main.js",
 )
@@ -55,7 +56,7 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
         kind, content = "json", script_safe(encoded.decode())
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     # One pass over the template: what is put in is never looked at again.
     fillings = {

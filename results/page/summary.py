@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.ops import CheckResult, History, OpType, Verdict
+from harness.counterexample import counterexample_of
+from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
 from harness.store import StoredRun
 
 __all__ = [
@@ -28,6 +30,10 @@ SENTENCES_MAX: Final = 60
 SENTENCE_CHARS_MAX: Final = 4_000
 OPERATIONS_MAX: Final = 2_000
 ITEMS_MAX: Final = 300
+DRAWINGS_MAX: Final = 4
+DRAWING_CHARS_MAX: Final = 100_000
+ORDERS_MAX: Final = 8
+CORE_DRAWN_MAX: Final = 12
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
 SUMMARIES: Final = {
     Verdict.VALID: "Every promise checked was kept.",
@@ -75,8 +81,40 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
             "sentences": _sentences(result.explanation),
             "operations": result.operations[:OPERATIONS_MAX],
             "operations_total": len(result.operations),
+            "drawings": _drawings(result),
+            "orders": _orders(result),
         }
         for result in results.checkers
+    ]
+
+
+def _drawings(result: CheckResult) -> list[str]:
+    """What the checker drew, as SVG in base64: shown as images, in which nothing can act."""
+    found = result.details.get("drawings")
+    texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    small = [text for text in texts if len(text) <= DRAWING_CHARS_MAX][:DRAWINGS_MAX]
+    return [base64.b64encode(text.encode()).decode() for text in small]
+
+
+def _orders(result: CheckResult) -> list[dict[str, Any]]:
+    """Partial linearizations to draw; without any, a few operations that contradict each other."""
+    if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
+        return []
+    picture = counterexample_of([result])
+    if not picture.orders and not 1 < len(picture.core) <= CORE_DRAWN_MAX:
+        return []
+    core = picture.core[:CORE_DRAWN_MAX]
+    failing = picture.failing
+    orders = picture.orders[:ORDERS_MAX] or (PartialOrder((), ()),)
+    return [
+        {
+            "failing": failing,
+            "core": core,
+            "steps": order.steps[-CORE_DRAWN_MAX:],
+            "state": _short(order.states[-1]) if order.states else "",
+            "pending": order.pending[:CORE_DRAWN_MAX],
+        }
+        for order in orders
     ]
 
 

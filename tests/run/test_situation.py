@@ -158,6 +158,22 @@ def test_a_result_about_a_moment_says_who_was_outside_and_who_touched_what_is_st
     assert "whose answer was lost, during k-1" in stuck
 
 
+def test_ids_of_tables_stand_beside_their_names():
+    old, new, strange = ("a" * 32, "b" * 32, "c" * 32)
+    script = Script()
+    script.op(1, 2, 0, "create", {"name": "t1"}, "ok", {"table_id": old})
+    script.op(3, 4, 0, "rename", {"name": "t1", "new_name": "t2"}, "ok", {"table_id": old})
+    script.op(5, 6, 0, "list", {}, "ok", {"tables": [["t9", new, 0], ["t2", old, 0]]})
+    text = f"Table {old} is not table {new} but table {strange} or tablet {new}"
+    before = CheckResult("c", Verdict.INVALID, text, (f"{text}.",))
+    (after,) = explained(script.history(), [before])
+    assert after.reason == (
+        f"Table 't1', later 't2' (id aaaaaa…) is not table 't9' (id bbbbbb…) "
+        f"but table {strange} or tablet {new}"
+    )
+    assert after.explanation == (f"{after.reason}.",)
+
+
 def test_nothing_is_said_of_what_is_valid_or_of_a_history_without_facts():
     assert explained(small_run(), [result := CheckResult("c", Verdict.VALID, "fine")]) == (result,)
     bare = Script().op(1, 2, 0, "read", {}, "ok", {}).history()

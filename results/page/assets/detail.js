@@ -112,7 +112,7 @@ function meanwhile(page, time) {
 // The lines of every node's log around a moment of the history.
 function logsAt(page, time) {
   const { data } = page;
-  if (!data.logs.length) return null;
+  if (!data.logs.length) return el("section", { class: "logs" }, el("h3", {}, "Logs"), el("p", { class: "soft" }, data.log_clock));
   const parts = data.logs.map((log) => logExcerpt(log, time));
   return el("section", { class: "logs" }, el("h3", {}, `Logs around ${seconds(time)}`), el("p", { class: "soft" }, data.log_clock), ...parts);
 }
@@ -154,7 +154,7 @@ function showFact(page, title, lines, time) {
 function showTable(page, lane) {
   const events = lane.events.map((event) => el("li", {}, `${seconds(event[2])}: ${event[4]} `,
     el("button", { class: "link", type: "button", onclick: () => page.selectIndex(event[3]) }, `op ${event[3]}`)));
-  fill("detail", el("h2", {}, `table ${lane.id}`), ...tableLines(lane).slice(1).map((line) => el("p", {}, line)),
+  fill("detail", el("h2", {}, lane.names.length ? `table ${lane.names[lane.names.length - 1]}, id ${lane.id.slice(0, 6)}…` : `table ${lane.id}`), ...tableLines(lane).map((line) => el("p", {}, line)),
     el("p", {}, el("button", { type: "button", onclick: () => page.setFilter({ table: lane.id }) }, "Show only operations on this table")),
     el("h3", {}, "Acknowledged changes"), events.length ? el("ul", {}, ...events) : el("p", {}, "none: it is known from reads or masters only"));
 }

@@ -40,13 +40,13 @@ function factRows(page) {
     rows.push({ name: nemesis, height: 4 + 16 * lanes, draw: drawFaults, own });
   }
   if (data.marks.length || page.focusFacts.length) rows.push({ name: "noted", height: ROW, draw: drawMarks });
+  const quiet = [];
   for (const node of data.nodes) {
-    rows.push({
-      name: node, height: ROW, draw: drawNode,
-      reigns: data.reigns.filter((reign) => reign.node === node),
-      states: data.states.filter((state) => state.node === node),
-    });
+    const reigns = data.reigns.filter((reign) => reign.node === node), states = data.states.filter((state) => state.node === node);
+    if (reigns.length || states.length) rows.push({ name: node, height: ROW, draw: drawNode, reigns, states });
+    else quiet.push(node);
   }
+  if (quiet.length) rows.push({ name: quiet.length > 4 ? `${quiet.length} more nodes` : quiet.join(", "), height: ROW, draw: drawQuiet, quiet });
   if (rows.length <= ROWS_MAX) return rows;
   const more = { name: `${rows.length - ROWS_MAX} more, not drawn`, height: ROW, draw: () => {} };
   return [...rows.slice(0, ROWS_MAX), more];
@@ -185,6 +185,15 @@ function drawNode(pen, page, top, row, boxes) {
     const colour = state.kind === "down" ? ink.down : ink.paused;
     boxes.add(...bar(pen, state.start, end, top + 3, row.height - 8, colour, state.kind, ink.paper), thing);
   }
+}
+
+// Nodes that neither led nor were down or paused, as far as is known: one lane for all of them.
+function drawQuiet(pen, page, top, row, boxes) {
+  const middle = Math.round(top + row.height / 2) + 0.5;
+  pen.fillStyle = ink.line;
+  pen.fillRect(LEFT, middle - 1, view.width - RIGHT - LEFT, 2);
+  const lines = [row.quiet.join(", "), "nothing is recorded of them but answers and faults that hit them"];
+  boxes.add(LEFT, top, view.width, top + row.height, { lines, click: () => page.selectFact(plural(row.quiet.length, "node"), lines, view.from) });
 }
 
 // A text that can be read on hatching: on a ground of its own, where there is room for all of it.

@@ -9,7 +9,7 @@ function makePage(data) {
   const named = [...new Set(data.focus.map((index) => positionOf(ops, index)).filter((i) => i >= 0))];
   const focus = Array.from(named).sort((a, b) => a - b); // in the order of time
   return {
-    data, ops, focus, blamed: named.length ? named[0] : -1, focusSet: new Set(focus), focusFacts: data.focus_facts,
+    data, ops, focus, blamed: blamedOf(data, ops, named), focusSet: new Set(focus), focusFacts: data.focus_facts,
     selected: -1, moment: null, colourBy: "kind", showRpc: false, quantile: 0.99, filterCount: 0,
     fact: null, theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
 
@@ -48,6 +48,13 @@ function makePage(data) {
       redraw();
     },
   };
+}
+
+// The operation to begin with: the one of the first sentence, which says what was the case then.
+function blamedOf(data, ops, named) {
+  const story = data.checkers.find((one) => one.operations.length && one.verdict === data.verdict);
+  const told = story && story.sentences.length ? opsNamed({ ops }, story.sentences[0]).filter((i) => named.includes(i)) : [];
+  return told.length ? told[0] : named.length ? named[0] : -1;
 }
 
 // Near enough to see it and its neighbours, wide enough to see where it stands.

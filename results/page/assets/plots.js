@@ -4,6 +4,7 @@
 
 const DOTS_MAX = 4000;
 const BUCKETS_MAX = 160;
+const RATE_BUCKET_MIN = 1e9; // of less than a second a rate says nothing: one operation in 2 ms is no 500/s
 
 // Quantile q of each kind in buckets of `width` ns from `from`: {time, count, value} by kind.
 function quantiles(page, from, to, width, q) {
@@ -42,8 +43,7 @@ function rates(page, from, to, width) {
 }
 
 // Aligned buckets that cover the view; a wider range than the view is kept while the scale is like.
-function bucketsOfView(pixels) {
-  const width = niceStep(view.to - view.from, Math.min(BUCKETS_MAX, (view.width - LEFT) / pixels));
+function bucketsOfView(width) {
   const room = (view.to - view.from) * 0.5;
   const from = Math.floor((view.from - room) / width) * width;
   const to = Math.ceil((view.to + room) / width) * width;
@@ -51,14 +51,14 @@ function bucketsOfView(pixels) {
 }
 
 // Keeps what `compute` made until the view leaves it, the scale changes or the filter does.
-function cachedSeries(page, pixels, compute) {
+function cachedSeries(page, pixels, compute, least = 0) {
   let kept = null;
   return () => {
-    const width = niceStep(view.to - view.from, Math.min(BUCKETS_MAX, (view.width - LEFT) / pixels));
+    const width = Math.max(least, niceStep(view.to - view.from, Math.min(BUCKETS_MAX, (view.width - LEFT) / pixels)));
     const fits = kept && kept.width === width && kept.from <= view.from && kept.to >= view.to
       && kept.filtered === page.filterCount && kept.quantile === page.quantile;
     if (!fits) {
-      const range = bucketsOfView(pixels);
+      const range = bucketsOfView(width);
       kept = { ...range, filtered: page.filterCount, quantile: page.quantile };
       kept.series = compute(range);
     }
@@ -148,7 +148,7 @@ const quantileName = (q) => (q >= 1 ? "maximum" : q === 0.5 ? "median" : `p${q *
 
 function ratePanel(canvas, page) {
   const height = 110;
-  const series = cachedSeries(page, 5, (range) => rates(page, range.from, range.to, range.width));
+  const series = cachedSeries(page, 5, (range) => rates(page, range.from, range.to, range.width), RATE_BUCKET_MIN);
   let shown = null;
   return new Panel(canvas, {
     height: () => height,

@@ -37,12 +37,14 @@ function checkerStory(page, checker, open) {
   const story = el("details", { open, class: `story is-${checker.verdict}` },
     el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
   const sentences = checker.sentences.length ? checker.sentences : [checker.reason];
-  story.append(el("ol", {}, ...sentences.map((sentence) => el("li", {}, ...withOps(page, sentence)))));
+  const words = el("div", {}, el("ol", {}, ...sentences.map((sentence) => el("li", {}, ...withOps(page, sentence)))));
+  const picture = pictureOf(page, checker);
+  story.append(el("div", { class: picture ? "body pictured" : "body" }, words, picture));
   const named = checker.operations.map((index) => positionOf(page.ops, index)).filter((position) => position >= 0);
   if (named.length) {
     const shown = named.slice(0, 60).map((position) => storyButton(page, position, `op ${page.ops.index[position]}`));
     const rest = checker.operations_total - Math.min(60, named.length);
-    story.append(el("p", { class: "ops" }, "Operations: ", ...shown, rest > 0 ? ` and ${rest} more` : null));
+    words.append(el("p", { class: "ops" }, "Operations: ", ...shown, rest > 0 ? ` and ${rest} more` : null));
   }
   return story;
 }
