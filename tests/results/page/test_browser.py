@@ -79,6 +79,79 @@ def test_the_first_view_of_a_valid_run_is_all_of_it(browser_page, tmp_path):
     assert browser_page.locator("#why details").count() == 0
 
 
+def test_the_operations_that_contradict_each_other_are_drawn_by_time(open_page):
+    stale = stale_read(small_run()).operations[-1]
+    words = open_page.locator("#why svg.order text").all_text_contents()
+    assert [text.split(" · ")[0].split()[1] for text in words] == sorted(
+        (str(index) for index in stale_read(small_run()).operations), key=int
+    )
+    open_page.click(f"#why svg.order g:has-text('op {stale} ') rect")
+    assert state(open_page)["selected"] == stale
+
+
+def test_partial_linearizations_are_drawn_with_their_steps(browser_page, tmp_path):
+    history = small_run()
+    create, rename, read = (
+        indices(history, lambda call, done, f=f: call.f == f)[0]
+        for f in ("create", "rename", "get")
+    )
+    survivors = [
+        {"state": "t1 is gone", "last": [create, rename], "pending": []},
+        {"state": "t1 is there", "last": [create], "pending": [rename]},
+    ]
+    found = CheckResult(
+        "linearizable-catalog", Verdict.INVALID, "no", ("No.",), (read,),
+        {"failure": {"operation": read, "core": [create, rename, read], "survivors": survivors}},
+    )  # fmt: skip
+    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
+    browser_page.wait_for_selector("html[data-ready]")
+    steps = browser_page.locator("#why svg.order .step")
+    assert steps.all_text_contents() == ["1", "2"]
+    failing = browser_page.locator("#why svg.order .failing text").text_content()
+    assert failing.startswith(f"op {read} ")
+    assert failing.endswith("fits nowhere")
+    assert "t1 is gone" in browser_page.locator("#why svg.order .state").text_content()
+    browser_page.click("#why figure button")
+    assert steps.all_text_contents() == ["1"]
+    assert "t1 is there" in browser_page.locator("#why svg.order .state").text_content()
+
+
+def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"/>'
+    history = small_run()
+    index = indices(history, lambda call, done: call.f == "get")[0]
+    details = {"drawings": [drawing, drawing]}
+    found = CheckResult("elle-list-append", Verdict.INVALID, "no", ("No.",), (index,), details)
+    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
+    browser_page.wait_for_selector("html[data-ready]")
+    size = "() => { const one = document.images[0]; return [one.naturalWidth, one.naturalHeight]; }"
+    assert browser_page.evaluate(size) == [30, 20]
+    assert browser_page.inner_text("#why figure button") == "Cycle 1 of 2: next"
+
+
+def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page, tmp_path):
+    """Results of old versions name operations of Elle by their completions."""
+    history = small_run()
+    pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
+    call, done = pair.invoke.index, pair.completion.index
+    found = CheckResult("elle", Verdict.INVALID, "no", (f"T1 is op {done}: r.",), (done,))
+    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
+    browser_page.wait_for_selector("html[data-ready]")
+    assert state(browser_page)["selected"] == call
+    assert f"op {done}" not in browser_page.inner_text("#why")
+    assert f"T1 is op {call}: r." in browser_page.inner_text("#why")
+    assert f"op {done}" not in browser_page.inner_text("#detail")
+
+
+def test_a_rate_is_of_no_less_than_a_second(open_page):
+    open_page.evaluate("() => harnessPage.view.show(700e6, 705e6)")
+    open_page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => drawn(1)))")
+    told = open_page.evaluate(
+        "() => harnessPage.panels.find((one) => one.canvas.id === 'rate').hit(400, 40).lines[0]"
+    )
+    assert told.endswith("in 1.000 s")
+
+
 def test_a_sentence_leads_to_its_operation(open_page):
     wanted = stale_read(small_run()).operations[1]
     open_page.click(f"#why li button:text-is('op {wanted}')")
@@ -408,6 +481,12 @@ EVIL = (
 )
 
 
+EVIL_SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" onload="alert(9)">'
+    '<script>alert(8)</script><image href="http://127.0.0.1:9/x.png"/></svg>'
+)
+
+
 def hostile_history():
     """The same text in every place where a run may have one."""
     about = {"fault": EVIL, "targets": [EVIL], "note": EVIL}
@@ -447,7 +526,16 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
         CheckResult(
             EVIL, Verdict.INVALID, EVIL, (EVIL, f"op {calls[0]} {EVIL}"), calls,
             {"certificate": {EVIL: {EVIL: EVIL}, "list": [EVIL, EVIL]}},
-        )
+        ),
+        CheckResult(
+            "drawn", Verdict.INVALID, EVIL, (EVIL,), calls, {"drawings": [EVIL_SVG]},
+        ),
+        CheckResult(
+            "ordered", Verdict.INVALID, EVIL, (EVIL,), calls,
+            {"failure": {"operation": calls[0], "core": list(calls), "survivors": [
+                {"state": EVIL, "last": list(calls[:2]), "pending": [EVIL, -1, 10**12]}, EVIL,
+            ]}},
+        ),
     ]  # fmt: skip
     case = Case(seed=1, workload=EVIL, nemeses=(EVIL,), bugs=(EVIL,), target_options={EVIL: EVIL})
     logs = {"<img src=x onerror=alert(5)>.log": f"0.001 {EVIL}\n{EVIL}\n"}
@@ -468,9 +556,10 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
     sweep_panels(browser_page)
     counts = browser_page.evaluate(
         "() => [document.scripts.length, document.images.length, document.querySelectorAll("
-        "'svg, style:not(head style), a[href^=javascript]').length, document.styleSheets.length]"
+        "'svg:not(.order), style:not(head style), a[href^=javascript]').length, "
+        "document.styleSheets.length]"
     )
-    assert counts == [2, 0, 0, 1]
+    assert counts == [2, 1, 0, 1]
     assert browser_page.unexpected() == []
     assert [url for url in browser_page.requests if not url.endswith("report.html")] == []
 
