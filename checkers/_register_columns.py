@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 INVOKE, OK, FAIL, INFO = 0, 1, 2, 3
 ABSENT: Final = -1
-STRANGE: Final = -2
+MALFORMED: Final = -2
 _SCALARS: Final = (int, float, str, bool, type(None))
 
 
@@ -67,16 +67,16 @@ class KeyColumns(Protocol):
 
 
 class Registers(NamedTuple):
-    """Operations by key; `strange` keys have none. `unknown` counts those of unknown outcome."""
+    """Operations by key; `malformed` keys have none. `unknown` counts those of unknown outcome."""
 
     operations: Operations
     counts: Ints
     unknown: Ints
-    strange: npt.NDArray[np.bool_]
+    malformed: npt.NDArray[np.bool_]
 
 
 class _Values(NamedTuple):
-    """What the distinct values say, each field as a number of a scalar, `ABSENT` or `STRANGE`."""
+    """What the distinct values say, each field as a number of a scalar, `ABSENT` or `MALFORMED`."""
 
     value: Ints
     old: Ints
@@ -88,8 +88,8 @@ def registers_of(columns: KeyColumns) -> Registers:
     """The operations on registers that start as null, in the vocabulary "register"."""
     keys = len(columns.starts) - 1
     key = np.repeat(np.arange(keys), np.diff(columns.starts))
-    strange = np.zeros(keys, np.bool_)
-    ends = _completions(columns, key, strange)
+    malformed = np.zeros(keys, np.bool_)
+    ends = _completions(columns, key, malformed)
     calls = np.flatnonzero(columns.types == INVOKE)
     done = ends[calls]
     known = np.maximum(done, 0)
@@ -105,9 +105,9 @@ def registers_of(columns: KeyColumns) -> Registers:
     first = np.where(is_write, said.value[asked], np.where(is_cas, said.old[asked], 0))
     first = np.where(seen, said.value[answered], first)
     second = np.where(is_cas, said.new[asked], 0)
-    bad = (f == STRANGE) | (first < 0) | (second < 0)
-    strange[key[calls[bad]]] = True
-    kept = ~((outcome == FAIL) & ~failed_cas) & ~strange[key[calls]]
+    bad = (f == MALFORMED) | (first < 0) | (second < 0)
+    malformed[key[calls[bad]]] = True
+    kept = ~((outcome == FAIL) & ~failed_cas) & ~malformed[key[calls]]
     of_key = key[calls[kept]]
     counts = np.bincount(of_key, minlength=keys)
     operations = Operations(
@@ -119,15 +119,15 @@ def registers_of(columns: KeyColumns) -> Registers:
         second=second[kept],
     )
     lost = np.bincount(of_key[unknown[kept]], minlength=keys)
-    return Registers(operations, counts, lost, strange)
+    return Registers(operations, counts, lost, malformed)
 
 
 def _codes(names: Sequence[str]) -> Ints:
     known = {"read": READ, "write": WRITE, "cas": CAS}
-    return np.array([known.get(name, STRANGE) for name in names], np.int64)
+    return np.array([known.get(name, MALFORMED) for name in names], np.int64)
 
 
-def _completions(columns: KeyColumns, key: Ints, strange: npt.NDArray[np.bool_]) -> Ints:
+def _completions(columns: KeyColumns, key: Ints, malformed: npt.NDArray[np.bool_]) -> Ints:
     """The row of each invocation's completion, or -1; marks keys in which ops do not pair up.
 
     Within one process of one key, invocations and completions must take turns, and nothing may
@@ -150,8 +150,8 @@ def _completions(columns: KeyColumns, key: Ints, strange: npt.NDArray[np.bool_])
     twice = same & opens[:-1] & opens[1:]
     after_info = same & (kind[:-1] == INFO)
     for rows_of in (order[alone], order[1:][twice], order[1:][after_info]):
-        strange[key[rows_of]] = True
-    strange[key[columns.processes < 0]] = True  # no client
+        malformed[key[rows_of]] = True
+    malformed[key[columns.processes < 0]] = True  # no client
     return ends
 
 
@@ -164,11 +164,11 @@ def _understand(texts: Sequence[str]) -> _Values:
         if found is ABSENT_MARK:
             return ABSENT
         if not isinstance(found, _SCALARS):
-            return STRANGE
+            return MALFORMED
         return numbers.setdefault((isinstance(found, bool), found), len(numbers))
 
     decode = msgspec.json.Decoder().decode
-    value, old, new = ([STRANGE] * len(texts) for _ in range(3))
+    value, old, new = ([MALFORMED] * len(texts) for _ in range(3))
     mismatch = [False] * len(texts)
     for place, text in enumerate(texts):
         try:

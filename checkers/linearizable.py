@@ -374,7 +374,7 @@ class RegisterLinearizable:
         orders = find_orders(found.operations, configurations_max=self._limits.configurations)
         counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
         return Judged(
-            orders.valid & ~found.strange,
+            orders.valid & ~found.malformed,
             [_linearizable(operations, unknown) for operations, unknown in counts],
             orders.configurations,
         )

@@ -21,7 +21,7 @@ from results.budgets import SpentError, cpu_limit
 from results.columns import Columns, read_columns
 from results.manifest import Check, Unit
 from results.schema import verdicts
-from results.units import Checkers, Row, gravest, judge_history, mark_of, table_of
+from results.units import Checkers, Row, judge_history, mark_of, table_of, worst_mark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ def judge_groups(
         tables.append(table)
         marks.append(mark)
         begin_ns = (time.perf_counter_ns(), time.process_time_ns())
-    return pa.concat_tables(tables), gravest(marks)
+    return pa.concat_tables(tables), worst_mark(marks)
 
 
 def _verdicts(

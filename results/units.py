@@ -54,7 +54,6 @@ __all__ = [
     "Config",
     "Row",
     "check_units",
-    "gravest",
     "judge_history",
     "manifest_schema",
     "mark_of",
@@ -62,6 +61,7 @@ __all__ = [
     "read_history",
     "summary_schema",
     "table_of",
+    "worst_mark",
 ]
 
 TRACEBACK_LINES_MAX: Final = 30
@@ -318,12 +318,12 @@ class _Work:
 
 def mark_of(rows: Iterable[Row]) -> str:
     """The mark of a result of these rows, see `results.stored`."""
-    return gravest(
+    return worst_mark(
         LIMITED if row.limited else BROKEN if row.error is not None else "" for row in rows
     )
 
 
-def gravest(marks: Iterable[str]) -> str:
+def worst_mark(marks: Iterable[str]) -> str:
     """The mark of a result of several parts: what a budget cut short is planned again."""
     found = {*marks}
     return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""

@@ -15,8 +15,8 @@ from checkers._catalog_history import catalog_history
 from checkers.history_models.engine import (
     BROKEN,
     LinearizabilityCheck,
+    bad_op,
     refuse_settings,
-    strange,
     unreturned,
 )
 from checkers.linearizability import UNKNOWN, Operation
@@ -96,7 +96,7 @@ class CatalogModel:
         call, done = pair.invoke, pair.completion
         assert isinstance(call.process, int), "pairs are of clients only"
         if call.f not in OPERATIONS or not _is_table_value(call.value):
-            raise strange(call, self.name, _VOCABULARY)
+            raise bad_op(call, self.name, _VOCABULARY)
         value: Mapping[str, Any] = call.value
         given = VersionedInput(call.f, value["name"], value["name2"], value["payload"], value["id"])
         if done is None or unreturned(pair):
@@ -104,12 +104,12 @@ class CatalogModel:
                 return None
             return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
         if done.f != call.f:
-            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         if not _is_table_answer(done.value):
-            raise strange(done, self.name, _ANSWERS)
+            raise bad_op(done, self.name, _ANSWERS)
         seen: Mapping[str, Any] = done.value
         if done.type is OpType.FAIL and seen["result"] == "ok":
-            raise strange(done, self.name, "completions of type ok where the result is ok")
+            raise bad_op(done, self.name, "completions of type ok where the result is ok")
         listing = tuple((name, ident) for name, ident in seen["listing"])
         output = VersionedOutput(
             seen["result"], seen["id"], seen["version"], seen["payload"], listing

@@ -24,10 +24,10 @@ from typing import Any, ClassVar, Final
 
 from checkers.history_models.engine import (
     LinearizabilityCheck,
+    bad_op,
     pairs_of,
     refuse_settings,
     request_of,
-    strange,
     unreturned,
 )
 from checkers.linearizability import UNKNOWN, Model, Operation
@@ -77,7 +77,7 @@ class _ContainerModel(abc.ABC):
         call, done = pair.invoke, pair.completion
         assert isinstance(call.process, int), "pairs are of clients only"
         if done is not None and done.f != call.f:
-            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         given = self._input(request_of(pair))
         if done is None or unreturned(pair):
             return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
@@ -90,7 +90,7 @@ class _ContainerModel(abc.ABC):
         """The value of `op`, or `value` of it, as an element."""
         element = _frozen(op.value if value is _ABSENT else value)
         if element is _ABSENT:
-            raise strange(op, self.name, self.vocabulary)
+            raise bad_op(op, self.name, self.vocabulary)
         return element
 
 
@@ -151,7 +151,7 @@ class MutexModel(_ContainerModel):
             return Acquire()
         if op.f == "release":
             return Release()
-        raise strange(op, self.name, self.vocabulary)
+        raise bad_op(op, self.name, self.vocabulary)
 
     def _output(self, op: Op) -> bool:
         del op
@@ -180,13 +180,13 @@ class SetModel(_ContainerModel):
             return Add(self._element(op))
         if op.f == "remove":
             return Remove(self._element(op))
-        raise strange(op, self.name, self.vocabulary)
+        raise bad_op(op, self.name, self.vocabulary)
 
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
         if op.f != "read":
             return None  # whether the element was new is not told
         if not isinstance(op.value, list):
-            raise strange(op, self.name, "reads that are answered with a collection of elements")
+            raise bad_op(op, self.name, "reads that are answered with a collection of elements")
         elements = [self._element(op, item) for item in op.value]
         once = frozenset(elements)
         return once if len(once) == len(elements) else tuple(elements)
@@ -211,7 +211,7 @@ class FifoQueueModel(_ContainerModel):
             return Dequeue()
         if op.f == "enqueue":
             return Enqueue(self._element(op))
-        raise strange(op, self.name, self.vocabulary)
+        raise bad_op(op, self.name, self.vocabulary)
 
     def _output(self, op: Op) -> Any:
         return None if op.f == "enqueue" or op.value is None else self._element(op)

@@ -42,10 +42,10 @@ from harness.ops import (
 __all__ = [
     "BROKEN",
     "LinearizabilityCheck",
+    "bad_op",
     "pairs_of",
     "refuse_settings",
     "request_of",
-    "strange",
     "unreturned",
 ]
 
@@ -90,7 +90,7 @@ class _Flags:
     wfr_keys: object
 
 
-def strange(op: Op, model: str, known: str) -> HistoryError:
+def bad_op(op: Op, model: str, known: str) -> HistoryError:
     """The error for an op that is not in the model's vocabulary."""
     value = repr(op.value)
     shown = value if len(value) <= 80 else f"{value[:77]}..."

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from checkers.history_models.engine import (
     LinearizabilityCheck,
+    bad_op,
     pairs_of,
     refuse_settings,
-    strange,
     unreturned,
 )
 from checkers.linearizability import UNKNOWN, Operation
@@ -41,7 +41,7 @@ class KvString:
         key, value = self._value(call)
         assert isinstance(call.process, int), "pairs are of clients only"
         if call.f != "get" and value is None:
-            raise strange(call, self.name, _VOCABULARY)
+            raise bad_op(call, self.name, _VOCABULARY)
         given = KeyValueInput(call.f, key, "" if call.f == "get" or value is None else value)
         if done is None or unreturned(pair):
             if call.f == "get":
@@ -51,9 +51,9 @@ class KvString:
             return None
         done_key, answer = self._value(done)
         if done.f != call.f or done_key != key:
-            raise strange(done, self.name, f"completions of what was invoked: {call.f} of {key!r}")
+            raise bad_op(done, self.name, f"completions of what was invoked: {call.f} of {key!r}")
         if call.f == "get" and answer is None:
-            raise strange(done, self.name, "gets that are answered with a string")
+            raise bad_op(done, self.name, "gets that are answered with a string")
         output = answer if call.f == "get" else None
         return Operation(call.process, given, call.index, output, done.index, call.index)
 
@@ -63,4 +63,4 @@ class KvString:
             key, text = value
             if isinstance(key, (str, int)) and (text is None or isinstance(text, str)):
                 return str(key), text
-        raise strange(op, self.name, _VOCABULARY)
+        raise bad_op(op, self.name, _VOCABULARY)

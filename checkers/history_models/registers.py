@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from checkers.history_models.engine import (
     LinearizabilityCheck,
+    bad_op,
     pairs_of,
     refuse_settings,
     request_of,
-    strange,
     unreturned,
 )
 from checkers.linearizability import UNKNOWN, Operation
@@ -67,17 +67,17 @@ def _register_input(op: Op, model: str) -> RegisterInput:
                 old, new = value
                 if isinstance(old, _SCALARS) and isinstance(new, _SCALARS):
                     return Cas(distinct(old), distinct(new))
-    raise strange(op, model, _VOCABULARY)
+    raise bad_op(op, model, _VOCABULARY)
 
 
 def _read_value(op: Op, model: str) -> Any:
     value = op.value
     if isinstance(value, dict):
         if "value" not in value:
-            raise strange(op, model, "reads that are answered with {value}")
+            raise bad_op(op, model, "reads that are answered with {value}")
         value = value["value"]
     if not isinstance(value, _SCALARS):
-        raise strange(op, model, "reads of numbers, strings, true, false and nil")
+        raise bad_op(op, model, "reads of numbers, strings, true, false and nil")
     return distinct(value)
 
 
@@ -133,7 +133,7 @@ class CasRegister:
     def _operation(self, pair: Pair, *, ours: bool) -> Operation[RegisterInput, Any] | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.type is not OpType.INFO and done.f != call.f:
-            raise strange(done, self.name, f"completions of what was invoked, here {call.f!r}")
+            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         given = _register_input(self._asked(pair), self.name)
         process = _number(call)
         if done is None or self._unknown(pair):
@@ -215,7 +215,7 @@ class MultiRegisterModel:
     def _txn(self, op: Op) -> Txn:
         micro = []
         if op.f != "txn" or not isinstance(op.value, list):
-            raise strange(op, self.name, "txn with a list of [read k v] and [write k v]")
+            raise bad_op(op, self.name, "txn with a list of [read k v] and [write k v]")
         for item in op.value:
             match item:
                 case ["read" | "r" as f, key, value] | ["write" | "w" as f, key, value] if (
@@ -225,5 +225,5 @@ class MultiRegisterModel:
                         ("read" if f in {"read", "r"} else "write", str(key), distinct(value))
                     )
                 case _:
-                    raise strange(op, self.name, "micro-operations [read k v] and [write k v]")
+                    raise bad_op(op, self.name, "micro-operations [read k v] and [write k v]")
         return Txn(tuple(micro))

@@ -13,8 +13,8 @@ from harness.errors import UsageError
 from harness.planning import plan_case
 from harness.plugins import load_plugin
 from harness.pytesting.judging import as_names, enforce, expected_verdict, judge_last
+from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import JudgedRun, RunsOfTest
-from harness.pytesting.wishes import case_from_wishes, stored_case
 from harness.run import conduct
 
 __all__ = ["RunCase", "refuse_running_loop"]
@@ -35,9 +35,9 @@ class RunCase:
         expect: str = "valid",
         allow_unknown: bool = False,
         check_time_limit: float = CHECK_TIME_LIMIT_S,
-        **wishes: object,
+        **settings: object,
     ) -> JudgedRun:
-        """Run what `wishes` (the flags of `harness run`, with underscores) or `case` ask for.
+        """Run what `settings` (the flags of `harness run`, with underscores) or `case` ask for.
 
         The workload's checkers judge it, or those named. Fails the test unless the verdict is
         `expect`; `unknown` is let pass only by `allow_unknown`. Raises `UsageError` for what
@@ -47,11 +47,11 @@ class RunCase:
         refuse_running_loop("run_case")
         expected = expected_verdict(expect)
         runs = self._runs
-        env_name, wanted = runs.wishes(wishes)
+        env_name, wanted = runs.merged_settings(settings)
         if case is None:
-            asked = case_from_wishes(wanted)
+            asked = case_from_settings(wanted)
         else:
-            asked = stored_case(case, {name: wishes[name] for name in wishes if name != "env"})
+            asked = stored_case(case, {name: settings[name] for name in settings if name != "env"})
         environment = runs.environment(env_name)
         plan = plan_case(asked, environment)
         names = as_names(checkers)

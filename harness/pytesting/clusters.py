@@ -17,8 +17,8 @@ from harness.planning import Plan, plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
+from harness.pytesting.markers import case_from_settings
 from harness.pytesting.runs import RunsOfTest
-from harness.pytesting.wishes import case_from_wishes
 from harness.recorder import Recorder
 from harness.store import RunFolder
 
@@ -36,14 +36,14 @@ class ClusterFactory:
         """Nothing is deployed before `Deployment.run`."""
         self._runs = runs
 
-    def __call__(self, **wishes: object) -> Deployment:
+    def __call__(self, **settings: object) -> Deployment:
         """What to deploy: the flags of `harness run`, with underscores.
 
         Raises `UsageError` for what cannot be.
         """
         __tracebackhide__ = True
-        env_name, wanted = self._runs.wishes(wishes)
-        case = case_from_wishes({**wanted, "nemesis": "none"})
+        env_name, wanted = self._runs.merged_settings(settings)
+        case = case_from_settings({**wanted, "nemesis": "none"})
         environment = self._runs.environment(env_name)
         return Deployment(self._runs, plan_case(case, environment), environment)
 

@@ -26,7 +26,7 @@ from harness.cli.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Environment
-from harness.pytesting.wishes import ENV_DEFAULT, wishes_of_markers
+from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers
 from harness.signatures import failure_of
 from harness.store import RunFolder, RunRecord, new_run_id
 
@@ -88,9 +88,9 @@ class RunsOfTest:
         self._results: dict[str, CheckResult] = {}  # of the last run, by checker
         self._record: RunRecord | None = None
 
-    def wishes(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    def merged_settings(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         """The environment's name and all else that is asked for, by precedence."""
-        marked = wishes_of_markers(self._markers)
+        marked = settings_of_markers(self._markers)
         options = {"env": self.settings.env, "profile": self.settings.profile}
         wanted = {**marked, **{name: value for name, value in options.items() if value}, **given}
         if "seed" not in given:
@@ -182,7 +182,7 @@ class RunsOfTest:
     def test_again(self, environment: str) -> str:
         """The command that repeats this test with its seeds."""
         words = ["pytest", self.settings.test]
-        marked = wishes_of_markers(self._markers).get("seed")
+        marked = settings_of_markers(self._markers).get("seed")
         if self.settings.seed_given or not isinstance(marked, int):
             words.append(f"--harness-seed={self.settings.seed}")
         if self.settings.env:

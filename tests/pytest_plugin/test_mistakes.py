@@ -16,7 +16,7 @@ MISTAKES = {
     "an unknown nemesis": ("run_case(nemesis='kill-leadr')", "'kill-leadr' is not among"),
     "a number out of range": ("run_case(rate=-1)", "rate is -1"),
     "a case that is not there": ("run_case(case='nope.json')", "'nope.json'"),
-    "a strike without a cluster": ("nemesis('kill-leader')", "strikes a running cluster"),
+    "a strike without a cluster": ("nemesis('kill-leader')", "cluster(...).run"),
 }
 
 
@@ -43,7 +43,7 @@ def test_a_mistake_is_shown_at_the_line_that_makes_it(user_says, mistake):
     assert words in text
     assert f">       {line}" in text
     assert "test_user.py:5: UsageError" in text
-    for ours in ("def load_plugin", "def case_from_wishes", "planning.py", "wishes.py", "During"):
+    for ours in ("def load_plugin", "def case_from_settings", "planning.py", "markers.py", "During"):
         assert ours not in text
 
 

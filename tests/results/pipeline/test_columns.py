@@ -99,7 +99,7 @@ def test_operations_are_those_of_the_ordinary_way(lines, tmp_path_factory):
     expected = [linearizable._register_operation(pair) for pair in history.pairs]
     expected = [operation for operation in expected if operation is not None]
 
-    assert not found.strange[0]
+    assert not found.malformed[0]
     assert found.counts[0] == len(expected)
     assert found.unknown[0] == sum(operation.is_unknown for operation in expected)
     index = [op.index for op in history]
@@ -112,7 +112,7 @@ def test_operations_are_those_of_the_ordinary_way(lines, tmp_path_factory):
         assert (kind == CAS_FAILED) == (operation.output is False)
 
 
-STRANGE = {
+MALFORMED = {
     "another vocabulary": [(0, OpType.INVOKE, "push", {"value": 1})],
     "a write of nothing": [(0, OpType.INVOKE, "write", {})],
     "a read of nothing": [(0, OpType.INVOKE, "read", {}), (0, OpType.OK, "read", {})],
@@ -120,12 +120,12 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("what", STRANGE)
+@pytest.mark.parametrize("what", MALFORMED)
 def test_strange_keys_are_left_to_the_ordinary_way(what, tmp_path):
     fine = [(0, OpType.INVOKE, "write", {"value": 1}), (0, OpType.OK, "write", {})]
-    columns = sealed(tmp_path / "h", {"a": fine, "s": STRANGE[what]})
+    columns = sealed(tmp_path / "h", {"a": fine, "s": MALFORMED[what]})
     found = registers_of(columns)
-    assert found.strange.tolist() == [False, True]
+    assert found.malformed.tolist() == [False, True]
     judged = linearizable.RegisterLinearizable().check_columns(columns, None)
     assert judged.valid.tolist() == [native.is_native(), False]
 
@@ -145,7 +145,7 @@ def test_ops_that_do_not_pair_up_are_left_to_the_ordinary_way(what, tmp_path):
         tmp_path / "h", {"a": lines[: len(ODD[what])] if len(ODD[what]) < 4 else lines}
     )
     forged = dataclasses.replace(columns, types=np.array(ODD[what], np.uint8))
-    assert registers_of(forged).strange.tolist() == [True]
+    assert registers_of(forged).malformed.tolist() == [True]
 
 
 def test_a_row_that_is_no_op_is_refused(tmp_path):

@@ -45,7 +45,7 @@ class NemesisFactory:
         live = self._runs.live
         if live is None:
             raise UsageError(
-                f"nemesis({name!r}) strikes a running cluster: use it inside the coroutine that "
+                f"nemesis({name!r}) needs a running cluster: use it inside the coroutine that "
                 "you give to cluster(...).run"
             )
         plugin: Nemesis = load_plugin("nemeses", name)

@@ -18,7 +18,7 @@ from harness.case import Case, load_case
 from harness.errors import UsageError
 from harness.plugins import Target, Workload, load_plugin
 
-__all__ = ["ENV_DEFAULT", "case_from_wishes", "stored_case", "wishes_of_markers"]
+__all__ = ["ENV_DEFAULT", "case_from_settings", "settings_of_markers", "stored_case"]
 
 ENV_DEFAULT: Final = "sim"
 _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
@@ -39,29 +39,29 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
 _LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
 
 
-def wishes_of_markers(
+def settings_of_markers(
     markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
 ) -> dict[str, object]:
     """All markers of a test as one; the nearest comes first in `markers` and wins."""
-    wishes: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for positional, named in reversed(markers):
         if positional:
             raise UsageError(
                 f"the marker harness takes keyword arguments only, not {positional[0]!r}; "
                 f'write e.g. @pytest.mark.harness(target="kudu", nemesis="kill-leader")'
             )
-        wishes |= named
-    return wishes
+        settings |= named
+    return settings
 
 
-def case_from_wishes(wishes: Mapping[str, object]) -> Case:
-    """The case that `wishes` ask for; raises `UsageError` that names what it does not understand.
+def case_from_settings(settings: Mapping[str, object]) -> Case:
+    """The case that `settings` ask for; raises `UsageError` that names what it does not understand.
 
     Ranges and names of plug-ins are checked when it is planned.
     """
     fields: dict[str, Any] = {}
     others: dict[str, object] = {}
-    for name, value in wishes.items():
+    for name, value in settings.items():
         if name in _FIELDS:
             fields[_FIELDS[name]] = _names(name, value) if name in _LISTS else value
         else:
@@ -87,11 +87,11 @@ def case_from_wishes(wishes: Mapping[str, object]) -> Case:
     )
 
 
-def stored_case(source: Case | Path | str, wishes: Mapping[str, object]) -> Case:
+def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Case:
     """A case that is given whole; raises `UsageError` for anything asked for besides it."""
-    if wishes:
+    if settings:
         raise UsageError(
-            f"`case` decides the whole case; drop {', '.join(sorted(wishes))}, or edit the case"
+            f"`case` decides the whole case; drop {', '.join(sorted(settings))}, or edit the case"
         )
     return source if isinstance(source, Case) else load_case(Path(source))
 
