@@ -29,6 +29,7 @@ __all__ = [
     "Judgement",
     "checked_result",
     "checker_name",
+    "checker_names",
     "checkers_of",
     "judge",
     "result_of_check",
@@ -65,9 +66,14 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def checkers_of(case: Case) -> tuple[Checker, ...]:
-    """The checkers that the case's workload names; needs no target. Raises `UsageError`."""
+    """The checkers that judge the case's runs; needs no target. Raises `UsageError`."""
+    return tuple(load_plugin("checkers", name) for name in checker_names(case))
+
+
+def checker_names(case: Case) -> tuple[str, ...]:
+    """Those of its workload, and those that its target brought when it was planned."""
     workload: Workload = load_plugin("workloads", case.workload)
-    return tuple(load_plugin("checkers", name) for name in workload.checkers)
+    return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
 
 
 def judge(

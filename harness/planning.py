@@ -85,6 +85,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         ),
     )
     case = _with_faults(case, nemeses)
+    case = msgspec.structs.replace(case, checkers=tuple(getattr(target, "checkers", ())))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(

@@ -168,6 +168,9 @@ class Target(Protocol):
 
     An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
+
+    Optional: `checkers`, names of checkers of what only this target promises (such as `bounds`).
+    They judge its runs beside those of the workload.
     """
 
     api_version: int

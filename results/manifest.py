@@ -19,6 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from harness import __version__
+from harness.case import Case
+from harness.checking import checker_names
 from harness.errors import HarnessError
 from harness.plugins import Checker, load_plugin
 from results.budgets import Budget
@@ -133,7 +135,7 @@ def plan(
     known = 0
     for info in runs:
         try:
-            names = registry.checkers_of(info.case.workload) if checkers is None else checkers
+            names = registry.checkers_of(info.case) if checkers is None else checkers
             gone = {name: registry.trouble(name) for name in names if registry.trouble(name)}
             for name, text in gone.items():
                 problems.add(Problem(info.key, "checker", text))
@@ -192,15 +194,16 @@ class _Registry:
 
     def __init__(self) -> None:
         self._checkers: dict[str, Checker] = {}
-        self._workloads: dict[str, tuple[str, ...]] = {}
+        self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._versions: dict[str, str] = {}
         self._trouble: dict[str, str] = {}
 
-    def checkers_of(self, workload: str) -> tuple[str, ...]:
-        """The checkers that a workload names."""
-        if workload not in self._workloads:
-            self._workloads[workload] = tuple(load_plugin("workloads", workload).checkers)
-        return self._workloads[workload]
+    def checkers_of(self, case: Case) -> tuple[str, ...]:
+        """The checkers that judge a run of this case."""
+        key = (case.workload, case.checkers)
+        if key not in self._names:
+            self._names[key] = checker_names(case)
+        return self._names[key]
 
     def checker(self, name: str) -> Checker:
         """The plug-in; raises `UsageError`."""

@@ -23,8 +23,8 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
+from harness.checking import checker_names
 from harness.errors import UsageError
-from harness.plugins import Workload, load_plugin
 
 __all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
 
@@ -102,8 +102,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     yield "workloads", case.workload
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
         yield "nemeses", name
-    workload: Workload = load_plugin("workloads", case.workload)
-    for name in sorted(workload.checkers):
+    for name in sorted(checker_names(case)):
         yield "checkers", name
 
 

@@ -28,6 +28,7 @@ from harness.plugins import (
 )
 from targets.kudu import messages as m
 from targets.kudu.behaviour import BUGS, PROFILES, behaviour_of
+from targets.kudu.bounds import describe_bounds
 from targets.kudu.client import KuduClient
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
@@ -88,6 +89,7 @@ class KuduTarget:
         "power-cut-leader",
         "power-cut-all",
     )
+    checkers: ClassVar[tuple[str, ...]] = ("bounds",)
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option("tservers", 3, "number of tablet servers"),
@@ -222,10 +224,10 @@ class KuduTarget:
             ),
         )
         count = len(layout.masters)
-        return {
-            "masters": dict(zip(layout.masters, dumps[:count], strict=True)),
-            "tservers": dict(zip(layout.tservers, dumps[count:], strict=True)),
-        }
+        masters = dict(zip(layout.masters, dumps[:count], strict=True))
+        tservers = dict(zip(layout.tservers, dumps[count:], strict=True))
+        bounds = describe_bounds(masters, tservers, layout.flags)
+        return {"masters": masters, "tservers": tservers, "bounds": bounds}
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -325,6 +325,7 @@ def test_dump_is_plain_data():
         await tablets.create_tablet(create())
         assert tablets.dump() == {
             "uuid": UUID,
+            "counters": {"tablets in transition": 0},
             "tablets": [
                 {
                     "tablet_id": "x",

@@ -6,6 +6,7 @@ same, whatever their role; only `name_map` of a ready leader is its own in-memor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from targets.kudu.master.leadership import Leadership
@@ -26,8 +27,9 @@ def dump_entities(
     rows: SystemTablet,
     tservers: TServerMap,
     now_ns: int,
+    calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The whole state of one master, sorted and bounded."""
+    """The whole state of one master, sorted and bounded; `calls` are those it has served."""
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())
@@ -64,6 +66,8 @@ def dump_entities(
         "name_map": dict(sorted(names.items())[:DUMP_ROWS_MAX]),
         "replies": {"kept": len(rows.replies), "forgotten": rows.replies_forgotten},
         "tasks": 0 if epoch is None else len(epoch.tasks),
+        "counters": {} if epoch is None else epoch.counters(),
+        "calls": dict(sorted(calls.items())),
     }
 
 

@@ -116,6 +116,15 @@ class Epoch:
         """Cancel `task` when the leadership ends."""
         self._background.append(task)
 
+    def counters(self) -> dict[str, int]:
+        """What grows with the work under way and must shrink with it."""
+        return {
+            "locks": len(self._locks),
+            "requests in flight": len(self.in_flight),
+            "reserved names": len(self.catalog.reserved),
+            "calls to tablet servers": len(self.tasks),
+        }
+
     def close(self) -> None:
         """End this leadership: tasks are aborted, waiting requests fail when they go on."""
         if self._closed:

@@ -7,7 +7,7 @@ error answers of reads go the same way, since "not found" is an observation as w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -87,9 +87,11 @@ class MasterService:
         self._ddl = ddl
         self._heartbeats = heartbeats
         self._monotonic_ns = monotonic_ns
+        self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
         """Serve every `MasterService.*` method."""
+        self._calls = server.calls
         handlers: dict[str, Callable[[Any, str], Awaitable[msgspec.Struct] | msgspec.Struct]] = {
             "CreateTable": self.create_table,
             "AlterTable": self.alter_table,
@@ -256,7 +258,12 @@ class MasterService:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         return DumpResponse(
             dump_entities(
-                self._uuid, self._leadership, self._rows, self._tservers, self._monotonic_ns()
+                self._uuid,
+                self._leadership,
+                self._rows,
+                self._tservers,
+                self._monotonic_ns(),
+                self._calls,
             )
         )
 

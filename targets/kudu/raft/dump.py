@@ -36,5 +36,6 @@ def describe(replica: Replica, journal: Journal, *, started: bool) -> dict[str, 
         core = replica.core
         data["first_index"] = core.log.base.index + 1
         data["durable_index"] = core.durable_index
+        data["counters"] = replica.counters()
         data |= journal.dump(core.log)
     return data

@@ -556,6 +556,11 @@ class Replica:
         if self.state_text != "RUNNING":
             raise NotLeaderError(f"the replica is {self.state_text}")
 
+    def counters(self) -> dict[str, int]:
+        """What must not grow without end: the log on disk, and what waits."""
+        waiting = len(self._proposals) + len(self._applied_waiters)
+        return {**self._wal.counters(self.core.log.base.index), "waiting requests": waiting}
+
     def dump(self) -> dict[str, Any]:
         """Plain JSON; see `dump.py`."""
         return describe(self, self._journal, started=self._core is not None)

@@ -59,12 +59,13 @@ _BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
 class _Segment:
     """A segment on disk; `last_index` is the highest index any of its records holds."""
 
-    __slots__ = ("last_index", "number", "path")
+    __slots__ = ("last_index", "number", "path", "size")
 
     def __init__(self, number: int, path: str) -> None:
         self.number = number
         self.path = path
         self.last_index = 0
+        self.size = 0  # bytes
 
 
 class Wal:
@@ -154,6 +155,7 @@ class Wal:
                 log.add(append, f"{segment.path} at {offset}")
                 segment.last_index = max(segment.last_index, append.entries[-1].index)
             offset = end
+        segment.size = offset
         return True
 
     async def _cut(self, segment: _Segment, data: bytes, offset: int, *, is_last: bool) -> None:
@@ -211,6 +213,7 @@ class Wal:
             await file.sync()
             self._durable_bytes = file.size()
         segment = self._segments[-1]
+        segment.size = file.size()
         for append in appends:
             segment.last_index = max(segment.last_index, append.entries[-1].index)
 
@@ -265,6 +268,15 @@ class Wal:
     def segment_count(self) -> int:
         """How many segments exist."""
         return len(self._segments)
+
+    def counters(self, base_index: int) -> dict[str, int]:
+        """Size on disk; `garbage segments` hold nothing after `base_index` and may go."""
+        old = sum(segment.last_index <= base_index for segment in self._segments)
+        return {
+            "log bytes": sum(segment.size for segment in self._segments),
+            "log segments": len(self._segments),
+            "garbage segments": min(old, max(0, len(self._segments) - self._segments_min)),
+        }
 
 
 class _Replay:

@@ -90,6 +90,8 @@ class RpcServer:
         self._in_flight: dict[str, int] = {}
         self._connections: dict[int, Conn] = {}
         self._connection_count = 0
+        self.calls: dict[str, int] = {}
+        """How often each method was called since this server was made."""
         self._listener: Listener | None = None
 
     def register(self, method: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
@@ -145,6 +147,7 @@ class RpcServer:
         method = self._methods.get(call.method)
         if method is None:
             return error_frame(call.call_id, REMOTE, f"unknown method {call.method!r}")
+        self.calls[method.name] = self.calls.get(method.name, 0) + 1
         service = method.service
         in_flight = self._in_flight.get(service, 0)
         if in_flight >= self._calls_in_flight_max:

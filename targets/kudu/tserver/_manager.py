@@ -230,6 +230,7 @@ class TabletManager:
         """Everything this server holds, as plain JSON data."""
         return {
             "uuid": self._uuid,
+            "counters": {"tablets in transition": len(self._in_transition)},
             "tablets": [tablet.dump() for _, tablet in sorted(self._tablets.items())],
         }
 

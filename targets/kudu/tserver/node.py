@@ -107,7 +107,8 @@ def _register(server: RpcServer, manager: TabletManager) -> None:
 
     def dump(request: m.DumpTabletsRequest, peer: str) -> m.DumpResponse:
         del request, peer
-        return m.DumpResponse(manager.dump())
+        calls = dict(sorted(server.calls.items()))
+        return m.DumpResponse({**manager.dump(), "calls": calls})
 
     service = "TabletServerAdminService"
     server.register(f"{service}.CreateTablet", admin(manager.create_tablet), m.CreateTabletRequest)

@@ -1,0 +1,287 @@
+"""Bounds: what a target may use and how long it may be away, by limits that it declares itself.
+
+The snapshot carries them (`"bounds"`), so that a stored history can be judged again:
+
+    limits    [{name, measure, of, limit, per, why}]; the limit grows by `per`: {unit: share}
+    counters  {node: {name: number}} at the end of the run
+    calls     {method: how often all nodes served it}
+    amounts   {unit: number}: further units for `per`
+    quorum    the nodes of which a majority must be up to serve
+
+| measure   | what is held against the limit                                                    |
+|-----------|-----------------------------------------------------------------------------------|
+| counter   | the counter `of`, of each node, once all has settled                              |
+| calls     | the calls of the method `of`                                                      |
+| elections | the terms in which a leader was heard of                                          |
+| outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
+
+Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
+faults that it meets together, and the time for which a majority of the quorum was hit. Elections
+and outages depend on time: they are not judged where the harness, its host or its engine was
+disturbed.
+A history without limits is `unknown`: targets that declare some name this checker as theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checkers._sentences import seconds
+from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
+
+__all__ = ["BoundsChecker"]
+
+NS_PER_S: Final = 1_000_000_000
+CALM: Final = "none"
+"""The kind of fault of an outage that met none."""
+UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
+SHOWN_MAX: Final = 10
+DISTURBANCES: Final = ("heartbeat-gap", "infrastructure")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """An injected fault; times in ns since the start, `end` infinite where it was never healed."""
+
+    index: int
+    kind: str
+    targets: frozenset[str]
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Outage:
+    """A time without any answer, and the faults that it meets."""
+
+    begin: int
+    end: int
+    faults: tuple[_Fault, ...]
+
+    @property
+    def length_s(self) -> float:
+        """How long it was."""
+        return (self.end - self.begin) / NS_PER_S
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What was looked at, and what exceeded its limit."""
+
+    text: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    operations: list[int] = field(default_factory=list)
+    looked: dict[str, int] = field(default_factory=dict)
+    exempt: dict[str, int] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+    highest: dict[str, str] = field(default_factory=dict)  # name -> "value of limit"
+
+    def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
+        """`value` against `bound`, in the words of `what`."""
+        name = str(limit["name"])
+        self.looked[name] = self.looked.get(name, 0) + 1
+        if value > bound:
+            self.rules.append(name)
+            self.text.append(f"{what}, above the limit of {bound:g}: {limit.get('why', '')}")
+            self.operations.extend(ops)
+
+
+class BoundsChecker:
+    """Elections, calls, outages and what nodes keep, against limits that the target declares."""
+
+    api_version = 1
+    name = "bounds"
+    doc = "elections, calls, outages and what nodes keep stay within the target's limits"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge every limit; linear, so `time_limit_s` is not needed."""
+        del case, time_limit_s
+        snapshots = [op.value for op in history.facts("snapshot")]
+        declared = _declared(snapshots[-1]) if snapshots else {}
+        if not declared:
+            missing = "the target declared no limits" if snapshots else UNFINISHED
+            details = {"rule": "incomplete"}
+            return CheckResult(self.name, Verdict.UNKNOWN, missing, details=details)
+        judged = _Judged()
+        faults = _faults(history)
+        disturbed = any(map(_disturbs, history.of_process(HARNESS)))
+        settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
+        amounts = _amounts(history, faults, declared)
+        for limit in declared["limits"]:
+            bound = limit["limit"] + sum(
+                share * amounts.get(unit, 0) for unit, share in (limit.get("per") or {}).items()
+            )
+            measure = limit["measure"]
+            if measure == "outage":
+                continue  # below: they are added up
+            if measure == "elections" and disturbed:
+                judged.exempt[limit["name"]] = 1
+            elif measure == "elections":
+                _elections(history, limit, bound, judged)
+            elif measure == "calls":
+                _calls(limit, bound, declared, judged)
+            elif measure == "counter" and settled and settled[-1]:
+                _counters(limit, bound, declared, judged)
+            elif measure == "counter":
+                judged.exempt[limit["name"]] = 1
+            else:
+                judged.gaps.append(
+                    f"the limit {limit['name']!r} has the unknown measure {measure!r}"
+                )
+        _outages(history, faults, declared, judged, disturbed=disturbed)
+        return self._result(judged)
+
+    def _result(self, judged: _Judged) -> CheckResult:
+        details: dict[str, Any] = {
+            "looked": dict(sorted(judged.looked.items())),
+            "exempt": dict(sorted(judged.exempt.items())),
+            "gaps": judged.gaps[:SHOWN_MAX],
+            "exceeded": len(judged.text),
+        }
+        if judged.text:
+            details["rule"] = judged.rules[0]
+            shown = judged.text[:SHOWN_MAX]
+            if len(judged.text) > len(shown):
+                shown.append(f"{len(judged.text) - len(shown)} more are not shown.")
+            return CheckResult(
+                self.name,
+                Verdict.INVALID,
+                judged.text[0],
+                tuple(shown),
+                tuple(dict.fromkeys(judged.operations)),
+                details,
+            )
+        exempt = sum(judged.exempt.values())
+        if judged.gaps or not judged.looked:
+            details["rule"] = "incomplete"
+            reason = judged.gaps[0] if judged.gaps else "no limit could be looked at"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+        reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
+        if exempt:
+            reason += f"; {exempt} were not judged, since the run was disturbed or did not settle"
+        return CheckResult(self.name, Verdict.VALID, reason, details=details)
+
+
+def _disturbs(fact: Op) -> bool:
+    """Whether the harness, its engine or the host did something that may have cost time."""
+    by_host = fact.f == "node-exit" and fact.value.get("by") in {"host", "unknown"}
+    return fact.f in DISTURBANCES or by_host
+
+
+def _declared(snapshot: object) -> Json:
+    """What the target declares, if there is any limit in it."""
+    found = snapshot.get("bounds") if isinstance(snapshot, Mapping) else None
+    return found if isinstance(found, Mapping) and found.get("limits") else {}
+
+
+def _faults(history: History) -> list[_Fault]:
+    """Those that hit somebody, in the order of their injection."""
+    ends: dict[str, int] = {}
+    begun: list[tuple[Op, str]] = []
+    for op in history.of_process(NEMESIS):
+        value = op.value if isinstance(op.value, Mapping) else {}
+        if value.get("action") == "heal":
+            ends[str(value.get("fault"))] = op.time
+        elif value.get("action") == "inject" and value.get("targets"):
+            begun.append((op, str(value.get("fault"))))
+    return [
+        _Fault(
+            op.index,
+            str(op.value.get("kind") or op.f),
+            frozenset(map(str, op.value["targets"])),
+            op.time,
+            ends.get(ident, math.inf),
+        )
+        for op, ident in begun
+    ]
+
+
+def _amounts(history: History, faults: Sequence[_Fault], declared: Json) -> dict[str, float]:
+    """The units of `per`."""
+    last = history[-1].time if len(history) else 0
+    own = {str(unit): number for unit, number in (declared.get("amounts") or {}).items()}
+    return own | {
+        "operation": len(history.pairs),
+        "fault": len(faults),
+        "second": last / NS_PER_S,
+    }
+
+
+def _elections(history: History, limit: Json, bound: float, judged: _Judged) -> None:
+    terms = {op.value.get("term"): op.index for op in history.facts("leader")}
+    what = f"{len(terms)} leaders were elected"
+    judged.hold(limit, len(terms), bound, what, *list(terms.values())[:SHOWN_MAX])
+
+
+def _calls(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:
+    count = (declared.get("calls") or {}).get(limit["of"], 0)
+    judged.hold(limit, count, bound, f"{limit['of']} was called {count} times")
+
+
+def _counters(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:
+    for node, counters in sorted((declared.get("counters") or {}).items()):
+        value = counters.get(limit["of"])
+        if value is not None:
+            what = f"{node} ended with {value} {limit['of']}"
+            judged.hold(limit, value, bound, what)
+
+
+def _answers(history: History) -> Iterator[int]:
+    """When somebody was told what only a target that serves can say: a success, or a refusal with a
+    result.
+    """
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None:
+            continue
+        refused = done.type is OpType.FAIL and isinstance(done.value, Mapping)
+        if done.type is OpType.OK or (refused and done.value.get("result") is not None):
+            yield done.time
+
+
+def _outages(
+    history: History,
+    faults: Sequence[_Fault],
+    declared: Json,
+    judged: _Judged,
+    *,
+    disturbed: bool,
+) -> None:
+    """The times between answers from the first one to the end of chaos, by the faults they meet."""
+    limits = {str(each["of"]): each for each in declared["limits"] if each["measure"] == "outage"}
+    if not limits:
+        return
+    if disturbed:
+        judged.exempt |= {str(limit["name"]): 1 for limit in limits.values()}
+        return
+    phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
+    end = phases.get("heal-core", history[-1].time)
+    times = sorted(time for time in _answers(history) if time < end)
+    quorum = frozenset(declared.get("quorum") or ())
+    for before, after in itertools.pairwise([*times, end]):
+        met = tuple(fault for fault in faults if fault.begin < after and fault.end > before)
+        _hold_outage(_Outage(before, after, met), limits, quorum, judged)
+
+
+def _hold_outage(
+    outage: _Outage, limits: Mapping[str, Json], quorum: frozenset[str], judged: _Judged
+) -> None:
+    """Every fault that an outage meets adds its limit, and what it took a majority away for."""
+    kinds = [fault.kind for fault in outage.faults] or [CALM]
+    if any(kind not in limits for kind in kinds):
+        return  # nothing was promised of such a fault
+    bound = sum(limits[kind]["limit"] for kind in kinds)
+    down = frozenset[str]().union(*(fault.targets for fault in outage.faults))
+    if 2 * len(down & quorum) >= len(quorum):
+        begin = max(outage.begin, min(fault.begin for fault in outage.faults))
+        bound += (min(outage.end, max(fault.end for fault in outage.faults)) - begin) / NS_PER_S
+    limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
+    met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
+    what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
+    judged.hold(limit, outage.length_s, bound, what, *(fault.index for fault in outage.faults))

@@ -1,0 +1,159 @@
+"""What the target promises not to exceed, for the checker `bounds`: limits, and what they are of.
+
+Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
+so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
+election may take. They are far above what clean runs show (an outage of 2.3 s, 1.03 CreateTablet
+and 1.13 DeleteTablet a replica, 1.46 AlterSchema a version of a tablet, no lock at rest), and below
+what a storm, a leak or a cluster that sits out a fault shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from targets.kudu.flags import Flags
+
+__all__ = ["describe_bounds"]
+
+Json = Mapping[str, Any]
+OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause")
+"""Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
+
+
+def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, Any]:
+    """For the snapshot: `limits`, `counters` by node, `calls` by method, `amounts` by name.
+
+    `masters` and `tservers` are dumps by node, `None` where a node did not answer.
+    """
+    dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
+    calls: dict[str, int] = {}
+    for _, dump in sorted(dumps.items()):
+        for method, count in dump.get("calls", {}).items():
+            calls[method] = calls.get(method, 0) + count
+    return {
+        "limits": _limits(flags),
+        "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
+        "calls": calls,
+        "amounts": _amounts(masters),
+        "quorum": sorted(masters),
+    }
+
+
+def _counters(dump: Json) -> dict[str, int]:
+    """A node's own, and the worst of its Raft groups."""
+    found = dict(dump.get("counters", {}))
+    groups = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
+    for group in groups:
+        for name, value in ((group or {}).get("counters") or {}).items():
+            key = f"{name} of a group"
+            found[key] = max(found.get(key, 0), value)
+    return found
+
+
+def _amounts(masters: Json) -> dict[str, int]:
+    """How much there ever was, by the rows of the master that has applied most."""
+    rows: Json = max(
+        (dump for dump in masters.values() if dump is not None),
+        key=lambda dump: dump.get("revision", 0),
+        default={"tables": [], "tablets": []},
+    )
+    tablets: dict[str, int] = {}
+    for tablet in rows["tablets"]:
+        tablets[tablet["table_id"]] = tablets.get(tablet["table_id"], 0) + 1
+    tables = rows["tables"]
+    return {
+        "live table": sum(table["state"] != "REMOVED" for table in tables),
+        "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
+        "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
+    }
+
+
+def _limits(flags: Flags) -> list[dict[str, Any]]:
+    return [*_times(flags), *_calls(), *_kept(flags)]
+
+
+def _limit(
+    name: str, measure: str, of: str, limit: float, why: str, **per: float
+) -> dict[str, Any]:
+    units = {unit.replace("_", " "): share for unit, share in per.items()}
+    return {
+        "name": name, "measure": measure, "of": of, "limit": limit, "per": units, "why": why
+    }  # fmt: skip
+
+
+def _times(flags: Flags) -> list[dict[str, Any]]:
+    """Six of the shortest election timeouts and a second: clean runs need one and a half."""
+    timeout_s = (
+        flags.raft_heartbeat_interval_ms * flags.leader_failure_max_missed_heartbeat_periods / 1000
+    )
+    outage = "a new leader is elected after one election timeout, or a few if votes are split"
+    return [
+        *(
+            _limit(f"outage under {kind}", "outage", kind, 6 * timeout_s + 1, outage)
+            for kind in OUTAGE_KINDS
+        ),
+        _limit(
+            "elections",
+            "elections",
+            "",
+            10,
+            "a leader changes when it is lost, and not by itself",
+            fault=3,
+            second=0.2 / timeout_s,
+        ),
+    ]
+
+
+def _calls() -> list[dict[str, Any]]:
+    """Each call is made once for what it is about, and again where an answer was lost."""
+    service, why = "TabletServerAdminService", "a call is repeated only after it failed"
+    return [
+        _limit(
+            "calls of CreateTablet", "calls", f"{service}.CreateTablet", 100, why,
+            replica_made=1.5, fault=20,
+        ),
+        _limit(
+            "calls of DeleteTablet", "calls", f"{service}.DeleteTablet", 100, why,
+            replica_made=2.5, fault=20,
+        ),
+        _limit(
+            "calls of AlterSchema", "calls", f"{service}.AlterSchema", 100, why,
+            tablet_altered=3, fault=40,
+        ),
+        _limit(
+            "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,
+            "a tablet elects a leader when it is made, and when that one is lost",
+            replica_made=4, fault=300, second=4,
+        ),
+        _limit(
+            "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
+            "a heartbeat comes in its interval, or at once with news",
+            replica_made=10, tablet_altered=20, second=60,
+        ),
+    ]  # fmt: skip
+
+
+def _kept(flags: Flags) -> list[dict[str, Any]]:
+    """What is kept at rest. Reports take locks now and then, also when nothing happens."""
+    retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
+    return [
+        _limit("locks", "counter", "locks", 4, "a lock goes with its last user", live_table=1),
+        _limit("requests in flight", "counter", "requests in flight", 4, idle),
+        _limit("reserved names", "counter", "reserved names", 4, idle),
+        _limit("tablets in transition", "counter", "tablets in transition", 4, idle),
+        _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
+        _limit(
+            "log segments", "counter", "log segments of a group", retained,
+            "flag log_max_segments_to_retain",
+        ),
+        _limit(
+            "log on disk", "counter", "log bytes of a group",
+            retained * flags.log_segment_size_kb * 1024,
+            "flags log_max_segments_to_retain and log_segment_size_kb",
+        ),
+        _limit(
+            "garbage segments", "counter", "garbage segments of a group", 2,
+            "segments go when a snapshot covers them",
+        ),
+    ]  # fmt: skip

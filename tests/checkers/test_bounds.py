@@ -1,0 +1,226 @@
+"""Limits that a target declares, and what exceeds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.bounds import BoundsChecker
+from harness.ops import CheckResult, Op, OpType, Verdict
+from targets.kudu.bounds import describe_bounds
+from targets.kudu.flags import Flags
+from tests.checkers.histories import Writer
+
+S = 1_000_000_000
+Json = dict[str, Any]
+
+
+class Timeline(Writer):
+    """A writer whose clock is set by hand, in seconds."""
+
+    now_s = 0.0
+
+    def add(self, *args: Any, **more: Any) -> int:
+        index = super().add(*args, **more)
+        op = self.lines[index]
+        self.lines[index] = Op(
+            index, int(self.now_s * S), op.process, op.type, op.f, op.value, op.error, op.node
+        )
+        return index
+
+    def served(self, *times_s: float) -> None:
+        for time_s in times_s:
+            self.now_s = time_s
+            self.ok(1, "get", {"name": "a"})
+
+    def fault(self, kind: str, begin_s: float, end_s: float | None, *targets: str) -> None:
+        """The heal is written at once; only times matter."""
+        ident = f"f{len(self.lines)}"
+        self.now_s = begin_s
+        inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
+        self.nemesis("some-name", inject)
+        if end_s is not None:
+            self.now_s = end_s
+            self.nemesis("some-name", {"action": "heal", "fault": ident})
+
+
+def limit(measure: str, of: str = "", number: float = 5, **per: float) -> Json:
+    return {"name": f"{measure} {of}".strip(), "measure": measure, "of": of, "limit": number,
+            "per": per, "why": "it is so"}  # fmt: skip
+
+
+def judge(
+    h: Timeline, *limits: Json, settled: bool = True, end_s: float = 60, **more: Any
+) -> CheckResult:
+    h.now_s = end_s
+    h.fact("phase", {"phase": "heal-core"})
+    h.fact("converged", {"ok": settled})
+    quorum = ["m1", "m2", "m3"]
+    h.fact("snapshot", {"bounds": {"limits": list(limits), "quorum": quorum, **more}})
+    return BoundsChecker().check(h.history, None, time_limit_s=1)
+
+
+ALL = [limit("outage", kind) for kind in ("none", "kill", "cut")]
+
+
+def steady(until_s: float = 60) -> list[float]:
+    return [float(second) for second in range(1, int(until_s))]
+
+
+def test_a_target_that_serves_is_valid() -> None:
+    h = Timeline()
+    h.served(*steady())
+    result = judge(h, *ALL)
+    assert result.verdict is Verdict.VALID
+    assert result.details["looked"] == {"outage none": 59}
+
+
+def without(begin_s: float, end_s: float) -> list[float]:
+    return [second for second in steady() if not begin_s < second < end_s]
+
+
+@pytest.mark.parametrize(("back_s", "verdict"), [(14, Verdict.VALID), (17, Verdict.INVALID)])
+def test_an_outage_without_a_fault(back_s: float, verdict: Verdict) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("faults", "back_s", "rule"),
+    [
+        ([("kill", 11, 20, "m1")], 15, None),
+        ([("kill", 11, 20, "m1")], 17, "outage kill"),
+        ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
+        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each adds its limit
+        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
+        ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
+        ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
+        ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
+        ([("kill", 11, 20)], 17, "outage none"),  # it hit nobody
+        ([("quake", 11, 20, "m1")], 50, None),  # of which nothing was promised
+        ([("kill", 2, 4, "m1")], 17, "outage none"),  # long over
+    ],
+)
+def test_faults_excuse_outages_by_their_kind(
+    faults: list[tuple[Any, ...]], back_s: float, rule: str | None
+) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    for kind, begin_s, end_s, *targets in faults:
+        h.fault(kind, begin_s, end_s, *targets)
+    result = judge(h, *ALL)
+    assert result.verdict is (Verdict.INVALID if rule else Verdict.VALID), result
+    assert result.details.get("rule", "").startswith(rule or "")
+
+
+def test_an_outage_may_last_to_the_end_of_chaos_and_not_beyond() -> None:
+    h = Timeline()
+    h.served(*steady(30))
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+    h = Timeline()
+    h.served(*steady(30))
+    assert judge(h, *ALL, end_s=33).verdict is Verdict.VALID
+
+
+def test_only_what_a_serving_target_can_say_is_an_answer() -> None:
+    h = Timeline()
+    h.served(*without(10, 20))
+    for second in range(11, 20):
+        h.now_s = second
+        h.fail(2, "get", {"name": "a"}, None)
+        h.lost(100 + second, "create", {"name": "a"})
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+    h = Timeline()
+    h.served(*without(10, 20))
+    for second in range(11, 20):
+        h.now_s = second
+        h.fail(2, "delete", {"name": "a"}, "not-found")
+    assert judge(h, *ALL).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("fact", ["heartbeat-gap", "infrastructure"])
+def test_a_disturbed_run_convicts_nobody_of_time(fact: str) -> None:
+    h = Timeline()
+    h.served(*without(10, 50))
+    h.fact(fact, {"gap_s": 9})
+    for term in range(20):
+        h.fact("leader", {"node": "m1", "term": term})
+    result = judge(h, *ALL, limit("elections"))
+    assert result.verdict is Verdict.UNKNOWN  # nothing could be looked at
+    assert set(result.details["exempt"]) == {"elections", *(each["name"] for each in ALL)}
+
+
+def test_elections_grow_with_faults_and_seconds() -> None:
+    for terms, verdict in ((9, Verdict.VALID), (12, Verdict.INVALID)):
+        h = Timeline()
+        h.fault("kill", 3, 4, "m1")
+        for term in range(terms):
+            h.fact("leader", {"node": "m1", "term": term})
+        assert judge(h, limit("elections", number=2, fault=3, second=0.1)).verdict is verdict
+
+
+def test_calls_are_held_against_amounts() -> None:
+    bound = limit("calls", "Create", 10, replica=2)
+    for count, verdict in ((16, Verdict.VALID), (17, Verdict.INVALID)):
+        result = judge(Timeline(), bound, calls={"Create": count}, amounts={"replica": 3})
+        assert result.verdict is verdict
+    assert result.details["rule"] == "calls Create"
+    assert judge(Timeline(), bound, calls={}).verdict is Verdict.VALID
+
+
+def test_counters_are_held_of_each_node_at_rest() -> None:
+    counters = {"m1": {"locks": 5}, "m2": {"locks": 6}, "t1": {}}
+    result = judge(Timeline(), limit("counter", "locks"), counters=counters)
+    assert result.verdict is Verdict.INVALID
+    assert len(result.explanation) == 1
+    result = judge(Timeline(), limit("counter", "locks"), counters=counters, settled=False)
+    assert result.verdict is Verdict.UNKNOWN
+
+
+def test_nothing_is_valid_without_limits_or_a_snapshot() -> None:
+    h = Timeline()
+    h.served(*steady())
+    assert BoundsChecker().check(h.history, None, time_limit_s=1).verdict is Verdict.UNKNOWN
+    assert judge(Timeline()).verdict is Verdict.UNKNOWN
+    h = Timeline()
+    h.fact("snapshot", None)
+    assert BoundsChecker().check(h.history, None, time_limit_s=1).verdict is Verdict.UNKNOWN
+    assert judge(Timeline(), limit("weight")).verdict is Verdict.UNKNOWN
+
+
+def test_an_open_operation_is_no_answer() -> None:
+    h = Timeline()
+    h.served(*without(10, 30))
+    h.now_s = 15
+    h.add(7, OpType.INVOKE, "get", {"name": "a"})
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+
+
+def test_the_bundled_target_declares_what_its_nodes_report() -> None:
+    tables = [
+        {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 2},
+        {"id": "B", "state": "REMOVED", "num_replicas": 1, "version": 1},
+    ]
+    tablets = [{"table_id": "A"}, {"table_id": "A"}, {"table_id": "B"}]
+    group = {"counters": {"garbage segments": 1}}
+    leader = {
+        "revision": 9, "tables": tables, "tablets": tablets, "raft": group,
+        "counters": {"locks": 1}, "calls": {"x": 1},
+    }  # fmt: skip
+    server = {
+        "calls": {"x": 2},
+        "tablets": [{"raft": {"counters": {"garbage segments": n}}} for n in (0, 3)]
+        + [{"raft": None}],
+    }
+    behind = {"revision": 3, "tables": [], "tablets": []}
+    found = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
+    assert found["calls"] == {"x": 3}
+    assert found["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
+    assert found["counters"]["t1"] == {"garbage segments of a group": 3}
+    assert found["amounts"] == {"live table": 1, "replica made": 7, "tablet altered": 5}
+    assert found["quorum"] == ["m1", "m2", "m3"]
+    kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}
+    assert kinds == {"none", "cut", "kill", "power-cut", "pause"}
+    assert len({each["name"] for each in found["limits"]}) == len(found["limits"])
