@@ -1,4 +1,4 @@
-"""The transactions of a run in the vocabulary "append", for Elle.
+"""Transactions for Elle: what a recorded one did, and those of a run in the vocabulary "append".
 
 Creating a table is no transaction: a list that nobody created reads as the empty one, so a create
 orders nothing and is left out. Anything else that is no transaction is refused by Elle itself.
@@ -7,10 +7,25 @@ orders nothing and is left out. Anything else that is no transaction is refused 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from harness.ops import History, Op
+from harness.ops import History, Op, OpType, Pair
 
-__all__ = ["transactions_of"]
+__all__ = ["mops_of", "transactions_of"]
+
+
+def mops_of(pair: Pair) -> Any:
+    """The micro-operations of a transaction: as answered where it was, else as invoked.
+
+    The value of a `fail` is whatever the client makes of an error, and tells nothing of the
+    transaction; nor does one of an `info` that is no list.
+    """
+    done = pair.completion
+    if done is None or done.value is None or done.type is OpType.FAIL:
+        return pair.invoke.value
+    if done.type is OpType.INFO and not isinstance(done.value, list | tuple):
+        return pair.invoke.value
+    return done.value
 
 
 def transactions_of(ops: Iterable[Op]) -> History:

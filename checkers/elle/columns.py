@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from checkers._transactions import mops_of
 from checkers.elle.kernels import expand
 from harness.errors import HistoryError
 from harness.ops import History, OpType
@@ -398,9 +399,8 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
                 f"op {call.index} invokes {call.f!r}; this check knows only transactions, whose f "
                 "is 'txn'"
             )
-        mops = call.value if done is None or done.value is None else done.value
         builder.add(
-            mops,
+            mops_of(pair),
             _TYPES[pair.type],
             call.process,
             call.index,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from checkers._transactions import mops_of
 from checkers.elle.columns import OK, Columns, Transaction, columns_of, render
 from harness.errors import HistoryError
 from harness.ops import History, OpType
@@ -261,7 +262,7 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
             raise HistoryError(
                 f"op {call.index} invokes a transaction before init was over (op {ready})"
             )
-        mops = call.value if done is None or done.value is None else done.value
+        mops = mops_of(pair)
         # Numbers and names are processes of clients alike here; only equality matters.
         process: Any = call.process
         end = None if done is None else done.index

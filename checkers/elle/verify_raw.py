@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from checkers._transactions import mops_of
 from harness.errors import InternalError
 from harness.ops import History
 
@@ -55,8 +56,8 @@ class Txn:
 
 def transactions(history: History) -> Iterator[Txn]:
     """The transactions of a history, known by the index of their invocation."""
-    for invoke, done in ((pair.invoke, pair.completion) for pair in history.pairs):
-        mops = invoke.value if done is None or done.value is None else done.value
+    for pair in history.pairs:
+        invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
         if kind != "ok":  # a read may be [r key] here: what it would have shown is not known

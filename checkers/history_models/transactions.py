@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers._elle_certificate import certified
-from checkers._transactions import transactions_of
+from checkers._transactions import mops_of, transactions_of
 from harness.errors import UsageError
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
 
@@ -85,10 +85,7 @@ class _Check:
 
 def _label(pair: Pair) -> str:
     """What a transaction did, in EDN's manner."""
-    done = pair.completion
-    known = done is not None and done.value is not None
-    value = done.value if known and done is not None else pair.invoke.value
-    text = "; ".join(" ".join(_atom(item) for item in mop) for mop in value or ())
+    text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
     return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
 from checkers.history_models.transactions import ListAppend, RwRegister
+from checkers.transactional import ElleListAppend, ElleRwRegister
 from harness.errors import HistoryError
 from harness.formats.detect import model_for
-from harness.ops import History, ModelSettings, OpType, Verdict
+from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Verdict
 from harness.store.edn import load_edn
 
 SEEN = {"append": "[1]", "w": "1"}
@@ -82,3 +83,26 @@ def test_what_only_seems_equal_is_another_element(pair: tuple[Any, Any], swapped
 
     assert result.verdict is Verdict.INVALID
     assert {"garbage-read", "incompatible-order"} <= set(result.anomalies)
+
+
+@pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
+@pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
+def test_what_a_failed_transaction_says_is_not_read(checker: Any, said: Any) -> None:
+    """Clients put an error there. What was invoked counts, so its write can still be read."""
+    write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
+
+    def judged(value: Any) -> CheckResult:
+        made = [
+            Op(0, 0, 0, OpType.INVOKE, "txn", [[write, "x", 1]]),
+            Op(1, 1, 0, OpType.FAIL, "txn", value),
+            Op(2, 2, 1, OpType.INVOKE, "txn", [["r", "x", None]]),
+            Op(3, 3, 1, OpType.OK, "txn", [["r", "x", seen]]),
+            Op(4, 4, 2, OpType.INVOKE, "txn", [[write, "y", 2]]),
+            Op(5, 5, 2, OpType.INFO, "txn", value if isinstance(value, dict) else None),
+        ]
+        return checker.check(History(made), None, time_limit_s=10)
+
+    result = judged(said)
+    assert result.verdict is Verdict.INVALID
+    assert "G1a" in result.details["anomalies"]
+    assert result == judged(None)
