@@ -7,10 +7,12 @@ A run in which nothing happened is linearizable. So this checker asks for eviden
 * enough mutations were acknowledged to have anything to lose;
 * every nemesis of the case hit somebody at least once, and its bite was
   not nothing (packets dropped, a process stopped); one that nobody could measure is not assumed;
-* the run came to its final reads.
+* the load was the one asked for, and operations raced (`checkers._load`);
+* the run came to its final reads, and none of them was given up.
 
-It never says `invalid`. Counts, latencies, faults with the operations in flight at their edges, and
-changes of leader go into `details`; `details["certificate"]` is the short form to print.
+It never says `invalid`. Counts, latencies, refusals, faults with the operations in flight at their
+edges, and changes of leader go into `details`; `details["certificate"]` is the short form to print,
+`details["rule"]` names the first doubt.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from checkers._load import Load
 from checkers._sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
 
@@ -60,6 +63,23 @@ class _Case(Protocol):
     @property
     def faults(self) -> Sequence[_Planned] | None: ...
 
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def time_limit_s(self) -> float: ...
+
+    @property
+    def ops(self) -> Sequence[object] | None: ...
+
+
+class _Doubt(NamedTuple):
+    rule: str
+    text: str
+
 
 class _Fault:
     """One injected fault, with what is known about it."""
@@ -76,7 +96,7 @@ class _Fault:
     def bitten(self) -> bool | None:
         """Whether it did anything; `None` where nobody could measure it."""
         count = None if self.bite is None else self.bite.get("count")
-        return None if count is None else count > 0
+        return count > 0 if isinstance(count, int | float) else None
 
 
 def _faults(history: History) -> list[_Fault]:
@@ -149,6 +169,8 @@ class _Counts:
         self.errors: Counter[str] = Counter()
         self.results: Counter[str] = Counter()
         self.effective: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
         latencies: dict[str, list[int]] = {}
         for pair in history.pairs:
             f, kind = _kind(pair.invoke), pair.type.value
@@ -167,7 +189,24 @@ class _Counts:
                 self.effective[f] += value.get("result", "ok") == "ok"
             if "result" in value:
                 self.results[f"{f} {value['result']}"] += 1
+            if value.get("result", "ok") != "ok":
+                self.refused[f] += 1
+            elif pair.type is OpType.FAIL:
+                self.failed[f] += 1
         self.latencies = {f: _quantiles(found) for f, found in sorted(latencies.items())}
+
+    @property
+    def refusals(self) -> dict[str, dict[str, float]]:
+        """By kind: refused with a result ("exists"), failed with an error, and the share of both.
+
+        The share is of all operations of the kind.
+        """
+        found = {}
+        for f, kinds in sorted(self.by_f.items()):
+            total, refused, failed = sum(kinds.values()), self.refused[f], self.failed[f]
+            share = round((refused + failed) / total, 3)
+            found[f] = {"refused": refused, "failed": failed, "of": total, "share": share}
+        return found
 
     @property
     def ok_mutations(self) -> int:
@@ -189,15 +228,25 @@ class StatsChecker:
         faults = _faults(history)
         in_flight = _InFlight(history.pairs)
         leaders = [op.value for op in history.leaders()]
-        doubts = [*_doubts_about_operations(counts), *_doubts_about_faults(case, faults)]
+        load = Load(history, case)
+        doubts = [
+            *_doubts_about_operations(counts),
+            *_doubts_about_faults(case, faults),
+            *(_Doubt(*doubt) for doubt in load.doubts()),
+            *_doubts_about_reads(history),
+        ]
         if any(True for _ in history.facts("interrupted")):
-            doubts.insert(0, "the user cut the run short")
+            doubts.insert(0, _Doubt("interrupted", "the user cut the run short"))
         if not doubts and not any(True for _ in history.facts("snapshot")):
-            doubts.append("the run ended before its final reads")
+            doubts.append(_Doubt("unfinished", "the run ended before its final reads"))
         details = self._details(counts, faults, in_flight, leaders, case)
+        details["certificate"] |= load.certificate()
         if doubts:
-            reason = doubts[0] + (f" (and {len(doubts) - 1} more doubts)" if doubts[1:] else "")
-            text = tuple(f"{doubt[:1].upper()}{doubt[1:]}." for doubt in doubts)
+            more = len(doubts) - 1
+            reason = doubts[0].text
+            reason += f" (and {more} more doubt{'s' * (more > 1)})" if more else ""
+            text = tuple(f"{doubt.text[:1].upper()}{doubt.text[1:]}." for doubt in doubts)
+            details["rule"] = doubts[0].rule
             return CheckResult(self.name, Verdict.UNKNOWN, reason, text, details=details)
         total = sum(sum(kinds.values()) for kinds in counts.by_f.values())
         reason = (
@@ -237,6 +286,7 @@ class StatsChecker:
                 phase: dict(sorted(found.items())) for phase, found in counts.by_phase.items()
             },
             "results": dict(sorted(counts.results.items())),
+            "refusals": counts.refusals,
             "errors": dict(counts.errors.most_common(ERRORS_MAX)),
             "error_kinds": len(counts.errors),
             "latencies_ms": counts.latencies,
@@ -251,6 +301,11 @@ class StatsChecker:
                 },
                 "unknown_outcomes": kinds["info"],
                 "acknowledged_changes": counts.ok_mutations,
+                "refused_or_failed": {
+                    f: f"{row['share']:.1%} ({row['refused']:g} refused, {row['failed']:g} failed)"
+                    for f, row in counts.refusals.items()
+                    if row["share"]
+                },
                 "faults_by_nemesis": {
                     nemesis: _summary([fault for fault in faults if fault.nemesis == nemesis])
                     for nemesis in sorted({*_planned(case), *(fault.nemesis for fault in faults)})
@@ -300,27 +355,30 @@ def _line(row: Mapping[str, Any]) -> str:
     )
 
 
-def _doubts_about_operations(counts: _Counts) -> list[str]:
+def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
     doubts = []
     if not counts.by_f:
-        return ["no operation was invoked at all"]
+        return [_Doubt("no-operations", "no operation was invoked at all")]
     done = sum(kinds["ok"] for kinds in counts.by_f.values())
     if done < OK_MIN:
-        doubts.append(f"only {done} operations succeeded; fewer than {OK_MIN} prove nothing")
+        text = f"only {done} operations succeeded; fewer than {OK_MIN} prove nothing"
+        doubts.append(_Doubt("few-operations", text))
     if any(phase != "before" for phase in counts.by_phase):  # a run of ours, not an import
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
         if done < OK_MIN:
-            doubts.append(f"only {done} operations succeeded during chaos: that proves nothing")
+            text = f"only {done} operations succeeded during chaos: that proves nothing"
+            doubts.append(_Doubt("few-operations", text))
     for f, kinds in sorted(counts.by_f.items()):
         if not kinds["ok"]:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
-            doubts.append(f"no {f!r} ever succeeded ({shown})")
+            doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({shown})"))
     if any(f not in READS for f in counts.by_f) and counts.ok_mutations < OK_MUTATIONS_MIN:
-        doubts.append(
+        text = (
             f"only {counts.ok_mutations} changes were acknowledged; at least {OK_MUTATIONS_MIN} "
             "are needed to have anything to lose"
         )
+        doubts.append(_Doubt("few-changes", text))
     return doubts
 
 
@@ -330,21 +388,37 @@ def _planned(case: _Case) -> list[str]:
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
-def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[str]:
+def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[_Doubt]:
+    """Each nemesis of the case must have done something that was measured, at least once."""
     doubts = []
     for nemesis in _planned(case):
         own = [fault for fault in faults if fault.nemesis == nemesis]
         hit = [fault for fault in own if fault.targets]
-        measured = [fault for fault in hit if fault.bitten is not None]
+        unmeasured = sum(fault.bitten is None for fault in hit)
+        if any(fault.bitten for fault in hit):
+            continue
         if not own:
-            doubts.append(f"the nemesis {nemesis} was never injected")
+            text = f"the nemesis {nemesis} was never injected"
         elif not hit:
-            doubts.append(f"the nemesis {nemesis} was injected {len(own)} times but hit nobody")
-        elif measured and len(measured) == len(hit) and not any(f.bitten for f in measured):
-            doubts.append(f"the nemesis {nemesis} hit {len(hit)} times but did nothing measurable")
-        elif not measured:
-            doubts.append(
-                f"what {nemesis} did could not be measured here; start the link proxy with its "
-                "metrics on, or use our own"
+            text = f"the nemesis {nemesis} was injected {len(own)} times but hit nobody"
+        elif not unmeasured:
+            text = f"the nemesis {nemesis} hit {len(hit)} times but did nothing measurable"
+        else:
+            rest = len(hit) - unmeasured
+            others = f", and {rest} of its faults did nothing measurable" if rest else ""
+            text = (
+                f"what {nemesis} did could not be measured here{others}; start the link proxy "
+                "with its metrics on, or use our own"
             )
+        doubts.append(_Doubt("no-bite", text))
+    return doubts
+
+
+def _doubts_about_reads(history: History) -> list[_Doubt]:
+    """Final reads that were given up: what they would have shown nobody knows."""
+    doubts = []
+    for op in history.facts("unread"):
+        value = op.value if isinstance(op.value, dict) else {}
+        text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
+        doubts.append(_Doubt("unread", text))
     return doubts

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
+from harness.certificate import certified, weighed
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
 from harness.interrupts import UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict, worst
@@ -92,7 +93,7 @@ def judge(
         for checker in checkers
     ]
     try:
-        return Judgement(explained(history, sign(found, history)))
+        return Judgement(explained(history, sign(certified(found), history)))
     except Exception as error:  # noqa: BLE001 - what is said about a verdict is not the verdict
         _log.warning("the verdicts cannot be explained or signed: %s", _shown(error))
         return Judgement(tuple(found))
@@ -128,7 +129,7 @@ def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
 def checked_result(name: str, result: object) -> CheckResult:
     """`result` as one that can be stored and shown, whatever the checker `name` returned.
 
-    What is no `CheckResult`, or cannot be written as JSON, is `unknown`; but a conviction with a
+    What is no `CheckResult`, cannot be written as JSON, or looked at too little is `unknown`; but a conviction with a
     reason stays one, without what cannot be written.
     """
     if not isinstance(result, CheckResult):
@@ -137,7 +138,7 @@ def checked_result(name: str, result: object) -> CheckResult:
         )
     why = _unstorable(result)
     if why is None:
-        return result
+        return weighed(result)
     if result.verdict is not Verdict.INVALID:
         return CheckResult(name, Verdict.UNKNOWN, f"its result cannot be stored: {why}")
     return CheckResult(

@@ -93,6 +93,7 @@ class Writer:
         return History(self.lines)
 
 
-def case(*nemeses: str, planned: tuple[str, ...] = ()) -> Any:
+def case(*nemeses: str, planned: tuple[str, ...] = (), **load: Any) -> Any:
     faults = tuple(SimpleNamespace(nemesis=nemesis) for nemesis in planned)
-    return SimpleNamespace(nemeses=nemeses or ("none",), faults=faults)
+    asked = {"rate": 1.0, "concurrency": 10, "time_limit_s": 60.0, "ops": None, **load}
+    return SimpleNamespace(nemeses=nemeses or ("none",), faults=faults, **asked)

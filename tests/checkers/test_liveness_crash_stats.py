@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from checkers._load import Load
 from checkers.crash import CrashChecker
 from checkers.liveness import LivenessChecker
 from checkers.stats import StatsChecker
-from harness.ops import CheckResult, OpType, Verdict
+from harness.ops import CheckResult, History, OpType, Verdict
 from tests.checkers.histories import Writer, case
 
 # --- liveness ---------------------------------------------------------------------------------
@@ -398,6 +401,126 @@ def test_a_bite_that_nobody_can_measure_is_not_assumed() -> None:
     inject(h, "f2")
     heal(h, 2, "f2")
     assert stats(h, "kill-leader").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("unmeasured_first", [True, False])
+def test_a_fault_that_nobody_measured_does_not_vouch_for_those_that_did_nothing(
+    unmeasured_first: bool,
+) -> None:
+    h = busy()
+    for number, count in enumerate([None, 0] if unmeasured_first else [0, None]):
+        inject(h, f"f{number}")
+        heal(h, count, f"f{number}")
+    result = stats(h, "kill-leader")
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "no-bite")
+
+
+def test_final_reads_that_were_given_up_are_unknown() -> None:
+    h = busy()
+    h.fact("unread", {"count": 2, "of": 9, "bound_s": 120.0})
+    result = stats(h)
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "unread")
+    assert "2 of 9" in result.reason
+
+
+def test_refusals_and_failures_are_counted_by_kind() -> None:
+    h = busy()
+    h.fail(5, "create", {"name": "t3"}, "exists")
+    h.ok(5, "delete", {"name": "nobody"}, {"result": "not-found"})
+    details = stats(h).details
+    assert details["refusals"]["create"] == {"refused": 1, "failed": 0, "of": 6, "share": 0.167}
+    assert details["refusals"]["delete"]["refused"] == 1
+    assert details["refusals"]["get"] == {"refused": 0, "failed": 1, "of": 8, "share": 0.125}
+    assert set(details["certificate"]["refused_or_failed"]) == {"create", "delete", "get"}
+
+
+# --- the load ---------------------------------------------------------------------------------
+
+
+def loaded(spans: list[tuple[int, int, str]], chaos_s: float = 10.0) -> History:
+    """Operations from and to times in ms, each on a name and by a process of its own."""
+    edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
+    edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
+    h = Writer()
+    h.fact("phase", {"phase": "chaos"})
+    for time_ms, is_end, n in sorted(edges):
+        h.at(time_ms)
+        if is_end:
+            h.ret(n, OpType.OK, {"result": "ok"})
+        else:
+            h.call(n, "create", {"name": spans[n][2]})
+    h.at(int(chaos_s * 1000))
+    h.fact("phase", {"phase": "heal-core"})
+    h.fact("snapshot", {})
+    return h.history
+
+
+def doubted(history: History, **load: Any) -> str | None:
+    asked = case("none", **{"rate": 40.0, "time_limit_s": 10.0, **load})
+    return StatsChecker().check(history, asked, time_limit_s=10).details.get("rule")
+
+
+def steadily(count: int, every_ms: int, length_ms: int) -> list[tuple[int, int, str]]:
+    return [(n * every_ms, n * every_ms + length_ms, "a") for n in range(count)]
+
+
+def test_a_load_that_was_never_reached_is_unknown_and_says_which_it_was() -> None:
+    history = loaded(steadily(200, 50, 60))
+    assert doubted(history, rate=20.0) is None
+    assert doubted(history, rate=39.0) is None
+    assert doubted(history, rate=50.0) == "rate"
+    assert doubted(history, rate=2000.0, ops=[object()]) is None
+    result = StatsChecker().check(history, case("none", rate=2000.0), time_limit_s=10)
+    assert "of 2000 requested" in result.reason
+    certificate = result.details["certificate"]
+    assert certificate["requested_rate"] == "2000 /s"
+    assert certificate["achieved_rate"] == "20.0 /s, at best 20.0 /s"
+
+
+def test_a_chaos_that_left_hardly_any_load_is_unknown() -> None:
+    burst = loaded(steadily(50, 20, 30), chaos_s=30.0)
+    assert doubted(burst, time_limit_s=5.0) is None
+    assert doubted(burst, time_limit_s=30.0) == "rate"
+
+
+def test_operations_that_never_met_raced_nothing() -> None:
+    apart = loaded(steadily(200, 50, 40))
+    assert doubted(apart) == "overlap"
+    assert doubted(apart, concurrency=1) is None
+    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # may be chance
+    assert doubted(loaded([*steadily(200, 50, 40), (0, 20, "a")])) is None
+
+
+def test_operations_that_name_nothing_are_about_one_object() -> None:
+    h = Writer()
+    h.fact("phase", {"phase": "chaos"})
+    h.call(1, "write", {"value": 1})
+    h.call(2, "read")
+    h.ret(1, OpType.OK)
+    h.ret(2, OpType.OK)
+    load = Load(h.history, case("none"))
+    assert (load.overlapping, load.overlap_most) == (2, 2)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.sampled_from("ab")), max_size=12)
+)
+def test_overlaps_are_those_of_every_pair(drawn: list[tuple[int, int, str]]) -> None:
+    spans = [(begin * 100, (begin + length) * 100, name) for begin, length, name in drawn]
+
+    def meets(one: int, other: int) -> bool:
+        (b1, e1, n1), (b2, e2, n2) = spans[one], spans[other]
+        return one != other and n1 == n2 and b1 < e2 and b2 < e1
+
+    everyone = range(len(spans))
+    met = [one for one in everyone if any(meets(one, other) for other in everyone)]
+    at_once = [
+        sum(name == other[2] and other[0] <= begin < other[1] for other in spans)
+        for begin, _, name in spans
+    ]
+    load = Load(loaded(spans), case("none"))
+    assert load.operations == len(spans)
+    assert (load.overlapping, load.overlap_most) == (len(met), max(at_once, default=0))
 
 
 def test_nemeses_of_an_edited_schedule_are_demanded_too() -> None:

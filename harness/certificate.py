@@ -1,0 +1,74 @@
+"""What every check really looked at: too little of it proves nothing, and all stands in one place.
+
+Checkers count by check: `details["looked"]` what it judged, `details["exempt"]` what it left out
+because something else explains it (`{"acknowledged": 36}`). A check that exempts most of what it is
+made for says `valid` and means nothing: its checker's verdict is `unknown` then, with the reason.
+The counts of all checkers go into the certificate of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from harness.ops import CheckResult, Verdict
+
+__all__ = ["EXEMPT_SHARE_MAX", "certified", "weighed"]
+
+EXEMPT_SHARE_MAX: Final = 0.5
+"""A check that exempts more than this share of what it could have judged proves too little."""
+
+
+def weighed(result: CheckResult) -> CheckResult:
+    """The result; `unknown` where it is `valid` only for want of anything to judge."""
+    looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
+    if result.verdict is not Verdict.VALID or not (looked or exempt):
+        return result
+    doubts = [
+        f"{check} exempted {count} of {count + looked.get(check, 0)}"
+        for check, count in exempt.items()
+        if count > (count + looked.get(check, 0)) * EXEMPT_SHARE_MAX
+    ]
+    if not any(looked.values()):
+        doubts.append("there was nothing to judge")
+    if not doubts:
+        return result
+    return msgspec.structs.replace(
+        result,
+        verdict=Verdict.UNKNOWN,
+        reason=f"too little was looked at: {'; '.join(doubts)}",
+        details={**result.details, "rule": "exempt"},
+    )
+
+
+def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """The results, with what all of them looked at in the one that holds the certificate."""
+    found = list(results)
+    counted = {
+        result.checker: (sum(_counts(result, "looked").values()), _counts(result, "exempt"))
+        for result in found
+        if _counts(result, "looked")
+    }
+    looked = {
+        checker: f"{total} judged, {sum(exempt.values())} exempt"
+        for checker, (total, exempt) in counted.items()
+    }
+    return [_with(result, looked) for result in found]
+
+
+def _counts(result: CheckResult, name: str) -> dict[str, int]:
+    """The counts by check; nothing where the checker keeps none."""
+    counts = result.details.get(name)
+    if not isinstance(counts, Mapping):
+        return {}
+    return {str(check): count for check, count in counts.items() if isinstance(count, int)}
+
+
+def _with(result: CheckResult, looked: dict[str, str]) -> CheckResult:
+    certificate = result.details.get("certificate")
+    if not isinstance(certificate, Mapping) or not looked:
+        return result
+    details = {**result.details, "certificate": {**certificate, "looked": looked}}
+    return msgspec.structs.replace(result, details=details)
