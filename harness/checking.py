@@ -129,8 +129,8 @@ def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
 def checked_result(name: str, result: object) -> CheckResult:
     """`result` as one that can be stored and shown, whatever the checker `name` returned.
 
-    What is no `CheckResult`, cannot be written as JSON, or looked at too little is `unknown`; but a conviction with a
-    reason stays one, without what cannot be written.
+    What is no `CheckResult`, cannot be written as JSON, or looked at too little is `unknown`; but
+    a conviction with a reason stays one, without what cannot be written.
     """
     if not isinstance(result, CheckResult):
         return CheckResult(
