@@ -41,7 +41,8 @@ _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
 _CHARACTER_WIDTH: Final = 7.9  # of a monospaced one
 _BOX_WIDTH_MIN: Final = 240
-_BESIDE: Final = 280  # the way back, and its label
+_BESIDE: Final = 100  # of the boxes: their margins, and the way back with the half of its label
+_LABEL_CHARACTER_WIDTH: Final = 7
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
 
@@ -95,7 +96,7 @@ def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
     height = 44 + len(shown) * (_BOX_HEIGHT + _GAP) - _GAP + 20
     longest = max((min(_TEXT_MAX, len(text)) for _, text in shown), default=0)
     wide = max(_BOX_WIDTH_MIN, round(longest * _CHARACTER_WIDTH) + 28)
-    width = wide + _BESIDE
+    width = wide + _BESIDE + len(_label(steps[-1])) * _LABEL_CHARACTER_WIDTH
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="13"',
         f'  width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
