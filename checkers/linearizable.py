@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
+from checkers._catalog_history import READS, CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.linearizability import (
@@ -101,6 +101,7 @@ def _details(
     return details
 
 
+UNDECIDED = "undecided"
 UNCONFIRMED = "a search found no legal order, but nothing else could confirm that in time"
 
 
@@ -111,6 +112,16 @@ def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict,
     if not proof.confirmed_by:
         return Verdict.UNKNOWN, UNCONFIRMED
     return VERDICTS[outcome.result], ""
+
+
+def _rule(pair: Pair) -> str:
+    """The short name of what the failing operation broke; reports group failures by it."""
+    done = pair.completion
+    value = done.value if done is not None and isinstance(done.value, dict) else {}
+    result = value.get("result", "ok")
+    if pair.invoke.f in READS | {"read"}:
+        return "missing" if result == "not-found" else "stale-read"
+    return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
 def _linearizable(operations: int, unknown: int) -> str:
@@ -170,8 +181,11 @@ class CatalogLinearizable:
         if outcome.failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
                 reason = _linearizable(len(converted.operations), unknown)
+            else:
+                details["rule"] = UNDECIDED
             return CheckResult(self.name, verdict, reason, details=details)
         failure = outcome.failure
+        details["rule"] = _rule(converted.pairs[failure.operation])
         projected = None
         if failure.projection:
             projected = next(n for n in model.names if failure.projection == f"name {n!r}")
@@ -210,6 +224,7 @@ class CatalogLinearizable:
             "unknown": sum(operation.is_unknown for operation in converted.operations),
             "decided_by": f"a pass over the {found.part.name}",
             "proof": proof.to_json(),
+            "rule": _rule(converted.pairs[found.core[0]]),
         }
         return CheckResult(
             self.name,
@@ -249,7 +264,11 @@ class CatalogLinearizable:
                 for found in converted.conflicts[:CONFLICTS_MAX]
                 for index in (found.first, found.second)
             ),
-            {"conflicts": len(converted.conflicts), "proof": proof.to_json()},
+            {
+                "conflicts": len(converted.conflicts),
+                "proof": proof.to_json(),
+                "rule": "created-twice",
+            },
         )
 
 
@@ -395,7 +414,10 @@ class RegisterLinearizable:
         if failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
                 reason = _linearizable(len(operations), unknown)
+            else:
+                details["rule"] = UNDECIDED
             return CheckResult(self.name, verdict, reason, details=details)
+        details["rule"] = _rule(pairs[failure.operation])
         said = {
             operation.id: (
                 f"process {operation.client_id} did "

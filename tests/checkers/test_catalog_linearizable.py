@@ -554,3 +554,62 @@ def test_register_refuses_other_vocabularies() -> None:
     h.ok(1, "append", {"value": 3})
     with pytest.raises(HistoryError, match="vocabulary 'register'"):
         check_register(h)
+
+
+def read_missing(h: Writer) -> None:
+    h.get(2, "a", None)
+
+
+def read_deleted(h: Writer) -> None:
+    h.delete(2, "a", "A")
+    h.get(2, "a", "A")
+
+
+def refused_as_there(h: Writer) -> None:
+    h.fail(2, "create", {"name": "b", "nonce": "x", "columns": []}, "exists")
+
+
+def refused_as_gone(h: Writer) -> None:
+    h.fail(2, "delete", {"name": "a", "nonce": "x"}, "not-found")
+
+
+def made_over_another(h: Writer) -> None:
+    h.create(2, "a", "B")
+
+
+def made_twice(h: Writer) -> None:
+    h.get(2, "a", "B", comment="n-A")
+
+
+@pytest.mark.parametrize(
+    ("spoil_it", "rule"),
+    [
+        (read_missing, "missing"),
+        (read_deleted, "stale-read"),
+        (refused_as_there, "wrong-exists"),
+        (refused_as_gone, "wrong-not-found"),
+        (made_over_another, "wrong-ack"),
+        (made_twice, "created-twice"),
+    ],
+)
+def test_an_invalid_result_names_its_rule(spoil_it: Callable[[Writer], None], rule: str) -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    spoil_it(h)
+    result = check(h.history)
+    assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, rule)
+
+
+def test_an_undecided_result_names_its_rule() -> None:
+    found = CatalogLinearizable(limits=Limits(steps=1)).check(
+        random_history(1, count=60, lost=0.5), None, time_limit_s=30
+    )
+    assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "undecided")
+
+
+def test_a_register_names_its_rule() -> None:
+    h = Writer()
+    h.ok(1, "write", {"value": 1})
+    h.ok(2, "read", {}, {"value": 2})
+    result = RegisterLinearizable(limits=SMALL).check(h.history, None, time_limit_s=30)
+    assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, "stale-read")
