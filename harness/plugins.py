@@ -417,6 +417,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     knobs: dict[str, Any]
     folder: Path | None  # for node logs; None keeps nothing
     link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
+    clients: int = 1  # how many there are at once
 
 
 class Session(Protocol):

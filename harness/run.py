@@ -84,6 +84,7 @@ def conduct(
         knobs=plan.case.knobs,
         folder=None if folder is None else folder.path,
         link_proxy=link_proxy,
+        clients=plan.case.concurrency + 1,  # and our own
     )
     log = None if folder is None else folder.open_log()
 

@@ -17,6 +17,7 @@ from harness.environments.docker.image import build_image, image_exists, image_t
 from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.env import RealClientEnv
+from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.session import (
     RealSession,
@@ -66,6 +67,7 @@ class DockerEnvironment:
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         deploy.check_plan(plan)
+        require_limits(plan)
 
         async def body(interrupted: asyncio.Event) -> T:
             with _connected() as engine, tempfile.TemporaryDirectory() as scratch:

@@ -28,6 +28,7 @@ from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import STABLE_ADDRESS
 from harness.environments.real.env import RealClientEnv
+from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.session import (
     RealSession,
@@ -74,6 +75,7 @@ class ProcessEnvironment:
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         _check(plan)
+        require_limits(plan)
 
         async def body(interrupted: asyncio.Event) -> T:
             run = _Run(plan)
