@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from checkers._load import Load
 from checkers._sentences import seconds
+from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
 
 __all__ = ["StatsChecker"]
@@ -250,8 +251,9 @@ class StatsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, reason, text, details=details)
         total = sum(sum(kinds.values()) for kinds in counts.by_f.values())
         reason = (
-            f"{total} operations, {counts.ok_mutations} acknowledged changes, "
-            f"{len(faults)} faults, "
+            f"{counted(total, 'operation')}, "
+            f"{counted(counts.ok_mutations, 'acknowledged change')}, "
+            f"{counted(len(faults), 'fault')}, "
             f"{_about_leaders(leaders)}"
         )
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
@@ -331,7 +333,7 @@ def _about_leaders(leaders: Sequence[Mapping[str, Any]]) -> str:
     changes = _leader_changes(leaders)
     if changes == "not observed":
         return "changes of leader not observed"
-    return f"{changes} change{'s' * (len(leaders) != 2)} of leader"
+    return f"{changes} {'change' if len(leaders) == 2 else 'changes'} of leader"
 
 
 def _summary(faults: list[_Fault]) -> str:
@@ -345,12 +347,12 @@ def _summary(faults: list[_Fault]) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     bite = row["bite"] or {}
     count = bite.get("count")
-    did = "bite not measured" if count is None else f"{count} {bite.get('unit', '')}".strip()
+    did = "bite not measured" if count is None else measured(count, str(bite.get("unit", "")))
     targets = ", ".join(row["targets"]) or "nobody"
     end = "the end" if row["end_s"] is None else f"{row['end_s']} s"
     return (
         f"{row['nemesis']} on {targets} from {row['begin_s']} s to {end}: {did}; "
-        f"{row['in_flight_begin']} operations in flight at its start, "
+        f"{counted(row['in_flight_begin'], 'operation')} in flight at its start, "
         f"{row['in_flight_end'] or 0} at its end"
     )
 
@@ -361,13 +363,13 @@ def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
         return [_Doubt("no-operations", "no operation was invoked at all")]
     done = sum(kinds["ok"] for kinds in counts.by_f.values())
     if done < OK_MIN:
-        text = f"only {done} operations succeeded; fewer than {OK_MIN} prove nothing"
+        text = f"only {counted(done, 'operation')} succeeded; fewer than {OK_MIN} prove nothing"
         doubts.append(_Doubt("few-operations", text))
     if any(phase != "before" for phase in counts.by_phase):  # a run of ours, not an import
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
         if done < OK_MIN:
-            text = f"only {done} operations succeeded during chaos: that proves nothing"
+            text = f"only {counted(done, 'operation')} succeeded during chaos: that proves nothing"
             doubts.append(_Doubt("few-operations", text))
     for f, kinds in sorted(counts.by_f.items()):
         if not kinds["ok"]:
@@ -375,8 +377,8 @@ def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
             doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({shown})"))
     if any(f not in READS for f in counts.by_f) and counts.ok_mutations < OK_MUTATIONS_MIN:
         text = (
-            f"only {counts.ok_mutations} changes were acknowledged; at least {OK_MUTATIONS_MIN} "
-            "are needed to have anything to lose"
+            f"acknowledged changes: {counts.ok_mutations}; at least {OK_MUTATIONS_MIN} are needed "
+            "to have anything to lose"
         )
         doubts.append(_Doubt("few-changes", text))
     return doubts
@@ -400,9 +402,11 @@ def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[_Doubt]:
         if not own:
             text = f"the nemesis {nemesis} was never injected"
         elif not hit:
-            text = f"the nemesis {nemesis} was injected {len(own)} times but hit nobody"
+            text = f"the nemesis {nemesis} was injected {counted(len(own), 'time')} but hit nobody"
         elif not unmeasured:
-            text = f"the nemesis {nemesis} hit {len(hit)} times but did nothing measurable"
+            text = (
+                f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but did nothing measurable"
+            )
         else:
             rest = len(hit) - unmeasured
             others = f", and {rest} of its faults did nothing measurable" if rest else ""

@@ -22,6 +22,8 @@ __all__ = [
     "InternalError",
     "TargetError",
     "UsageError",
+    "counted",
+    "measured",
 ]
 
 EXIT_VALID = 0
@@ -66,3 +68,13 @@ class CheckerLimitError(HarnessError):
 
 class InternalError(HarnessError):
     """Our own mistake. Please report it with the run's folder."""
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """`1 seed`, `2 seeds`: for messages, so that their numbers agree."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def measured(count: int, units: str) -> str:
+    """`1 process`, `3 packets`: the same for a unit in the plural, as that of a `Bite`."""
+    return counted(count, units.removesuffix("es" if units.endswith("sses") else "s"), units)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkers._sentences import where
+from harness.errors import counted
 from harness.ops import Pair
 
 __all__ = ["Findings", "Violation", "counted", "table_words", "tried"]
@@ -27,11 +28,6 @@ def tried(pair: Pair) -> str:
     name = call.value.get("name") if isinstance(call.value, dict) else None
     what = f"table {name!r}" if name else "the tables"
     return f"Process {call.process} tried to {call.f} {what} {where(pair)}"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 violation`, `2 violations`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 @dataclass(frozen=True, slots=True)

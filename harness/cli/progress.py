@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, TextIO
 
 from harness.cli.status_line import StatusLine
+from harness.errors import measured
 from harness.ops import HARNESS, NEMESIS, Op, OpType
 
 __all__ = ["Progress"]
@@ -65,8 +66,9 @@ class Progress:
         else:
             self._active.pop(value["fault"], None)
             bite = value["bite"]
-            count = "an unknown number of" if bite["count"] is None else bite["count"]
-            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {count} {bite['unit']} hit")
+            count, unit = bite["count"], bite["unit"]
+            hit = f"an unknown number of {unit}" if count is None else measured(count, unit)
+            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {hit} hit")
 
     def _show(self, passed_s: float, run_s: float) -> None:
         total = sum(self._counts.values())

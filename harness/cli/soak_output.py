@@ -21,7 +21,7 @@ from harness.cli.artefacts import make_artefacts
 from harness.cli.output import note
 from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES, SIM
 from harness.cli.soak_progress import duration_text
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, counted
 from harness.ops import Verdict
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
@@ -259,7 +259,7 @@ class SoakOutput:
         campaign, spec, tally = self._campaign, self._campaign.spec, self._campaign.tally
         counts = ", ".join(f"{count} {name}" for name, count in tally.verdicts.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
-        lines = [f"{tally.seeds} of {spec.seeds} seeds{before}: {counts}"]
+        lines = [f"{tally.seeds} of {counted(spec.seeds, 'seed')}{before}: {counts}"]
         here = duration_text(self._wall_s)
         simulated = spec.environment == SIM
         took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
@@ -278,7 +278,7 @@ class SoakOutput:
         elif campaign.stopped is not None:
             lines.append(f"stopped: {campaign.stopped}")
         elif campaign.enough and tally.seeds < spec.seeds:
-            lines.append(f"stopped after {tally.failed} seeds that were not valid")
+            lines.append(f"stopped after {counted(tally.failed, 'seed')} not valid")
         return lines
 
     def text(self) -> str:
@@ -295,7 +295,7 @@ class SoakOutput:
                 lines.append(f"  {self._folder(first)}")
         if len(groups) > GROUPS_SHOWN_MAX:
             more = len(groups) - GROUPS_SHOWN_MAX
-            lines.append(f"... and {more} more signatures; --json lists them")
+            lines.append(f"... and {counted(more, 'more signature')}; --json lists them")
         if self._campaign.tally.verdicts[Verdict.INVALID.value]:
             lines.append("INVALID: a promise was broken")
         return "\n".join(lines)

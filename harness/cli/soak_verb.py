@@ -22,7 +22,13 @@ from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soa
 from harness.cli.soak_output import Replays, SoakOutput
 from harness.cli.soak_progress import SoakProgress
 from harness.drawing import expand_any
-from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    InfrastructureError,
+    counted,
+)
 from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment, SoakExecutor, load_plugin
@@ -95,7 +101,7 @@ def _run(
             interrupted = _work(campaign, environment, parsed, take)
         left = campaign.spec.seeds - campaign.tally.seeds
         if left and not (interrupted or campaign.enough or campaign.stopped is not None):
-            campaign.stopped = f"{left} seeds were not run; the same command runs them"
+            campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
     except InfrastructureError as error:  # what is recorded is still worth its summary

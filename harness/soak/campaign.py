@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, counted
 from harness.ops import Verdict
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
@@ -151,11 +151,12 @@ class Campaign:
                 continue
             self._journal.forget(result.seed)
         if self.tally.seeds:
-            self.notes.append(f"{self.tally.seeds} of {self.spec.seeds} seeds are already done")
+            wanted = counted(self.spec.seeds, "seed")
+            self.notes.append(f"already done: {self.tally.seeds} of {wanted}")
         if again:
-            self.notes.append(f"{again} seeds crashed the last time and are run again")
+            self.notes.append(f"running {counted(again, 'seed')} again that crashed the last time")
         if gone:
-            self.notes.append(f"{gone} seeds are run again: the store lacks their runs")
+            self.notes.append(f"running {counted(gone, 'seed')} again whose runs the store lacks")
         self.done_before = self.tally.seeds
 
     def _must_be_kept(self, result: SeedResult) -> bool:

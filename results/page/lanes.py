@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.errors import measured
 from harness.ops import NEMESIS, History
 from harness.timeline import FACTS_MAX, Fault, NodeState, Reign, phases_of
 
@@ -57,7 +58,7 @@ def _told(bite: Mapping[str, Any] | None) -> str:
     if bite is None:
         return ""
     count = bite.get("count")
-    return "not measurable" if count is None else f"{count} {bite.get('unit', '')}".strip()
+    return "not measurable" if count is None else measured(count, str(bite.get("unit", "")))
 
 
 def reign_rows(reigns: Iterable[Reign]) -> list[dict[str, Any]]:

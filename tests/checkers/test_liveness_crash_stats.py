@@ -323,9 +323,7 @@ def test_a_fault_that_bit_is_certified_with_what_was_in_flight() -> None:
     certificate = result.details["certificate"]
     assert certificate["changes_of_leader"] == 1
     assert certificate["faults_by_nemesis"] == {"kill-leader": "1 injected, 1 with a target, 1 bit"}
-    assert (
-        "1 processes; 1 operations in flight at its start, 0 at its end" in certificate["faults"][0]
-    )
+    assert "1 process; 1 operation in flight at its start, 0 at its end" in certificate["faults"][0]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +356,7 @@ def test_too_few_changes_are_unknown_but_not_for_reads_alone() -> None:
         writer.fact("snapshot", {})
     result = stats(h)
     assert result.verdict is Verdict.UNKNOWN
-    assert "only 1 changes were acknowledged" in result.reason
+    assert "acknowledged changes: 1;" in result.reason
     assert stats(reads).verdict is Verdict.VALID
 
 
@@ -379,8 +377,8 @@ def toothless(h: Writer) -> None:
     ("act", "words"),
     [
         (never, "the nemesis kill-leader was never injected"),
-        (missed, "injected 1 times but hit nobody"),
-        (toothless, "hit 1 times but did nothing measurable"),
+        (missed, "injected 1 time but hit nobody"),
+        (toothless, "hit 1 time but did nothing measurable"),
     ],
 )
 def test_a_nemesis_without_effect_is_unknown(act: Any, words: str) -> None:
@@ -535,7 +533,7 @@ def test_a_run_without_final_reads_or_with_few_operations_is_unknown() -> None:
     assert stats(h).reason == "the run ended before its final reads"
     few = Writer()
     few.get(1, "a", None)
-    assert "only 1 operations succeeded; fewer than 10" in stats(few).reason
+    assert "only 1 operation succeeded; fewer than 10" in stats(few).reason
 
 
 def test_each_nemesis_of_several_is_demanded() -> None:

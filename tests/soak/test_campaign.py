@@ -104,7 +104,7 @@ def test_crashes_are_tried_again_and_count_until_then_for_nothing(tmp_path):
         (crash,) = found.results()
         assert b'"seed": 2' in found.case_file(crash).read_bytes()
     with Opened(tmp_path) as found:
-        assert "1 seeds crashed the last time and are run again" in found.notes
+        assert any("1 seed again" in note for note in found.notes)
         assert list(found.pending()) == [1, 2, 3, 4]
         assert found.tally.seeds == 0
         work(found)
@@ -137,7 +137,7 @@ def test_a_run_that_the_store_lacks_is_run_again(tmp_path, harm):
         harm(folder_of(found, 3))
     with Opened(tmp_path) as found:
         assert list(found.pending()) == [3]
-        assert "1 seeds are run again: the store lacks their runs" in found.notes
+        assert any("1 seed again" in note for note in found.notes)
         work(found)
         assert load_run(folder_of(found, 3)).record is not None
         assert essence(found) == whole
@@ -219,7 +219,7 @@ def test_enough_invalid_seeds_stop_it_now_and_the_next_time(tmp_path):
     def bad(seed, verdict):
         return SeedResult(seed=seed, verdict=verdict, reason="no")
 
-    with Opened(tmp_path, stop_after=2) as found:
+    with Opened(tmp_path, stop_after=2, last=5) as found:
         assert found.take(bad(1, "crash"))
         assert found.take(bad(2, "invalid"))
         assert found.take(SeedResult(seed=3, verdict="valid", reason=""))

@@ -155,7 +155,7 @@ def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
     assert main([*BASE, "--seeds", "1..2", "--quiet"]) == EXIT_CRASH
     out, err = capsys.readouterr()
     assert "1 of 2 seeds" in out
-    assert "harness: 1 seeds were not run" in err
+    assert "not run: 1 seed;" in err
 
 
 def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
@@ -216,7 +216,7 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
         (["valid", ("invalid", "seed 2 (invalid) could not be kept")], "seed 2 (invalid) could"),
         (["valid", InfrastructureError("no disk")], "no disk"),
         (["valid", KeyboardInterrupt()], "interrupted"),
-        (["valid"], "1 seeds were not run"),
+        (["valid"], "not run: 1 seed;"),
         (["valid", "valid"], None),
     ],
 )
