@@ -52,7 +52,8 @@ class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to run. `faults` and `ops` are `None` until planned; `ops` stays so unless given,
     and the workload's generator then makes them from the seed. With `draw` the seed draws 1 to
-    that many of the nemeses, and knobs that are not given; a planned case has drawn.
+    that many of the nemeses, and knobs that are not given; a planned case has drawn, and holds in
+    `drawn` what these fields were before: equal for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -65,6 +66,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
     draw: int = 0
+    drawn: dict[str, Any] = msgspec.field(default_factory=dict)
     interval_s: float = 10.0
     duration_s: float = 5.0
     time_limit_s: float = 60.0

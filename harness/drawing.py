@@ -60,7 +60,8 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     draw_knobs = getattr(environment, "draw_knobs", None)
     if draw_knobs is not None:
         knobs = {**draw_knobs(stream(case.seed, "draw/knobs")), **knobs}
-    return msgspec.structs.replace(case, nemeses=tuple(drawn), knobs=knobs, draw=0)
+    asked = {"nemeses": list(case.nemeses), "knobs": case.knobs, "draw": case.draw}
+    return msgspec.structs.replace(case, nemeses=tuple(drawn), knobs=knobs, draw=0, drawn=asked)
 
 
 def _suits_all(name: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -69,10 +70,13 @@ def conduct(
     *,
     run_id: str,
     folder: RunFolder | None,
+    logs_below: Path | None = None,
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
 ) -> Outcome:
     """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
+
+    Without a folder, `logs_below` is where logs of nodes go, if anywhere.
 
     Raises `InfrastructureError` or `TargetError` when there is nothing to judge: the nodes did not
     come up, or a fault did not take. The op log then stays in the folder.
@@ -82,7 +86,7 @@ def conduct(
         nodes=plan.nodes,
         seed=plan.case.seed,
         knobs=plan.case.knobs,
-        folder=None if folder is None else folder.path,
+        folder=logs_below if folder is None else folder.path,
         link_proxy=link_proxy,
         clients=plan.case.concurrency + 1,  # and our own
     )

@@ -31,6 +31,7 @@ __all__ = [
     "Failure",
     "failure_of",
     "kind_of_fault",
+    "rule_of",
     "rule_of_words",
     "sign",
     "signature",
@@ -78,7 +79,7 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
     for result in results:
         if result.verdict is verdict:
             text = result.details.get(SIGNATURE)
-            known = text if isinstance(text, str) else _joined(result.checker, _rule(result))
+            known = text if isinstance(text, str) else _joined(result.checker, rule_of(result))
             # `run.json` is UTF-8, whatever the target answered.
             reason = result.reason.encode("utf-8", "backslashreplace").decode()
             return Failure(result.checker, reason, known)
@@ -90,17 +91,18 @@ def signature(result: CheckResult, history: History) -> str:
     ops = _involved(history, result.operations)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
-        return _joined(result.checker, _rule(result))  # such a doubt is about the whole run
+        return _joined(result.checker, rule_of(result))  # such a doubt is about the whole run
     return _joined(
         result.checker,
-        _rule(result),
+        rule_of(result),
         AND.join(_faults(history, ops)) or NO_FAULT,
         AND.join(kinds[:KINDS_MAX]) + (f"{AND}…" if kinds[KINDS_MAX:] else ""),
     )
 
 
 def _joined(*parts: str) -> str:
-    return SEPARATOR.join(part for part in parts if part)
+    text = SEPARATOR.join(part for part in parts if part)
+    return text.encode("utf-8", "backslashreplace").decode()  # as files hold it
 
 
 def kind_of_fault(op: Op) -> str:
@@ -112,7 +114,8 @@ def kind_of_fault(op: Op) -> str:
 # --- which rule ----------------------------------------------------------------------------------
 
 
-def _rule(result: CheckResult) -> str:
+def rule_of(result: CheckResult) -> str:
+    """The name of the broken rule, or of what kept the checker from a verdict."""
     details = result.details
     told = details.get("rule")
     if isinstance(told, str) and told:

@@ -8,7 +8,10 @@ as further answers, so that whatever stands on the page stands in a Parquet file
 | detection_rates   | `detection` with a 95 % interval of the rate (Wilson)                     |
 | clean_rates       | `clean_runs` with an interval, and what the rate is below if none failed  |
 | uplift_ratios     | per nemesis and outcome: rates with and without, their ratio, an interval |
+| signatures        | runs that are not valid, grouped by what they have in common              |
 | regressions       | two labels compared, see `results.baseline`                               |
+
+Nothing is added up over runs of different populations (see `results/sql/judged.sql`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import msgspec
 
 from results.baseline import Comparison, compare
 from results.engines import BASES, Engine, query, query_names
+from results.schema import LIST_SEPARATOR
 from results.statistics import Ratio, risk_ratio, wilson, zero_bound
 
 if TYPE_CHECKING:
@@ -68,6 +72,7 @@ def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Ans
     )
     tables["clean_rates"] = _table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
     tables["uplift_ratios"] = _table(_uplift(rows), _UPLIFT_COLUMNS)
+    tables["signatures"] = _table(_signatures(rows["failing_runs"]), _SIGNATURE_COLUMNS)
     comparison = None
     if baseline is not None:
         comparison = compare(
@@ -82,6 +87,7 @@ def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Ans
 _NEEDED: Final = (
     "detection",
     "clean_runs",
+    "failing_runs",
     "uplift",
     "uplift_by_f",
     "uplift_time",
@@ -90,8 +96,8 @@ _NEEDED: Final = (
 )
 _RATE_COLUMNS: Final = {
     "bug": "string",
+    "population": "int64",
     "runs": "int64",
-    "alone": "int64",
     "detected": "int64",
     "unknown": "int64",
     "rate": "float64",
@@ -101,10 +107,9 @@ _RATE_COLUMNS: Final = {
     "runs_to_first": "int64",
     "ns_to_first": "int64",
     "first_run": "string",
-    "first_nemeses": "string",
 }
 _CLEAN_COLUMNS: Final = {
-    "nemeses": "string",
+    "population": "int64",
     "runs": "int64",
     "invalid": "int64",
     "unknown": "int64",
@@ -114,7 +119,21 @@ _CLEAN_COLUMNS: Final = {
     "below": "float64",
     "length_ns": "int64",
 }
+_SIGNATURE_COLUMNS: Final = {
+    "verdict": "string",
+    "signature": "string",
+    "target": "string",
+    "bugs": "string",
+    "checker": "string",
+    "rule": "string",
+    "runs": "int64",
+    "populations": "string",
+    "first_run": "string",
+    "first_seed": "int64",
+    "reason": "string",
+}
 _UPLIFT_COLUMNS: Final = {
+    "population": "int64",
     "nemesis": "string",
     "outcome": "string",
     "with_rate": "float64",
@@ -170,25 +189,55 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """By nemeses, and all together under the nemeses `null`.
-
-    Trials are the runs whose verdict is known: an unknown one does not speak for the target.
-    """
-    if rows:
-        sums = {key: sum(row[key] for row in rows) for key in rows[0] if key != "nemeses"}
-        rows = [*rows, {"nemeses": None, **sums}]
+    """Trials are the runs whose verdict is known: an unknown one does not speak for the target."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)
     ]
 
 
-def _uplift(rows: Mapping[str, Rows]) -> Rows:
-    """Ratios by nemesis and outcome: overall ones first, then by kind of operation."""
-    cells: dict[tuple[str, int, str], list[tuple[int, int, int, int]]] = {}
+def _signatures(failing: Rows) -> Rows:
+    """Failing runs by verdict, target, bugs and signature: invalid ones without bugs come first.
 
-    def add(nemesis: str, rank: int, outcome: str, row: Row, hits: str, trials: str) -> None:
-        cells.setdefault((nemesis, rank, outcome), []).append(
+    A group lists runs, of which it names the populations; it measures nothing over them.
+    """
+    groups: dict[tuple[str, str, str, str], Rows] = {}
+    for row in failing:
+        text = row["signature"] or "no verdict"
+        key = (row["verdict"], row["target"], row["bugs"], text)
+        groups.setdefault(key, []).append(row)
+    order = sorted(
+        groups.items(), key=lambda item: (item[0][0] != "invalid", item[0][2] != "", -len(item[1]))
+    )
+    found = []
+    for (verdict, target, bugs, text), rows in order:
+        first = min(rows, key=lambda row: (row["seed"], row["run"]))
+        found.append(
+            {
+                "verdict": verdict,
+                "signature": text,
+                "target": target,
+                "bugs": bugs,
+                "checker": first["checker"],
+                "rule": first["rule"],
+                "runs": len(rows),
+                "populations": LIST_SEPARATOR.join(
+                    str(number) for number in sorted({row["population"] for row in rows})
+                ),
+                "first_run": first["run"],
+                "first_seed": first["seed"],
+                "reason": first["reason"],
+            }
+        )
+    return found
+
+
+def _uplift(rows: Mapping[str, Rows]) -> Rows:
+    """Ratios by population, nemesis and outcome: overall ones first, then by kind of operation."""
+    cells: dict[tuple[int, str, int, str], list[tuple[int, int, int, int]]] = {}
+
+    def add(rank: int, outcome: str, row: Row, hits: str, trials: str) -> None:
+        cells.setdefault((row["population"], row["nemesis"], rank, outcome), []).append(
             (
                 row[f"{hits}_with"],
                 row[f"{trials}_with"],
@@ -198,16 +247,16 @@ def _uplift(rows: Mapping[str, Rows]) -> Rows:
         )
 
     for row in rows["uplift"]:
-        add(row["nemesis"], 0, "unanswered", row, "unanswered", "n")
-        add(row["nemesis"], 1, "info", row, "info", "n")
+        add(0, "unanswered", row, "unanswered", "n")
+        add(1, "info", row, "info", "n")
     for row in rows["uplift_time"]:
-        add(row["nemesis"], 2, "mutations down", row, "mutation", "ns")
-        add(row["nemesis"], 3, "reads down", row, "read", "ns")
+        add(2, "mutations down", row, "mutation", "ns")
+        add(3, "reads down", row, "read", "ns")
     for row in rows["uplift_by_f"]:
-        add(row["nemesis"], 4, f"{row['f']} fails or is lost", row, "bad", "n")
+        add(4, f"{row['f']} fails or is lost", row, "bad", "n")
     return [
-        _ratio_row(nemesis, outcome, risk_ratio(counts))
-        for (nemesis, _, outcome), counts in sorted(cells.items())
+        {"population": population, **_ratio_row(nemesis, outcome, risk_ratio(counts))}
+        for (population, nemesis, _, outcome), counts in sorted(cells.items())
     ]
 
 

@@ -168,7 +168,7 @@ def _name(sides: Mapping[str, Sequence[Row]]) -> str:
     row = next(iter(sides.values()))[0]
     bugs = f" with {row['bugs']}" if row["bugs"] else ""
     where = row["environment"] or "cut short"
-    what = f"{row['workload']} under {row['nemeses']}{bugs}"
+    what = f"{row['workload']} under {row['asked']}{bugs}"
     return f"{what} ({where}, {row['profile']}, {row['setting'][:6]})"
 
 

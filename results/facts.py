@@ -62,6 +62,7 @@ __all__ = [
 FACTS_VERSION: Final = 3
 NO_NEMESIS: Final = "none"
 KINDS: Final = ("mutation", "read")
+ASKED_MAX: Final = 3
 
 
 class Run(Protocol):
@@ -194,6 +195,7 @@ class _Facts:
             case.profile,
             case.workload,
             LIST_SEPARATOR.join(sorted(set(case.nemeses))),
+            _asked(case),
             LIST_SEPARATOR.join(sorted(set(case.bugs))),
             _setting(case, None if record is None else record.environment),
             case.seed,
@@ -416,10 +418,22 @@ def _sortable(row: Row) -> tuple[Any, ...]:
     return tuple((value is not None, value if value is not None else 0) for value in row)
 
 
+def _asked(case: Case) -> str:
+    """The nemeses, or of what and how many each seed draws."""
+    names = case.drawn.get("nemeses") or case.nemeses
+    joined = LIST_SEPARATOR.join(sorted(set(names)))
+    if not case.drawn:
+        return joined
+    of = joined if len(names) <= ASKED_MAX else f"{len(names)} nemeses"
+    return f"1 to {case.drawn.get('draw', len(names))} of {of}"
+
+
 def _setting(case: Case, environment: str | None) -> str:
     """What stays equal over the seeds of one soak: the case without what is planned from the seed.
 
     Operations are not: where a case lists them, somebody gave them.
     """
     bare = msgspec.structs.replace(case, seed=0, faults=None)
+    if case.drawn:
+        bare = msgspec.structs.replace(bare, nemeses=(), knobs={}, draw=0)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

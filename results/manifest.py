@@ -43,6 +43,7 @@ READING_MODULES: Final = (
 """Whatever stands between the bytes of a history and what is said of it."""
 VERDICT_MODULES: Final = (
     *READING_MODULES,
+    "harness.signatures",
     "results.budgets",
     "results.by_key",
     "results.columns",

@@ -205,6 +205,7 @@ def report_store(
     from results.pipeline import check_store
     from results.report.content import sections
     from results.report.page import render
+    from results.report.populations import Places
     from results.report.summary import summarise
 
     checked = check_store(
@@ -231,7 +232,7 @@ def report_store(
         engine=engine,
         **_about(checked),
     )
-    page = render(summary, sections(answers), query_names())
+    page = render(summary, sections(answers, Places(store, output)), query_names())
     try:
         return (
             summary,

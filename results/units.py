@@ -29,6 +29,7 @@ from harness.errors import CheckerLimitError, HarnessError
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker, load_plugin
+from harness.signatures import rule_of, signature
 from harness.situation import explained
 from harness.store import read_log, read_parquet
 from harness.store.keyed import read_buckets
@@ -86,6 +87,8 @@ class Row(msgspec.Struct, kw_only=True):
     key: str | None
     verdict: str
     reason: str
+    rule: str | None = None
+    signature: str | None = None
     n_ops: int
     configurations: int | None = None
     wall_ns: int
@@ -389,7 +392,8 @@ def judge_history(
         with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
             found = checker.check(history, case, time_limit_s=budget.cpu_s)
-            _fill(row, *explained(history, [checked_result(name, found)]))
+            (told,) = explained(history, [checked_result(name, found)])
+            _fill(row, told, history)
     except UserInterrupt:
         raise
     except SpentError:
@@ -416,7 +420,7 @@ def judge_history(
     return row
 
 
-def _fill(row: Row, result: CheckResult) -> None:
+def _fill(row: Row, result: CheckResult, history: History) -> None:
     """Take over what the checker says."""
     details = result.details
     row.verdict = result.verdict.value
@@ -424,6 +428,8 @@ def _fill(row: Row, result: CheckResult) -> None:
     row.limited = result.verdict is Verdict.UNKNOWN and bool(details.get("limited"))
     found = details.get("configurations")
     row.configurations = found if isinstance(found, int) else None
+    if result.verdict is not Verdict.VALID:
+        row.rule, row.signature = rule_of(result), signature(result, history)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
 
@@ -450,6 +456,9 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
 
     columns: dict[str, list[Any]] = {name: [] for name in verdicts().names}
     for row in rows:
+        if row.signature is None and row.verdict != Verdict.VALID.value:  # only its reason is known
+            result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
+            row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():
             if name not in {"run", "result_id"}:
                 column.append(getattr(row, name))

@@ -11,6 +11,7 @@ import datetime as dt
 import os
 import platform
 import re
+import shutil
 import time
 import traceback
 from pathlib import Path
@@ -147,6 +148,7 @@ def _keep(
         folder.seal(outcome.history, label=job.label)
         if result.failed:
             folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
+            _replay_for_logs(plan, folder.path, outcome)
         folder.finish(record)
         kept_bytes = folder_bytes(folder.path)
         folder.publish(latest=result.failed)
@@ -154,6 +156,22 @@ def _keep(
         folder.discard()
         raise
     return msgspec.structs.replace(result, run=job.run, kept_bytes=kept_bytes)
+
+
+def _replay_for_logs(plan: Plan, folder: Path, outcome: Outcome) -> None:
+    """Put the logs of the nodes into `folder` by running a failed seed once more, bit for bit.
+
+    Most seeds pass, so none pays for logs before it is known who needs them. What cannot be
+    replayed has no logs, and the page of the run says that there are none.
+    """
+    environment: Environment = load_plugin("environments", "sim")
+    try:
+        again = conduct(plan, environment, run_id=folder.name, folder=None, logs_below=folder)
+        same = again.history.digest() == outcome.history.digest()
+    except HarnessError:
+        same = False
+    if not same:
+        shutil.rmtree(folder / "logs", ignore_errors=True)
 
 
 def not_kept(result: SeedResult, error: InfrastructureError) -> str:

@@ -30,8 +30,8 @@ FILE_BYTES_MAX: Final = 32_000_000
 """Of a larger file only this much of its end is read: a run is judged by how it ended."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
-    "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep none; the "
-    "replay command above makes a run with logs."
+    "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation "
+    "keep those of seeds that failed; the replay command above makes a run with logs."
 )
 NS_PER_S: Final = 1_000_000_000
 

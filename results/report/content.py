@@ -12,11 +12,15 @@ from results.baseline import Comparison
 from results.report.format import duration, interval, share
 from results.report.layouts import LAYOUTS
 from results.report.plots import Forest, Plot, latencies, rates, ratios, shares, stacked
+from results.report.populations import Places, Populations
 from results.report.tables import Table, make_table
 
 __all__ = ["Section", "sections"]
 
 VERDICTS: Final = (("valid", "valid"), ("unknown", "unknown"), ("invalid", "invalid"))
+PLOTS_MAX: Final = 6
+"""Drawings of a kind: runs without bugs first, then those of many runs. Tables have all."""
+_RUN_COLUMNS: Final = ("run", "first_run")
 _LATENCY: Final = ("p50_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
@@ -30,33 +34,68 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[Table, ...] = ()
 
 
-def sections(answers: Answers) -> list[Section]:
+class _Report:
+    """Answers, and what the runs in them are called."""
+
+    def __init__(self, answers: Answers, places: Places) -> None:
+        self.answers = answers
+        self.places = places
+        self.of = Populations(answers.rows("populations"))
+
+    def rows(self, name: str) -> Rows:
+        """The rows of an answer, with words for their population and links for their runs."""
+        return [self._told(row) for row in self.answers.rows(name)]
+
+    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
+        told = dict(row)
+        if isinstance(row.get("population"), int):
+            told["of"] = self.of.words(row["population"])
+        for name in _RUN_COLUMNS:
+            if row.get(name) is not None:
+                told[name] = (row[name], self.places.link(row[name]))
+        return told
+
+    def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
+        """The tables of answers that have rows; `given` rows instead of an answer's own."""
+        made = (
+            make_table(name, LAYOUTS[name], given[name] if name in given else self.rows(name))
+            for name in names
+        )
+        return tuple(table for table in made if table.rows)
+
+    def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
+        """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
+        found: dict[int, Rows] = {}
+        for row in rows:
+            found.setdefault(row["population"], []).append(row)
+        chosen = self.of.drawn_first(found)[:PLOTS_MAX]
+        return [(self.of.words(number), found[number]) for number in chosen]
+
+    def cut(self, rows: Rows) -> str:
+        """Says how many populations are not drawn, where some are not."""
+        left = len({row["population"] for row in rows}) - PLOTS_MAX
+        return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
+
+
+def sections(answers: Answers, places: Places) -> list[Section]:
     """Everything below the summary, in order; what has nothing to say is left out."""
+    report = _Report(answers, places)
     found = [
-        _verdicts(answers),
-        _detection(answers),
-        _clean(answers),
-        _uplift(answers),
-        _availability(answers),
-        _latency(answers),
-        _operations(answers),
-        _elections(answers),
-        _trends(answers),
+        _failures(report),
+        _verdicts(report),
+        _detection(report),
+        _clean(report),
+        _uplift(report),
+        _availability(report),
+        _latency(report),
+        _operations(report),
+        _elections(report),
+        _trends(report),
+        _runs(report),
     ]
     if answers.comparison is not None:
-        found.insert(1, _baseline(answers.comparison))
+        found.insert(2, _baseline(answers.comparison))
     return [section for section in found if section.tables]
-
-
-def _tables(answers: Answers, *names: str, **given: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """The tables of some answers that have rows; `given` rows instead of an answer's own."""
-    found = []
-    for name in names:
-        rows = given.get(name)
-        table = make_table(name, LAYOUTS[name], answers.rows(name) if rows is None else rows)
-        if table.rows:
-            found.append(table)
-    return found
 
 
 def _ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
@@ -64,99 +103,136 @@ def _ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
     return [{**row, "range": interval(row["low"], row["high"], unit)} for row in rows]
 
 
-def _verdicts(answers: Answers) -> Section:
-    bars = []
-    for row in answers.rows("verdict_matrix"):
-        bugs = f" with {row['bugs']}" if row["bugs"] else ""
-        label = f"{row['nemeses'] or 'none'}{bugs}, {row['workload']}"
-        bars.append((label, [row["valid"], row["unknown"], row["invalid"]]))
+def _failures(report: _Report) -> Section:
+    failing = report.answers.rows("failing_runs")
+    environments = {row["run"]: row["environment"] for row in failing}
+
+    def replay(run: str) -> str:
+        return report.places.replay(run, environments[run])
+
+    groups = [
+        {
+            **row,
+            "of": "; ".join(report.of.words(int(n)) for n in row["populations"].split("+")),
+            "first_run": (row["first_run"], report.places.link(row["first_run"])),
+            "replay": replay(row["first_run"]),
+        }
+        for row in report.answers.rows("signatures")
+    ]
+    every = [{**row, "replay": replay(row["run"][0])} for row in report.rows("failing_runs")]
     return Section(
-        id="verdicts",
-        title="Verdicts",
-        words="Every run was judged again from its history, by the checkers as they are now.",
-        plots=(stacked("Runs by nemeses, bug switches and workload", bars, VERDICTS),),
-        tables=tuple(
-            _tables(answers, "verdict_matrix", "checkers", "failing_runs", "changed_verdicts")
-        ),
+        id="failures",
+        title="What failed",
+        words="Failures with one signature (checker, broken rule, faults that were active, "
+        "operations involved) are most likely one defect. A run's link opens its page, or its "
+        "folder where it has none yet; “harness report FOLDER” makes one.",
+        tables=report.tables("signatures", "failing_runs", signatures=groups, failing_runs=every),
     )
 
 
-def _detection(answers: Answers) -> Section:
-    rows = _ranged(answers.rows("detection_rates"), "share")
+def _verdicts(report: _Report) -> Section:
+    bars = [
+        (row["of"], [row["valid"], row["unknown"], row["invalid"]])
+        for row in report.rows("populations")
+    ]
+    shared = report.of.shared
+    return Section(
+        id="verdicts",
+        title="Verdicts",
+        words="Every run was judged again from its history, by the checkers as they are now. Only "
+        "runs of one label whose cases differ in nothing but the seed are ever added up."
+        + (f" All runs here: {shared}." if shared else ""),
+        plots=(stacked("Runs that are alike", bars, VERDICTS),),
+        tables=report.tables("populations", "checkers", "changed_verdicts"),
+    )
+
+
+def _detection(report: _Report) -> Section:
+    rows = _ranged(report.rows("detection_rates"), "share")
     forests = [
-        Forest(row["bug"], row["rate"], row["low"], row["high"], f"{row['detected']}/{row['runs']}")
+        Forest(
+            f"{row['bug']}: {row['of']}",
+            row["rate"],
+            row["low"],
+            row["high"],
+            f"{row['detected']}/{row['runs']}",
+        )
         for row in rows
     ]
-    names = ("detection_rates", "detection_by_nemesis", "detection_by_checker")
     return Section(
         id="detection",
         title="Bug switches: how soon are they found?",
         words="A bug is detected by a run whose verdict is invalid. Rates have Wilson's 95 % "
         "interval. Runs and time to the first detection are counted in the order of the seeds. A "
-        "run with several bugs counts for each of them; “alone” are the runs with no other bug.",
-        plots=(rates("Detection rate by bug switch", forests),),
-        tables=tuple(_tables(answers, *names, detection_rates=rows)),
+        "run with several bugs counts for each of them.",
+        plots=(rates("Detection rate by bug switch and group of runs", forests),),
+        tables=report.tables(
+            "detection_rates",
+            "detection_by_nemesis",
+            "detection_by_checker",
+            detection_rates=rows,
+        ),
     )
 
 
-def _clean(answers: Answers) -> Section:
-    rows = [
-        {**row, "nemeses": "all together" if row["nemeses"] is None else row["nemeses"]}
-        for row in _ranged(answers.rows("clean_rates"), "share")
-    ]
+def _clean(report: _Report) -> Section:
     return Section(
         id="clean",
         title="Runs without a bug switch: is anybody blamed?",
         words="Where none of N runs is invalid, the rate of invalid runs is below the given share "
         "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
         "count for it.",
-        tables=tuple(_tables(answers, "clean_rates", clean_rates=rows)),
-    )
-
-
-def _uplift(answers: Answers) -> Section:
-    rows = _ranged(answers.rows("uplift_ratios"), "ratio")
-    forests = [
-        Forest(f"{row['nemesis']}: {row['outcome']}", row["ratio"], row["low"], row["high"])
-        for row in rows
-        if row["outcome"] in OUTCOMES and row["low"] is not None
-    ]
-    meanings = "; ".join(f"“{name}”: {words}" for name, words in OUTCOMES.items())
-    plot = ratios("How many times likelier with the fault than without", forests)
-    return Section(
-        id="uplift",
-        title="Which fault makes what likelier?",
-        words="In the chaos phase of all runs with the nemesis: how likely something is while a "
-        f"fault of it is active, against the rest of the time ({meanings}). Operations count by "
-        "their invocation. Intervals take the run as the unit, since operations of one run fail "
-        "together; each holds with 95 % by itself, so of many a few will miss. Other faults of the "
-        "same runs fall on both sides.",
-        plots=(plot,) if forests else (),
-        tables=tuple(
-            _tables(
-                answers,
-                "uplift_ratios",
-                "uplift_by_operation",
-                uplift_ratios=[row for row in rows if row["outcome"] in OUTCOMES],
-                uplift_by_operation=[row for row in rows if row["outcome"] not in OUTCOMES],
-            )
+        tables=report.tables(
+            "clean_rates", clean_rates=_ranged(report.rows("clean_rates"), "share")
         ),
     )
 
 
-def _availability(answers: Answers) -> Section:
-    found: dict[str, dict[str, list[float | None]]] = {"mutation": {}, "read": {}}
-    for row in answers.rows("availability"):
-        for kind, by_nemesis in found.items():
-            cells = by_nemesis.setdefault(row["nemesis"], [None, None])
-            if row["ns"]:
-                cells[0 if row["active"] else 1] = row[f"{kind}_down_ns"] / row["ns"]
+def _uplift(report: _Report) -> Section:
+    rows = _ranged(report.rows("uplift_ratios"), "ratio")
+    drawn = [row for row in rows if row["outcome"] in OUTCOMES and row["low"] is not None]
+    plots = []
+    for words, own in report.by_population(drawn):
+        forests = [
+            Forest(f"{row['nemesis']}: {row['outcome']}", row["ratio"], row["low"], row["high"])
+            for row in own
+        ]
+        plots.append(
+            ratios(f"How many times likelier with the fault than without: {words}", forests)
+        )
+    meanings = "; ".join(f"“{name}”: {words}" for name, words in OUTCOMES.items())
+    return Section(
+        id="uplift",
+        title="Which fault makes what likelier?",
+        words="In the chaos phase of one group of runs: how likely something is while a "
+        f"fault of the nemesis is active, against the rest of the time ({meanings}). Operations "
+        "count by their invocation. Intervals take the run as the unit, since operations of one "
+        "run fail together; each holds with 95 % by itself, so of many a few will miss. Other "
+        f"faults of the same runs fall on both sides.{report.cut(drawn)}",
+        plots=tuple(plots),
+        tables=report.tables(
+            "uplift_ratios",
+            "uplift_by_operation",
+            uplift_ratios=[row for row in rows if row["outcome"] in OUTCOMES],
+            uplift_by_operation=[row for row in rows if row["outcome"] not in OUTCOMES],
+        ),
+    )
+
+
+def _availability(report: _Report) -> Section:
+    rows = report.rows("availability")
     legend = (("with", "of the time with a fault"), ("without", "of the time without"))
-    plots = [
-        shares(f"{kind.capitalize()}s unavailable in the chaos phase", list(rows.items()), legend)
-        for kind, rows in found.items()
-        if rows
-    ]
+    plots = []
+    for words, own in report.by_population(rows):
+        found: dict[str, list[float | None]] = {}
+        for row in own:
+            for kind in ("mutation", "read"):
+                cells = found.setdefault(f"{row['nemesis']}: {kind}s", [None, None])
+                if row["ns"]:
+                    cells[0 if row["active"] else 1] = row[f"{kind}_down_ns"] / row["ns"]
+        plots.append(
+            shares(f"Unavailable in the chaos phase: {words}", list(found.items()), legend)
+        )
     names = ("availability", "faults", "outages", "outage_after_heal", "recovery")
     return Section(
         id="availability",
@@ -164,70 +240,99 @@ def _availability(answers: Answers) -> Section:
         words="An outage (a window of unavailability) is half a second or more in which operations "
         "were under way (breaks of up to a second between tries do not end it) and the target "
         "answered none; a definite no is an answer. Faults that overlap count the same time each. "
-        "After a heal, “waited” is counted from the first operation that was under way.",
+        "After a heal, “waited” is counted from the first operation that was under way."
+        + report.cut(rows),
         plots=tuple(plots),
-        tables=tuple(_tables(answers, *names)),
+        tables=report.tables(*names),
     )
 
 
-def _latency(answers: Answers) -> Section:
-    rows = answers.rows("latency_by_f")
-    drawn = [(row["f"], [row[name] for name in _LATENCY]) for row in rows]
-    slowest = sorted(answers.rows("latency_by_run"), key=lambda row: (-row["p99_ns"], row["run"]))
-    nodes = [{**row, "node": row["node"] or "not said"} for row in answers.rows("latency_by_node")]
+def _latency(report: _Report) -> Section:
+    rows = report.rows("latency_by_f")
+    plots = [
+        latencies(
+            f"Latency by operation: {words}",
+            [(row["f"], [row[name] for name in _LATENCY]) for row in own],
+            ("p50", "p95", "p99", "p99.9"),
+        )
+        for words, own in report.by_population(rows)
+    ]
+    slowest = sorted(report.rows("latency_by_run"), key=lambda row: (-row["p99_ns"], row["run"]))
+    nodes = [{**row, "node": row["node"] or "not said"} for row in report.rows("latency_by_node")]
     names = ("f", "active", "phase", "node", "run")
-    plot = latencies("Latency by operation", drawn, ("p50", "p95", "p99", "p99.9"))
     return Section(
         id="latency",
         title="Latency",
         words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
-        "the middle of its bucket, at most 1.6 % off.",
-        plots=(plot,) if drawn else (),
-        tables=tuple(
-            _tables(
-                answers,
-                *(f"latency_by_{name}" for name in names),
-                latency_by_run=slowest,
-                latency_by_node=nodes,
-            )
+        f"the middle of its bucket, at most 1.6 % off.{report.cut(rows)}",
+        plots=tuple(plots),
+        tables=report.tables(
+            *(f"latency_by_{name}" for name in names),
+            latency_by_run=slowest,
+            latency_by_node=nodes,
         ),
     )
 
 
-def _operations(answers: Answers) -> Section:
+def _operations(report: _Report) -> Section:
     return Section(
         id="operations",
         title="Operations and errors",
         words="Refused operations failed with an answer of the target (“the table exists”); other "
         "failures had none. An operation without completion counts as info. One that was lost "
         "under two faults counts for both.",
-        tables=tuple(_tables(answers, "op_counts", "errors", "info_losses")),
+        tables=report.tables("op_counts", "errors", "info_losses"),
     )
 
 
-def _elections(answers: Answers) -> Section:
+def _elections(report: _Report) -> Section:
     return Section(
         id="elections",
         title="Elections",
         words="A new leader that the harness saw; the first one of a run is none.",
-        tables=tuple(_tables(answers, "elections", "election_causes")),
+        tables=report.tables("elections", "election_causes"),
     )
 
 
-def _trends(answers: Answers) -> Section:
-    named = {
-        name: [{**row, "label": row["label"] or "no label"} for row in answers.rows(name)]
-        for name in ("trends", "latency_by_label")
-    }
-    bars = [
-        (row["label"], [row["valid"], row["unknown"], row["invalid"]]) for row in named["trends"]
+def _trends(report: _Report) -> Section:
+    """Settings that have several labels: only those can be followed over labels."""
+    settings: dict[str, Rows] = {}
+    for row in report.rows("populations"):
+        words = report.of.setting(row["population"])
+        told = {**row, "setting_words": words, "label": row["label"] or "no label"}
+        settings.setdefault(row["setting"], []).append(told)
+    several = [
+        sorted(rows, key=lambda row: (row["first_started"], row["label"]))
+        for rows in settings.values()
+        if len(rows) > 1
     ]
+    several.sort(key=lambda rows: str(rows[0]["setting_words"]))
+    plots = [
+        stacked(
+            f"Runs by label: {rows[0]['setting_words']}",
+            [(row["label"], [row["valid"], row["unknown"], row["invalid"]]) for row in rows],
+            VERDICTS,
+        )
+        for rows in several[:PLOTS_MAX]
+    ]
+    left = len(several) - PLOTS_MAX
     return Section(
         id="trends",
-        title="Labels in the order of their first run",
-        words="Labels may hold runs of different cases; to compare two, use --baseline.",
-        plots=(stacked("Runs by label", bars, VERDICTS),),
-        tables=tuple(_tables(answers, "trends", "latency_by_label", **named)),
+        title="The same setting under several labels",
+        words="Labels in the order of their first run, within each setting that several labels "
+        "have; to compare two with tests, use --baseline."
+        + (f" {left} more settings are not drawn, but in the table." if left > 0 else ""),
+        plots=tuple(plots),
+        tables=report.tables("trends", trends=[row for rows in several for row in rows]),
+    )
+
+
+def _runs(report: _Report) -> Section:
+    return Section(
+        id="runs",
+        title="All runs",
+        words="Each with its page, or its folder where it has no page yet.",
+        tables=report.tables("judged"),
     )
 
 

@@ -26,15 +26,16 @@ _QUANTILES: Final[tuple[Column, ...]] = (
     ("max_ns", "max", "ns"),
 )
 _NEMESIS: Final[Column] = ("nemesis", "nemesis", "text")
-_NEMESES: Final[Column] = ("nemeses", "nemeses", "names")
 _OPERATION: Final[Column] = ("f", "operation", "text")
 _RUNS: Final[Column] = ("runs", "runs", "count")
-_RUN: Final[Column] = ("run", "run", "text")
+_RUN: Final[Column] = ("run", "run", "run")
+_OF: Final[Column] = ("of", "of which runs", "text")
 _BUG: Final[Column] = ("bug", "bug", "text")
 _RANGE: Final[Column] = ("range", "95 % interval", "text")
 _TIME: Final[Column] = ("length_ns", "time in runs", "ns")
 
 _UPLIFT: Final[tuple[Column, ...]] = (
+    _OF,
     _NEMESIS,
     ("outcome", "outcome", "text"),
     ("with_rate", "with fault", "share"),
@@ -46,38 +47,54 @@ _UPLIFT: Final[tuple[Column, ...]] = (
 )
 
 LAYOUTS: Final[dict[str, Layout]] = {
-    "verdict_matrix": Layout(
-        "Verdicts by nemeses, bug switches and workload",
+    "signatures": Layout(
+        "What failed: runs that are not valid, by signature",
         (
-            _NEMESES,
-            ("bugs", "bugs", "names"),
-            ("workload", "workload", "text"),
+            ("verdict", "verdict", "verdict"),
+            ("signature", "signature: checker · rule · faults · operations", "words"),
+            ("runs", "runs", "count"),
+            ("of", "of which runs", "words"),
+            ("first_run", "first run", "run"),
+            ("reason", "its reason", "words"),
+            ("replay", "run it again", "code"),
+        ),
+    ),
+    "failing_runs": Layout(
+        "Every run that is not valid, and why",
+        (
+            _RUN,
+            ("verdict", "verdict", "verdict"),
+            ("of", "of which runs", "words"),
+            ("seed", "seed", "text"),
+            ("checker", "checker", "text"),
+            ("rule", "rule", "text"),
+            ("signature", "signature", "words"),
+            ("reason", "reason", "words"),
+            ("replay", "run it again", "code"),
+        ),
+        200,
+    ),
+    "populations": Layout(
+        "Runs that are alike: one label, cases that differ in nothing but the seed",
+        (
+            _OF,
             _RUNS,
             *_VERDICTS,
+            ("ops", "operations", "count"),
+            ("unanswered", "unanswered", "count"),
+            ("info", "info", "count"),
             _TIME,
         ),
     ),
     "checkers": Layout(
         "What each checker said; a crashed one is counted under unknown, too",
         (
+            _OF,
             ("checker", "checker", "text"),
             ("results", "results", "count"),
             *_VERDICTS,
             ("crashed", "crashed", "count"),
         ),
-    ),
-    "failing_runs": Layout(
-        "Runs that are not valid, and why",
-        (
-            _RUN,
-            ("verdict", "verdict", "verdict"),
-            _NEMESES,
-            ("bugs", "bugs", "names"),
-            ("seed", "seed", "text"),
-            ("checker", "checker", "text"),
-            ("reason", "reason", "text"),
-        ),
-        50,
     ),
     "changed_verdicts": Layout(
         "Runs that recorded another verdict than they have now",
@@ -87,29 +104,29 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "Detection by bug switch",
         (
             _BUG,
+            _OF,
             _RUNS,
-            ("alone", "alone", "count"),
             ("detected", "detected", "count"),
             ("unknown", "unknown", "count"),
             ("rate", "rate", "share"),
             _RANGE,
             ("runs_to_first", "runs to first", "count"),
             ("ns_to_first", "run time to first", "ns"),
-            ("first_nemeses", "first found by", "text"),
-            ("first_run", "first run", "text"),
+            ("first_run", "first run", "run"),
         ),
     ),
     "detection_by_nemesis": Layout(
-        "Which nemeses find it", (_BUG, _NEMESES, _RUNS, ("detected", "detected", "count"))
+        "Which nemeses find it",
+        (_BUG, _OF, ("nemeses", "nemeses", "names"), _RUNS, ("detected", "detected", "count")),
     ),
     "detection_by_checker": Layout(
         "Which checkers find it",
-        (_BUG, ("checker", "checker", "text"), ("detected", "runs", "count")),
+        (_BUG, _OF, ("checker", "checker", "text"), ("detected", "runs", "count")),
     ),
     "clean_rates": Layout(
         "Runs without a bug switch",
         (
-            _NEMESES,
+            _OF,
             _RUNS,
             ("invalid", "invalid", "count"),
             ("unknown", "unknown", "count"),
@@ -123,11 +140,12 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "uplift_by_operation": Layout("By kind of operation", _UPLIFT, source="uplift_ratios"),
     "availability": Layout(
         "Time of the chaos phase, with and without a fault of each nemesis",
-        (_NEMESIS, ("active", "fault active", "yes"), _RUNS, ("ns", "time", "ns"), *_DOWN),
+        (_OF, _NEMESIS, ("active", "fault active", "yes"), _RUNS, ("ns", "time", "ns"), *_DOWN),
     ),
     "faults": Layout(
         "Faults: injected, with a target, healed, with a measured bite; time under them",
         (
+            _OF,
             _NEMESIS,
             _RUNS,
             ("faults", "faults", "count"),
@@ -143,6 +161,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "outages": Layout(
         "Outages by the nemeses active when they began",
         (
+            _OF,
             ("active", "active", "names"),
             ("kind", "kind", "text"),
             ("outages", "outages", "count"),
@@ -155,6 +174,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "outage_after_heal": Layout(
         "Outages that a heal fell into: how long they still went on",
         (
+            _OF,
             _NEMESIS,
             ("kind", "kind", "text"),
             ("heals", "heals", "count"),
@@ -167,6 +187,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "recovery": Layout(
         "After a heal: until an operation of each kind succeeds again",
         (
+            _OF,
             _NEMESIS,
             _OPERATION,
             ("heals", "heals", "count"),
@@ -179,21 +200,22 @@ LAYOUTS: Final[dict[str, Layout]] = {
             ("ok_max_ns", "longest", "ns"),
         ),
     ),
-    "latency_by_f": Layout("By kind of operation", (_OPERATION, *_QUANTILES)),
+    "latency_by_f": Layout("By kind of operation", (_OF, _OPERATION, *_QUANTILES)),
     "latency_by_active": Layout(
         "By nemeses active at the invocation",
-        (("active", "active", "names"), _OPERATION, *_QUANTILES),
+        (_OF, ("active", "active", "names"), _OPERATION, *_QUANTILES),
     ),
     "latency_by_phase": Layout(
-        "By phase of the run", (("phase", "phase", "text"), _OPERATION, *_QUANTILES)
+        "By phase of the run", (_OF, ("phase", "phase", "text"), _OPERATION, *_QUANTILES)
     ),
     "latency_by_node": Layout(
-        "By the node that answered", (("node", "node", "names"), _OPERATION, *_QUANTILES)
+        "By the node that answered", (_OF, ("node", "node", "names"), _OPERATION, *_QUANTILES)
     ),
     "latency_by_run": Layout("Runs with the highest p99", (_RUN, _OPERATION, *_QUANTILES), 20),
     "op_counts": Layout(
         "How operations ended",
         (
+            _OF,
             _OPERATION,
             ("ops", "all", "count"),
             ("ok", "ok", "count"),
@@ -205,6 +227,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "errors": Layout(
         "Errors, the most frequent first",
         (
+            _OF,
             _OPERATION,
             ("type", "ended", "text"),
             ("error_code", "error", "text"),
@@ -216,12 +239,12 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "info_losses": Layout(
         "Operations lost to info, by nemesis active at the invocation",
-        (_NEMESIS, _OPERATION, ("n", "operations", "count"), _RUNS),
+        (_OF, _NEMESIS, _OPERATION, ("n", "operations", "count"), _RUNS),
     ),
     "elections": Layout(
         "Changes of leader in a run",
         (
-            _NEMESES,
+            _OF,
             _RUNS,
             ("elections", "changes", "count"),
             ("least", "fewest", "count"),
@@ -232,6 +255,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "election_causes": Layout(
         "Nemeses active when a new leader was seen",
         (
+            _OF,
             ("active", "active", "names"),
             ("elections", "changes", "count"),
             _RUNS,
@@ -239,8 +263,9 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ),
     ),
     "trends": Layout(
-        "Runs by label",
+        "Labels of each setting, in the order of their first run",
         (
+            ("setting_words", "setting", "words"),
             ("label", "label", "text"),
             _RUNS,
             *_VERDICTS,
@@ -249,9 +274,21 @@ LAYOUTS: Final[dict[str, Layout]] = {
             ("info", "info", "count"),
             _TIME,
         ),
+        source="populations",
     ),
-    "latency_by_label": Layout(
-        "Latency by label", (("label", "label", "text"), _OPERATION, *_QUANTILES)
+    "judged": Layout(
+        "All runs",
+        (
+            _RUN,
+            ("verdict", "verdict", "verdict"),
+            _OF,
+            ("seed", "seed", "text"),
+            ("ops", "operations", "count"),
+            ("faults", "faults", "count"),
+            ("elections", "changes of leader", "count"),
+            _TIME,
+        ),
+        1000,
     ),
     "regressions": Layout(
         "Worse, better, or no evidence",

@@ -34,7 +34,7 @@ LEFT: Final = 270
 RIGHT: Final = 70
 ROW: Final = 24
 ROWS_MAX: Final = 40
-LABEL_CHARS_MAX: Final = 38
+LABEL_CHARS_MAX: Final = 33
 PLOT: Final = WIDTH - LEFT - RIGHT
 
 

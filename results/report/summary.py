@@ -10,6 +10,7 @@ import msgspec
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.aggregate import Answers
 from results.report.format import count, duration, interval, ratio, share
+from results.report.populations import Populations
 
 __all__ = ["Summary", "exit_code", "repeats_in_words", "summarise", "text_of"]
 
@@ -107,9 +108,12 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if summary.repeats:
         lines.append(f"  {repeats_in_words(summary.repeats)}")
     lines += _failing(answers)
-    lines += _bugs(answers)
-    lines += _clean(answers)
-    lines += _uplift(answers)
+    of = Populations(answers.rows("populations"))
+    if of.shared:
+        lines.insert(1, f"  all of them: {of.shared}")
+    lines += _bugs(answers, of)
+    lines += _clean(answers, of)
+    lines += _uplift(answers, of)
     lines += _baseline(answers)
     lines += _problems(summary)
     return [*lines, "", f"page    {page}"]
@@ -133,32 +137,31 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 
 def _failing(answers: Answers) -> list[str]:
-    lines = [
-        f"{row['verdict']:8} {row['run']}: "
-        + _one_line(row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT))
-        for row in answers.rows("failing_runs")
-    ]
-    return _bounded("runs that are not valid", lines, "see the page", limit=FAILING_MAX)
+    """A line a signature, with the first run of it and its reason."""
+    lines = []
+    for row in answers.rows("signatures"):
+        runs = "1 run" if row["runs"] == 1 else f"{count(row['runs'])} runs"
+        reason = row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT)
+        bugs = f" with {row['bugs']}" if row["bugs"] else ""
+        lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'])}")
+        lines.append(f"         first {row['first_run']}: {_one_line(reason)}")
+    return _bounded("runs that are not valid", lines, "see the page", limit=2 * FAILING_MAX)
 
 
-def _bugs(answers: Answers) -> list[str]:
+def _bugs(answers: Answers, of: Populations) -> list[str]:
     lines = []
     for row in answers.rows("detection_rates"):
         rate = f"{share(row['rate'])} ({interval(row['low'], row['high'], 'share')})"
         text = f"{row['bug']}: found in {row['detected']} of {row['runs']} runs, {rate}"
         if row["detected"]:
-            text += (
-                f"; first in run {row['runs_to_first']}, after {duration(row['ns_to_first'])}, "
-                f"by {row['first_nemeses']}"
-            )
-        lines.append(text)
+            text += f"; first in run {row['runs_to_first']}, after {duration(row['ns_to_first'])}"
+        lines.append(f"{text} [{of.words(row['population'])}]")
     return _bounded("bug switches (95 % intervals)", lines, "see the page")
 
 
-def _clean(answers: Answers) -> list[str]:
-    rows = [row for row in answers.rows("clean_rates") if row["nemeses"] is None]
+def _clean(answers: Answers, of: Populations) -> list[str]:
     lines = []
-    for row in rows:
+    for row in answers.rows("clean_rates"):
         text = f"{row['invalid']} of {count(row['runs'] - row['unknown'])} invalid"
         if row["unknown"]:
             text += f" (besides {count(row['unknown'])} unknown)"
@@ -166,11 +169,11 @@ def _clean(answers: Answers) -> list[str]:
             text += f": the rate is below {share(row['below'])} at 95 %"
         else:
             text += f": {share(row['rate'])} ({interval(row['low'], row['high'], 'share')})"
-        lines.append(text)
+        lines.append(f"{text} [{of.words(row['population'])}]")
     return _bounded("runs without a bug switch", lines, "see the page")
 
 
-def _uplift(answers: Answers) -> list[str]:
+def _uplift(answers: Answers, of: Populations) -> list[str]:
     rows = [
         row
         for row in answers.rows("uplift_ratios")
@@ -178,8 +181,8 @@ def _uplift(answers: Answers) -> list[str]:
     ]
     lines = [
         f"{row['nemesis']}: {row['outcome']} {ratio(row['ratio'])} "
-        f"({interval(row['low'], row['high'], 'ratio')})"
-        for row in rows
+        f"({interval(row['low'], row['high'], 'ratio')}) [{of.words(row['population'])}]"
+        for row in sorted(rows, key=lambda row: not of.is_clean(row["population"]))
     ]
     return _bounded("what faults make likelier (95 % intervals without 1)", lines, "see the page")
 

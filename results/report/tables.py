@@ -18,6 +18,7 @@ __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 
 ROWS_MAX: Final = 100
 CELL_CHARS_MAX: Final = 240
+WORDS_CHARS_MAX: Final = 2_000
 
 Column = tuple[str, str, str]
 
@@ -28,6 +29,7 @@ class Cell(msgspec.Struct, frozen=True):
     text: str
     value: float | int | None = None
     kind: str = ""  # a class of the style sheet
+    link: str = ""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,23 @@ class Layout(msgspec.Struct, frozen=True):
 def _text(value: Any) -> Cell:
     words = "" if value is None else str(value)
     return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…")
+
+
+def _words(value: Any) -> Cell:
+    """Sentences, which are never folded; the results store cuts them at as many characters."""
+    text = "" if value is None else str(value)
+    return Cell(
+        text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"
+    )
+
+
+def _code(value: Any) -> Cell:
+    return Cell("" if value is None else str(value), kind="code")
+
+
+def _run(value: Any) -> Cell:
+    """A run and the address of its page."""
+    return Cell("") if value is None else Cell(value[0], link=value[1])
 
 
 def _names(value: Any) -> Cell:
@@ -94,6 +113,9 @@ def _yes(value: Any) -> Cell:
 _WRITERS: Final[dict[str, Callable[[Any], Cell]]] = {
     "text": _text,
     "names": _names,
+    "words": _words,
+    "code": _code,
+    "run": _run,
     "verdict": _verdict,
     "yes": _yes,
     "count": _count,

@@ -8,7 +8,7 @@ WITH down AS (
     FROM unavailability
     GROUP BY run
 )
-SELECT j.setting, j.label, j.run, j.environment, j.workload, j.nemeses, j.bugs, j.profile, j.verdict,
+SELECT j.setting, j.label, j.run, j.environment, j.workload, j.asked, j.bugs, j.profile, j.verdict,
        j.ops, j.info, j.fail - j.refused AS unanswered, j.length_ns,
        COALESCE(d.mutation_down_ns, 0) AS mutation_down_ns,
        COALESCE(d.read_down_ns, 0) AS read_down_ns

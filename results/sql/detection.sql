@@ -1,29 +1,29 @@
 -- How many runs with a bug switched on are invalid, and how soon, in the order of their seeds?
--- A run with several bugs counts for each of them; `alone` are those with no other bug.
+-- A population with several bugs counts for each of them.
 WITH ordered AS (
-    SELECT t.value AS bug, j.run, j.nemeses, j.verdict, j.bugs,
-           ROW_NUMBER() OVER (PARTITION BY t.value ORDER BY j.seed, j.run) AS place,
-           CAST(SUM(j.length_ns) OVER (PARTITION BY t.value ORDER BY j.seed, j.run) AS BIGINT)
-               AS upto_ns
+    SELECT t.value AS bug, j.population, j.run, j.verdict,
+           ROW_NUMBER() OVER (PARTITION BY t.value, j.population ORDER BY j.seed, j.run) AS place,
+           CAST(SUM(j.length_ns) OVER (
+               PARTITION BY t.value, j.population ORDER BY j.seed, j.run
+           ) AS BIGINT) AS upto_ns
     FROM judged j
     JOIN traits t ON t.run = j.run AND t.trait = 'bug'
 ),
 counted AS (
-    SELECT bug,
+    SELECT bug, population,
            COUNT(*) AS runs,
-           COUNT(CASE WHEN bugs = bug THEN 1 END) AS alone,
            COUNT(CASE WHEN verdict = 'invalid' THEN 1 END) AS detected,
            COUNT(CASE WHEN verdict = 'unknown' THEN 1 END) AS unknown,
            MAX(upto_ns) AS length_ns,
            MIN(CASE WHEN verdict = 'invalid' THEN place END) AS first_place
     FROM ordered
-    GROUP BY bug
+    GROUP BY bug, population
 )
-SELECT c.bug, c.runs, c.alone, c.detected, c.unknown, c.length_ns,
+SELECT c.bug, c.population, c.runs, c.detected, c.unknown, c.length_ns,
        c.first_place AS runs_to_first,
        o.upto_ns AS ns_to_first,
-       o.run AS first_run,
-       o.nemeses AS first_nemeses
+       o.run AS first_run
 FROM counted c
-LEFT JOIN ordered o ON o.bug = c.bug AND o.place = c.first_place
-ORDER BY c.bug
+LEFT JOIN ordered o
+       ON o.bug = c.bug AND o.population = c.population AND o.place = c.first_place
+ORDER BY c.bug, c.population

@@ -1,8 +1,8 @@
--- Which nemeses find which bug?
-SELECT t.value AS bug, j.nemeses,
+-- Which nemeses find which bug? Seeds of one population may have drawn different ones.
+SELECT t.value AS bug, j.population, j.nemeses,
        COUNT(*) AS runs,
        COUNT(CASE WHEN j.verdict = 'invalid' THEN 1 END) AS detected
 FROM judged j
 JOIN traits t ON t.run = j.run AND t.trait = 'bug'
-GROUP BY t.value, j.nemeses
-ORDER BY bug, j.nemeses
+GROUP BY t.value, j.population, j.nemeses
+ORDER BY bug, j.population, j.nemeses

@@ -1,6 +1,8 @@
 -- Under which nemeses were new leaders seen? Empty: no fault was active at that moment.
-SELECT active, COUNT(*) AS elections, COUNT(DISTINCT run) AS runs, MAX(term) AS highest_term
-FROM elections
-WHERE NOT first
-GROUP BY active
-ORDER BY active
+SELECT j.population, e.active, COUNT(*) AS elections, COUNT(DISTINCT e.run) AS runs,
+       MAX(e.term) AS highest_term
+FROM elections e
+JOIN judged j ON j.run = e.run
+WHERE NOT e.first
+GROUP BY j.population, e.active
+ORDER BY j.population, e.active

@@ -1,7 +1,7 @@
 -- How often did each nemesis strike and hit, for how long, and what was unavailable meanwhile?
 -- Faults that overlap count the same time each.
-SELECT nemesis,
-       COUNT(DISTINCT run) AS runs,
+SELECT j.population, t.nemesis,
+       COUNT(DISTINCT t.run) AS runs,
        COUNT(*) AS faults,
        COUNT(CASE WHEN hit THEN 1 END) AS hit,
        COUNT(CASE WHEN healed THEN 1 END) AS healed,
@@ -11,6 +11,7 @@ SELECT nemesis,
        CAST(SUM(read_down_ns) AS BIGINT) AS read_down_ns,
        MAX(mutation_down_ns) AS mutation_down_max_ns,
        MAX(read_down_ns) AS read_down_max_ns
-FROM faults
-GROUP BY nemesis
-ORDER BY nemesis
+FROM faults t
+JOIN judged j ON j.run = t.run
+GROUP BY j.population, t.nemesis
+ORDER BY j.population, t.nemesis

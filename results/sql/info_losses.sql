@@ -1,5 +1,6 @@
 -- Which operations were lost to info, and under which nemesis? One under two faults counts twice.
-SELECT nemesis, f, CAST(SUM(n) AS BIGINT) AS n, COUNT(DISTINCT run) AS runs
-FROM infos
-GROUP BY nemesis, f
-ORDER BY nemesis, f
+SELECT j.population, i.nemesis, i.f, CAST(SUM(i.n) AS BIGINT) AS n, COUNT(DISTINCT i.run) AS runs
+FROM infos i
+JOIN judged j ON j.run = i.run
+GROUP BY j.population, i.nemesis, i.f
+ORDER BY j.population, i.nemesis, i.f

@@ -1,4 +1,6 @@
 -- The verdict of each run: the worst that a checker gave; unknown where none did.
+-- Runs of one label whose cases differ in nothing but the seed are one population, counted from 1:
+-- no other query adds up runs of different ones.
 -- A base table: later files read it under the name `judged`.
 WITH worst AS (
     SELECT run,
@@ -6,8 +8,12 @@ WITH worst AS (
     FROM verdicts
     GROUP BY run
 )
-SELECT r.run, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses, r.bugs, r.setting,
-       r.seed, r.started, r.length_ns, r.recorded, r.ops, r.ok, r.fail, r.info, r.refused,
+SELECT r.run,
+       CAST(DENSE_RANK() OVER (
+           ORDER BY COALESCE(r.label, ''), r.workload, r.asked, r.bugs, r.setting
+       ) AS BIGINT) AS population,
+       r.label, r.environment, r.target, r.profile, r.workload, r.nemeses, r.asked,
+       r.bugs, r.setting, r.seed, r.started, r.length_ns, r.recorded, r.ops, r.ok, r.fail, r.info, r.refused,
        r.elections, r.faults, r.digest,
        CASE w.severity WHEN 2 THEN 'invalid' WHEN 0 THEN 'valid' ELSE 'unknown' END AS verdict
 FROM runs r

@@ -1,5 +1,5 @@
 -- How long do acknowledged operations take, by kind?
-SELECT f, ok, p50_ns, p95_ns, p99_ns, p999_ns, max_ns
+SELECT population, f, ok, p50_ns, p95_ns, p99_ns, p999_ns, max_ns
 FROM percentiles
 WHERE dimension = 'f'
-ORDER BY f
+ORDER BY population, f

@@ -1,10 +1,11 @@
 -- How many outages began under which nemeses, and how long were they? Empty: no fault was active.
-SELECT active, kind,
+SELECT j.population, u.active, u.kind,
        COUNT(*) AS outages,
-       COUNT(DISTINCT run) AS runs,
-       CAST(SUM(end_ns - start_ns) AS BIGINT) AS total_ns,
-       MAX(end_ns - start_ns) AS longest_ns,
-       COUNT(CASE WHEN ended <> 'answered' THEN 1 END) AS unended
-FROM unavailability
-GROUP BY active, kind
-ORDER BY active, kind
+       COUNT(DISTINCT u.run) AS runs,
+       CAST(SUM(u.end_ns - u.start_ns) AS BIGINT) AS total_ns,
+       MAX(u.end_ns - u.start_ns) AS longest_ns,
+       COUNT(CASE WHEN u.ended <> 'answered' THEN 1 END) AS unended
+FROM unavailability u
+JOIN judged j ON j.run = u.run
+GROUP BY j.population, u.active, u.kind
+ORDER BY j.population, u.active, u.kind

@@ -13,11 +13,25 @@ from pathlib import Path
 
 import pytest
 
-CI = Path(__file__).parents[2] / "docs" / "ci"
+ROOT = Path(__file__).parents[2]
+CI = ROOT / "docs" / "ci"
 CRON = CI / "nightly-soak.sh"
 WORKFLOW = CI / "nightly-soak.yml"
 PROGRAMS = Path(sys.executable).parent
 QUIET_CASE = "--env sim --target toy-register --workload register --nemesis none --time-limit 2"
+# Every third seed crashes in its worker, as it would for a mistake of ours.
+CRASHING = """
+import harness.soak.seed as seed
+
+run = seed._run_seed
+
+def crash(job, begin_s):
+    if job.case.seed % 3 == 0:
+        raise RuntimeError("boom")
+    return run(job, begin_s)
+
+seed._run_seed = crash
+"""
 # One node has no halves to cut: the nemesis hits nothing, and the verdict is unknown.
 VACUOUS_CASE = QUIET_CASE.replace("none", "partition-halves")
 
@@ -247,7 +261,7 @@ def github(workflow, tmp_path):
     """Run all scripts of the workflow but the installation, as GitHub runs them; the exit codes."""
     (job,) = workflow["jobs"].values()
 
-    def go(number, case=QUIET_CASE):
+    def go(number, case=QUIET_CASE, **more):
         runner = {
             "PATH": f"{PROGRAMS}:/usr/bin:/bin",
             "HOME": str(tmp_path),
@@ -257,6 +271,7 @@ def github(workflow, tmp_path):
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
             "SEEDS": "3",
             "CASE": case,
+            **more,
         }
         (tmp_path / "env").write_text("")
         codes, said = {}, ""
@@ -277,6 +292,47 @@ def github(workflow, tmp_path):
         return codes, said
 
     return go
+
+
+@pytest.mark.spark
+def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "sitecustomize.py").write_text(CRASHING)
+    codes, said = github(1, PYTHONPATH=str(tmp_path / "more"))
+    assert codes == {"label": 0, "soak": 255, "report": 0}, said
+    assert "boom" in (tmp_path / "summary.md").read_text()
+    label = (tmp_path / "soak" / "last-label").read_text().strip()
+    assert "CRASH: 2 runs" in (tmp_path / "report.txt").read_text()
+
+    codes, said = github(2)
+    assert codes == {"label": 0, "soak": 0, "report": 0}, said
+    kept = [path.parent.name for path in (tmp_path / "soak" / "store").glob("*/*/run.json")]
+    assert len([name for name in kept if name.startswith(label)]) == 2
+    assert f"against '{label}'" in (tmp_path / "report.txt").read_text()
+
+
+@pytest.mark.spark
+def test_the_workflow_installs_the_harness_from_its_sources(workflow, tmp_path):
+    """By pip itself, which resolves the name and its extra; nothing is fetched or installed."""
+    (job,) = workflow["jobs"].values()
+    (install,) = [step["run"] for step in job["steps"] if step.get("name") == "install"]
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'my-target'\nversion = '1'\n"
+        "[build-system]\nrequires = []\nbuild-backend = 'setuptools.build_meta'\n"
+    )
+    (tmp_path / "pip").write_text(
+        f"#!/bin/sh\nshift\nexec {sys.executable} -m pip install --dry-run --no-deps --no-index "
+        '--no-build-isolation --ignore-installed "$@"\n'
+    )
+    (tmp_path / "pip").chmod(0o755)
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", install],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "HARNESS": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Would install catalog-harness" in done.stdout
+    assert "Would install my-target" in done.stdout.replace("my_target", "my-target")
 
 
 @pytest.mark.spark

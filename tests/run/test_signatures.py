@@ -9,6 +9,7 @@ from harness.checking import judge
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.signatures import (
     NO_FAULT,
+    Failure,
     failure_of,
     rule_of_words,
     sign,
@@ -160,7 +161,7 @@ class _Says:
         self._verdict = verdict
 
     def check(self, history, case, *, time_limit_s):
-        return result([0], self._verdict, "why \ud800", rule="r")
+        return result([0], self._verdict, "why", rule="r")
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
@@ -176,7 +177,11 @@ def test_judging_signs_what_is_not_valid(verdict):
     else:
         assert failure.signature == f"c · r · {NO_FAULT} · get"
         assert judgement.results[1].details["signature"] == failure.signature
-        msgspec.json.encode(failure)  # `run.json` can hold it, whatever the reason
+
+
+def test_run_json_can_hold_any_failure():
+    failure = failure_of([result(reason="why \ud800")])
+    assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
 
 
 def test_nobody_who_looked_is_a_failure_as_well():

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from harness.errors import (
     HistoryError,
     InfrastructureError,
 )
+from harness.ops import History
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
 from harness.store import RunFolder, load_run
 
@@ -96,10 +98,13 @@ def test_a_passing_run_is_kept_small_and_a_failing_one_whole(tmp_path):
     passing = run_seed(job(msgspec.structs.replace(BUG, bugs=(), seed=5), tmp_path))
     assert (failing.verdict, passing.verdict) == ("invalid", "valid")
     small = {"case.json", "history.parquet", "run.json"}
-    for result, files, label in ((failing, small | {"results.json"}, "v1"), (passing, small, None)):
+    whole = small | {"results.json", "logs"}
+    for result, files, label in ((failing, whole, "v1"), (passing, small, None)):
         folder = result.folder(tmp_path, "soak")
         assert {path.name for path in folder.iterdir()} == files
-        assert result.kept_bytes == sum(path.stat().st_size for path in folder.iterdir())
+        assert result.kept_bytes == sum(
+            path.stat().st_size for path in folder.rglob("*") if path.is_file()
+        )
         stored = load_run(folder)
         assert stored.note is None
         assert stored.history.digest() == result.digest == stored.record.digest
@@ -111,6 +116,36 @@ def test_a_passing_run_is_kept_small_and_a_failing_one_whole(tmp_path):
         "invalid"
     ]
     assert not [path for path in (tmp_path / "soak").iterdir() if path.name.startswith(".")]
+
+
+def test_a_failing_seed_is_kept_with_the_logs_of_its_nodes_in_the_same_run(tmp_path):
+    result = run_seed(job(BUG, tmp_path))
+    assert result.verdict == "invalid"
+    folder = tmp_path / "soak" / result.run
+    logs = {path.stem: path.read_text() for path in (folder / "logs").glob("*.log")}
+    assert {"m1", "m2", "m3"} <= set(logs)
+    leaders = {
+        (op.value["node"], op.value["term"]) for op in load_run(folder).history.facts("leader")
+    }
+    assert leaders
+    for node, term in leaders:
+        assert re.search(rf"leader .*\"?term\"?\W+{term}\b", logs[node]), (node, term)
+
+
+def test_logs_of_another_run_are_never_kept(tmp_path, monkeypatch):
+    real, calls = seed.conduct, []
+
+    def conduct(plan, *arguments, **options):
+        calls.append(plan)
+        outcome = real(plan, *arguments, **options)
+        if len(calls) == 1:
+            return outcome
+        return msgspec.structs.replace(outcome, history=History(outcome.history[:-1]))
+
+    monkeypatch.setattr(seed, "conduct", conduct)
+    result = run_seed(job(BUG, tmp_path))
+    assert (result.verdict, len(calls)) == ("invalid", 2)
+    assert not (tmp_path / "soak" / result.run / "logs").exists()
 
 
 def test_only_failing_runs_are_kept_if_so_asked(tmp_path):

@@ -12,7 +12,10 @@ import math
 from collections import defaultdict
 from pathlib import Path
 
+import msgspec
+
 from harness.checking import checkers_of, judge
+from harness.signatures import rule_of, signature
 from harness.store import load_run
 
 READS = {"get", "list", "locate", "is-create-done", "is-alter-done", "read"}
@@ -39,6 +42,13 @@ class Run:
         self.bugs = "+".join(sorted(set(self.case.bugs)))
         leaders = [op for op in self.history if op.process == "harness" and op.f == "leader"]
         self.elections = leaders[1:]
+        self.population = None  # numbered by the oracle, which knows all runs
+
+    @property
+    def alike(self):
+        """What runs of one population share: everything but the seed and what it planned."""
+        bare = msgspec.structs.replace(self.case, seed=0, faults=None)
+        return self.label or "", self.case.workload, self.nemeses, self.bugs, repr(bare)
 
     def _op(self, pair):
         done = pair.completion
@@ -198,31 +208,98 @@ class Oracle:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
         self.runs = [Run(folder) for folder in folders if not folder.is_symlink()]
         self.all_ops = [(run, op) for run in self.runs for op in run.ops]
+        kinds = sorted({run.alike for run in self.runs})
+        assert len({kind[:4] for kind in kinds}) == len(kinds), "else hashes order them"
+        for run in self.runs:
+            run.population = kinds.index(run.alike) + 1
 
     # --- verdicts ----------------------------------------------------------------------------
 
-    def verdict_matrix(self):
-        cells = grouped(self.runs, lambda r: r.nemeses, lambda r: r.bugs, lambda r: r.case.workload)
+    def by_population(self, rows, *keys):
+        """`grouped`, with the population of the run of each item as the first key."""
+        return grouped(rows, lambda item: item[0].population, *keys)
+
+    def populations(self):
+        cells = grouped(self.runs, lambda run: run.population)
         return [
             {
-                **dict(zip(("nemeses", "bugs", "workload"), cell, strict=True)),
+                "population": number,
+                "label": runs[0].label,
+                "workload": runs[0].case.workload,
+                "asked": runs[0].nemeses,
+                "bugs": runs[0].bugs,
+                "environment": "sim",
+                "target": "kudu",
+                "profile": "strict",
                 **tally(runs),
+                "ops": sum(len(run.ops) for run in runs),
+                "info": sum(op["type"] == "info" for run in runs for op in run.ops),
+                "unanswered": sum(
+                    op["type"] == "fail" and not op["refused"] for run in runs for op in run.ops
+                ),
                 "length_ns": sum(run.end for run in runs),
+                "first_started": min(run.record.started for run in runs),
             }
-            for cell, runs in cells.items()
+            for (number,), runs in cells.items()
         ]
 
     def checkers(self):
-        found = [(result.checker, result) for run in self.runs for result in run.results]
+        found = [(run, result) for run in self.runs for result in run.results]
         return [
             {
+                "population": population,
                 "checker": name,
                 "results": len(items),
                 **{v: sum(r.verdict.value == v for _, r in items) for v in RANK},
                 "crashed": 0,
             }
-            for (name,), items in grouped(found, lambda item: item[0]).items()
+            for (population, name), items in self.by_population(
+                found, lambda item: item[1].checker
+            ).items()
         ]
+
+    def judged(self):
+        """As far as the page shows it."""
+        return [
+            {
+                "run": run.key,
+                "verdict": run.verdict,
+                "seed": run.case.seed,
+                "ops": len(run.ops),
+                "faults": len(run.faults),
+                "elections": len(run.elections),
+                "length_ns": run.end,
+            }
+            for run in self.runs
+        ]
+
+    def signatures(self):
+        cells = grouped(
+            self.failing_runs(),
+            lambda r: r["verdict"],
+            lambda r: r["bugs"],
+            lambda r: r["signature"],
+        )
+        rows = []
+        for (verdict, bugs, text), items in cells.items():
+            first = min(items, key=lambda item: (item["seed"], item["run"]))
+            numbers = sorted({item["population"] for item in items})
+            rows.append(
+                {
+                    "verdict": verdict,
+                    "bugs": bugs,
+                    "signature": text,
+                    "target": "kudu",
+                    "runs": len(items),
+                    "populations": "+".join(map(str, numbers)),
+                    "first_run": first["run"],
+                    "first_seed": first["seed"],
+                    "checker": first["checker"],
+                    "rule": first["rule"],
+                    "reason": first["reason"],
+                }
+            )
+        return rows
 
     def failing_runs(self):
         rows = []
@@ -234,12 +311,17 @@ class Oracle:
             rows.append(
                 {
                     "run": run.key,
+                    "population": run.population,
                     "verdict": run.verdict,
+                    "target": "kudu",
+                    "environment": "sim",
                     "nemeses": run.nemeses,
                     "bugs": run.bugs,
                     "seed": run.case.seed,
                     "recorded": run.record.verdict.value,
                     "checker": first.checker,
+                    "rule": rule_of(first),
+                    "signature": signature(first, run.history),
                     "reason": first.reason,
                 }
             )
@@ -250,19 +332,15 @@ class Oracle:
 
     def detection_rates(self):
         rows = []
-        for bug in sorted({bug for run in self.runs for bug in run.case.bugs}):
-            runs = sorted(
-                (run for run in self.runs if bug in run.case.bugs),
-                key=lambda run: (run.case.seed, run.key),
-            )
+        for (population, bug), items in self._bugged().items():
+            runs = sorted((run for run, _ in items), key=lambda run: (run.case.seed, run.key))
             hits = [at for at, run in enumerate(runs) if run.verdict == "invalid"]
             low, high = wilson(len(hits), len(runs))
-            first = runs[hits[0]] if hits else None
             rows.append(
                 {
                     "bug": bug,
+                    "population": population,
                     "runs": len(runs),
-                    "alone": sum(set(run.case.bugs) == {bug} for run in runs),
                     "detected": len(hits),
                     "unknown": sum(run.verdict == "unknown" for run in runs),
                     "rate": len(hits) / len(runs),
@@ -271,99 +349,96 @@ class Oracle:
                     "length_ns": sum(run.end for run in runs),
                     "runs_to_first": hits[0] + 1 if hits else None,
                     "ns_to_first": sum(r.end for r in runs[: hits[0] + 1]) if hits else None,
-                    "first_run": first and first.key,
-                    "first_nemeses": first and first.nemeses,
+                    "first_run": runs[hits[0]].key if hits else None,
                 }
             )
         return rows
 
     def _bugged(self):
-        return [(bug, run) for run in self.runs for bug in sorted(set(run.case.bugs))]
+        every = [(run, bug) for run in self.runs for bug in sorted(set(run.case.bugs))]
+        return self.by_population(every, lambda item: item[1])
 
     def detection_by_nemesis(self):
-        cells = grouped(self._bugged(), lambda i: i[0], lambda i: i[1].nemeses)
         return [
             {
                 "bug": bug,
+                "population": population,
                 "nemeses": nemeses,
                 "runs": len(items),
-                "detected": sum(run.verdict == "invalid" for _, run in items),
+                "detected": sum(run.verdict == "invalid" for run, _ in items),
             }
-            for (bug, nemeses), items in cells.items()
+            for (population, bug), own in self._bugged().items()
+            for (nemeses,), items in grouped(own, lambda item: item[0].nemeses).items()
         ]
 
     def detection_by_checker(self):
         found = [
-            (bug, result.checker)
-            for bug, run in self._bugged()
+            (bug, population, result.checker)
+            for (population, bug), items in self._bugged().items()
+            for run, _ in items
             for result in run.results
             if result.verdict.value == "invalid"
         ]
         return [
-            {"bug": bug, "checker": checker, "detected": len(items)}
-            for (bug, checker), items in grouped(found, lambda i: i[0], lambda i: i[1]).items()
+            {
+                "bug": bug,
+                "population": population,
+                "checker": checker,
+                "detected": found.count(cell),
+            }
+            for cell in sorted(set(found))
+            for bug, population, checker in [cell]
         ]
 
     def clean_rates(self):
-        clean = [run for run in self.runs if not run.case.bugs]
-        cells = {cell[0]: runs for cell, runs in grouped(clean, lambda run: run.nemeses).items()}
+        clean = [(run,) for run in self.runs if not run.case.bugs]
         rows = []
-        for nemeses, runs in [*cells.items(), (None, clean)]:
+        for (population,), items in self.by_population(clean).items():
+            runs = [run for (run,) in items]
             bad = sum(run.verdict == "invalid" for run in runs)
             unknown = sum(run.verdict == "unknown" for run in runs)
             known = len(runs) - unknown
-            low, high = wilson(bad, known)
+            low, high = wilson(bad, known) if known else (0.0, 1.0)
             rows.append(
                 {
-                    "nemeses": nemeses,
+                    "population": population,
                     "runs": len(runs),
                     "invalid": bad,
                     "unknown": unknown,
-                    "rate": bad / known,
+                    "rate": bad / known if known else None,
                     "low": low,
                     "high": high,
-                    "below": None if bad else 1 - 0.05 ** (1 / known),
+                    "below": None if bad else 1 - 0.05 ** (1 / known) if known else 1.0,
                     "length_ns": sum(run.end for run in runs),
                 }
             )
         return rows
-
-    def trends(self):
-        return [
-            {
-                "label": label,
-                **tally(runs),
-                "ops": sum(len(run.ops) for run in runs),
-                "info": sum(op["type"] == "info" for run in runs for op in run.ops),
-                "unanswered": sum(
-                    op["type"] == "fail" and not op["refused"] for run in runs for op in run.ops
-                ),
-                "length_ns": sum(run.end for run in runs),
-                "first_started": min(run.record.started for run in runs),
-            }
-            for (label,), runs in grouped(self.runs, lambda run: run.label or "").items()
-        ]
 
     # --- operations --------------------------------------------------------------------------
 
     def op_counts(self):
         return [
             {
+                "population": population,
                 "f": f,
                 "ops": len(items),
                 **{t: sum(op["type"] == t for _, op in items) for t in ("ok", "fail", "info")},
                 "refused": sum(op["refused"] for _, op in items),
             }
-            for (f,), items in grouped(self.all_ops, lambda item: item[1]["f"]).items()
+            for (population, f), items in self.by_population(
+                self.all_ops, lambda item: item[1]["f"]
+            ).items()
         ]
 
     def errors(self):
         bad = [item for item in self.all_ops if item[1]["error"] is not None]
         names = ("f", "type", "error", "answered")
-        cells = grouped(bad, *(lambda item, name=name: item[1][name] for name in names))
+        cells = self.by_population(bad, *(lambda item, name=name: item[1][name] for name in names))
         return [
             {
-                **dict(zip(("f", "type", "error_code", "answered"), cell, strict=True)),
+                **dict(
+                    zip(("population", "f", "type", "error_code", "answered"), cell, strict=True)
+                ),
                 "n": len(items),
                 "runs": len({run.key for run, _ in items}),
             }
@@ -372,7 +447,8 @@ class Oracle:
 
     def _latency(self, *keys):
         done = [item for item in self.all_ops if item[1]["type"] == "ok"]
-        return grouped(done, *(key for _, key in keys), lambda item: item[1]["f"]), [
+        return self.by_population(done, *(key for _, key in keys), lambda item: item[1]["f"]), [
+            "population",
             *(name for name, _ in keys),
             "f",
         ]
@@ -402,25 +478,30 @@ class Oracle:
     def latency_by_run(self):
         return self._latency_rows(("run", lambda i: i[0].key))
 
-    def latency_by_label(self):
-        return self._latency_rows(("label", lambda i: i[0].label or ""))
-
     def info_losses(self):
         lost = [
-            (nemesis, op["f"], run.key)
+            (run, nemesis, op["f"])
             for run, op in self.all_ops
             if op["type"] == "info"
             for nemesis in (run.active(op["start"]) or "none").split("+")
         ]
         return [
-            {"nemesis": nemesis, "f": f, "n": len(items), "runs": len({i[2] for i in items})}
-            for (nemesis, f), items in grouped(lost, lambda i: i[0], lambda i: i[1]).items()
+            {
+                "population": population,
+                "nemesis": nemesis,
+                "f": f,
+                "n": len(items),
+                "runs": len({run.key for run, _, _ in items}),
+            }
+            for (population, nemesis, f), items in self.by_population(
+                lost, lambda i: i[1], lambda i: i[2]
+            ).items()
         ]
 
     # --- faults ------------------------------------------------------------------------------
 
     def _uplift_counts(self):
-        """(nemesis, outcome) -> a row (hits with, trials with, hits without, trials without)."""
+        """(population, nemesis, outcome) -> rows of hits, trials with and without"""
         found = defaultdict(list)
         for run in self.runs:
             begin, end = run.chaos()
@@ -435,13 +516,15 @@ class Oracle:
                         row[at + 1] += 1
                     return tuple(row)
 
-                found[nemesis, "unanswered"].append(
+                found[run.population, nemesis, "unanswered"].append(
                     count(chaos, lambda op: op["type"] == "fail" and not op["answered"])
                 )
-                found[nemesis, "info"].append(count(chaos, lambda op: op["type"] == "info"))
+                found[run.population, nemesis, "info"].append(
+                    count(chaos, lambda op: op["type"] == "info")
+                )
                 for f in sorted({op["f"] for op in chaos}):
                     own = [op for op in chaos if op["f"] == f]
-                    found[nemesis, f"{f} fails or is lost"].append(
+                    found[run.population, nemesis, f"{f} fails or is lost"].append(
                         count(own, lambda op: not op["answered"])
                     )
                 for kind in ("mutation", "read"):
@@ -449,15 +532,16 @@ class Oracle:
                     for a, b, active in run.split(nemesis):
                         row[0 if active else 2] += run.down(kind, a, b)
                         row[1 if active else 3] += b - a
-                    found[nemesis, f"{kind}s down"].append(tuple(row))
+                    found[run.population, nemesis, f"{kind}s down"].append(tuple(row))
         return found
 
     def uplift_ratios(self):
         rows = []
-        for (nemesis, outcome), every in self._uplift_counts().items():
+        for (population, nemesis, outcome), every in self._uplift_counts().items():
             counts = [row for row in every if row[1] or row[3]]
             a, n, b, m = (sum(row[i] for row in counts) for i in range(4))
             row = {
+                "population": population,
                 "nemesis": nemesis,
                 "outcome": outcome,
                 "with_rate": a / n if n else None,
@@ -473,14 +557,15 @@ class Oracle:
         for run in self.runs:
             for nemesis in run.struck_by():
                 for active in (True, False):
-                    cells[nemesis, active][0].add(run.key)
+                    cells[run.population, nemesis, active][0].add(run.key)
                 for a, b, active in run.split(nemesis):
-                    cell = cells[nemesis, active]
+                    cell = cells[run.population, nemesis, active]
                     cell[1] += b - a
                     cell[2] += run.down("mutation", a, b)
                     cell[3] += run.down("read", a, b)
         return [
             {
+                "population": population,
                 "nemesis": nemesis,
                 "active": active,
                 "runs": len(cell[0]),
@@ -488,7 +573,7 @@ class Oracle:
                 "mutation_down_ns": cell[2],
                 "read_down_ns": cell[3],
             }
-            for (nemesis, active), cell in cells.items()
+            for (population, nemesis, active), cell in cells.items()
         ]
 
     def _all_faults(self):
@@ -496,13 +581,16 @@ class Oracle:
 
     def faults(self):
         rows = []
-        for (nemesis,), items in grouped(self._all_faults(), lambda i: i[1]["nemesis"]).items():
+        for (population, nemesis), items in self.by_population(
+            self._all_faults(), lambda i: i[1]["nemesis"]
+        ).items():
             downs = {
                 kind: [run.down(kind, f["start"], f["end"]) for run, f in items]
                 for kind in ("mutation", "read")
             }
             rows.append(
                 {
+                    "population": population,
                     "nemesis": nemesis,
                     "runs": len({run.key for run, _ in items}),
                     "faults": len(items),
@@ -520,28 +608,33 @@ class Oracle:
 
     def outages(self):
         found = [
-            (run.active(start), kind, run.key, end - start, how)
+            (run, run.active(start), kind, end - start, how)
             for run in self.runs
             for kind, outages in run.outages.items()
             for start, end, how in outages
         ]
         return [
             {
+                "population": population,
                 "active": active,
                 "kind": kind,
                 "outages": len(items),
-                "runs": len({i[2] for i in items}),
+                "runs": len({i[0].key for i in items}),
                 "total_ns": sum(i[3] for i in items),
                 "longest_ns": max(i[3] for i in items),
                 "unended": sum(i[4] != "answered" for i in items),
             }
-            for (active, kind), items in grouped(found, lambda i: i[0], lambda i: i[1]).items()
+            for (population, active, kind), items in self.by_population(
+                found, lambda i: i[1], lambda i: i[2]
+            ).items()
         ]
 
     def outage_after_heal(self):
         rows = []
         healed = [(run, f) for run, f in self._all_faults() if f["heal"] is not None]
-        for (nemesis,), items in grouped(healed, lambda i: i[1]["nemesis"]).items():
+        for (population, nemesis), items in self.by_population(
+            healed, lambda i: i[1]["nemesis"]
+        ).items():
             for kind in ("mutation", "read"):
                 left, never = [], 0
                 for run, fault in items:
@@ -553,6 +646,7 @@ class Oracle:
                                 never += 1
                 rows.append(
                     {
+                        "population": population,
                         "nemesis": nemesis,
                         "kind": kind,
                         "heals": len(items),
@@ -578,13 +672,16 @@ class Oracle:
                 ]
                 tried = [max(0, op["start"] - time) for op in later]
                 ok = [op["end"] - time for op in later if op["type"] == "ok"]
-                found[fault["nemesis"], f].append((min(tried, default=None), min(ok, default=None)))
+                found[run.population, fault["nemesis"], f].append(
+                    (min(tried, default=None), min(ok, default=None))
+                )
         rows = []
-        for (nemesis, f), items in found.items():
+        for (population, nemesis, f), items in found.items():
             oks = [ok for _, ok in items if ok is not None]
             waits = [ok - tried for tried, ok in items if ok is not None]
             rows.append(
                 {
+                    "population": population,
                     "nemesis": nemesis,
                     "f": f,
                     "heals": len(items),
@@ -602,30 +699,31 @@ class Oracle:
     def elections(self):
         return [
             {
-                "nemeses": nemeses,
+                "population": population,
                 "runs": len(runs),
                 "elections": sum(len(run.elections) for run in runs),
                 "least": min(len(run.elections) for run in runs),
                 "most": max(len(run.elections) for run in runs),
                 "runs_without": sum(not run.elections for run in runs),
             }
-            for (nemeses,), runs in grouped(self.runs, lambda run: run.nemeses).items()
+            for (population,), runs in grouped(self.runs, lambda run: run.population).items()
         ]
 
     def election_causes(self):
         found = [
-            (run.active(op.time), run.key, op.value["term"])
+            (run, run.active(op.time), op.value["term"])
             for run in self.runs
             for op in run.elections
         ]
         return [
             {
+                "population": population,
                 "active": active,
                 "elections": len(items),
-                "runs": len({i[1] for i in items}),
+                "runs": len({i[0].key for i in items}),
                 "highest_term": max(i[2] for i in items),
             }
-            for (active,), items in grouped(found, lambda i: i[0]).items()
+            for (population, active), items in self.by_population(found, lambda i: i[1]).items()
         ]
 
     def totals(self):

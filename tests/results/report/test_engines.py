@@ -114,6 +114,14 @@ def test_an_unknown_engine_is_refused():
         open_engine("sqlite")
 
 
+def register_run(engine, folder):
+    """One run "r" that nobody judged: what is not of a known run is of no population."""
+    rows = [{"run": "r", "workload": "w", "nemeses": "", "bugs": "", "setting": "s"}]
+    pq.write_table(pa.Table.from_pylist(rows, schema("runs")), folder / "runs.parquet")
+    engine.register("runs", [folder / "runs.parquet"])
+    engine.register("verdicts", [])
+
+
 def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
     """Of two values the lower one is the median; of a thousand and one the last is beyond p99.9."""
     rows = [
@@ -123,8 +131,7 @@ def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows, schema("ops")), tmp_path / "ops.parquet")
     engine = DuckEngine()
     engine.register("ops", [tmp_path / "ops.parquet"])
-    for table in ("runs", "verdicts"):
-        engine.register(table, [])
+    register_run(engine, tmp_path)
     for name in BASES:
         engine.keep(name, query(name))
     many, two = engine.sql(query("latency_by_f")).to_pylist()
@@ -149,6 +156,8 @@ def test_a_bite_of_nothing_is_none(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows, schema("faults")), tmp_path / "faults.parquet")
     engine = DuckEngine()
     engine.register("faults", [tmp_path / "faults.parquet"])
+    register_run(engine, tmp_path)
+    engine.keep("judged", query("judged"))
     found = engine.sql(query("faults")).to_pylist()[0]
     engine.close()
 

@@ -3,6 +3,7 @@
 import itertools
 import time
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from checkers.stats import READS as STATS_READS
 from checkers.stats import _kind
-from harness.case import ScheduledOp
+from harness.case import Case, ScheduledOp
+from harness.drawing import draw_case
 from harness.ops import History, Op, OpType
-from results.facts import READS, extract, kind_of
+from results.facts import READS, bare, extract, kind_of
 from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
 from results.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
@@ -481,3 +483,20 @@ def test_every_table_begins_with_the_run_and_has_a_ddl(name):
 def test_a_type_that_spark_was_not_told_is_refused():
     with pytest.raises(KeyError):
         ddl(pa.schema([("x", pa.float32())]))
+
+
+def test_seeds_that_drew_their_nemeses_have_one_setting():
+    case = Case(seed=1, nemeses=("a", "b", "c", "d"), draw=2, knobs={"x": 1})
+    cases = [draw_case(msgspec.structs.replace(case, seed=seed), None) for seed in range(9)]
+
+    def row_of(case):
+        run = run_of()
+        run.case = case
+        return bare(run)["runs"].to_pylist()[0]
+
+    found = [row_of(case) for case in cases]
+    assert len({row["nemeses"] for row in found}) > 1
+    assert {(row["asked"], row["setting"]) for row in found} == {
+        ("1 to 2 of 4 nemeses", found[0]["setting"])
+    }
+    assert row_of(msgspec.structs.replace(cases[0], rate=1.0))["setting"] != found[0]["setting"]

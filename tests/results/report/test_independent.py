@@ -1,5 +1,6 @@
 """Every number on the page equals an independent computation over the same histories."""
 
+import html
 import html.parser
 import itertools
 import math
@@ -12,6 +13,7 @@ from results.distributions import student_quantile
 from results.engines import BASES, query_names
 from results.report.format import NOTHING, TIMES
 from results.report.layouts import LAYOUTS
+from results.report.populations import Populations
 from tests.results.report.oracle import middle, rank
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
@@ -19,7 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
 INPUTS = {"uplift", "uplift_by_f", "uplift_time", "baseline_runs", "detection", "clean_runs"}
 """Answers that only statistics read; what is made of them is compared."""
 ANSWERS = sorted(
-    ({*query_names()} - {*BASES} - INPUTS) | {"detection_rates", "clean_rates", "uplift_ratios"}
+    ({*query_names()} - {*BASES} - INPUTS)
+    | {"detection_rates", "clean_rates", "uplift_ratios", "signatures"}
 )
 
 
@@ -42,7 +45,8 @@ def test_answers_equal_the_independent_computation(reported, oracle, name):
     texts = [
         name
         for name in columns
-        if all(isinstance(row[name], str | bool | None) for row in [*mine, *theirs])
+        if name == "population"
+        or all(isinstance(row[name], str | bool | None) for row in [*mine, *theirs])
     ]
     sort = lambda rows: sorted(rows, key=lambda row: [repr(row[name]) for name in texts])  # noqa: E731
     for ours, other in zip(sort(mine), sort(theirs), strict=True):
@@ -56,10 +60,11 @@ def test_every_answer_is_compared_or_an_input():
 
 def test_intervals_of_uplift_equal_the_covariance_of_totals(reported, oracle):
     _, answers, _ = reported
-    found = {(row["nemesis"], row["outcome"]): row for row in answers.rows("uplift_ratios")}
+    names = ("population", "nemesis", "outcome")
+    found = {tuple(row[name] for name in names): row for row in answers.rows("uplift_ratios")}
     compared = 0
     for other in oracle.uplift_ratios():
-        row = found[other["nemesis"], other["outcome"]]
+        row = found[tuple(other[name] for name in names)]
         if other["log_se"] is None:
             assert row["low"] is None
             assert row["why"]
@@ -202,15 +207,17 @@ def within(text, value):
 
 
 @pytest.mark.parametrize("name", ["detection_rates", "clean_rates", "uplift_ratios"])
-def test_intervals_on_the_page_are_the_independent_ones(page, oracle, name):
+def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, name):
     columns = [field for field, _, _ in LAYOUTS[name].columns]
     shown = [row for row in page.tables[name] if row]
-    identity = [0, 1] if name == "uplift_ratios" else [0]
+    identity = [
+        at for at, name in enumerate(columns) if name in {"of", "bug", "nemesis", "outcome"}
+    ]
     rows = {tuple(row[at][0] for at in identity): row for row in shown}
+    of = Populations(reported[1].rows("populations"))
     for other in getattr(oracle, name)():
-        key = tuple(
-            "all together" if other[columns[at]] is None else other[columns[at]] for at in identity
-        )
+        other["of"] = of.words(other["population"])
+        key = tuple(other[columns[at]] for at in identity)
         if key not in rows:
             continue  # by kind of operation: in the second table
         text = rows.pop(key)[columns.index("range")][0]
@@ -299,6 +306,24 @@ def arrangements(first, second):
     return sum(every) / len(every)
 
 
+def test_every_run_is_linked_and_every_failure_says_how_to_run_it_again(reported, oracle):
+    text = reported[2].read_text()
+    for run in oracle.runs:
+        assert f'<a href="../{run.key}/' in text
+    for row in oracle.failing_runs():
+        assert f"{row['run']}/case.json</code>" in text
+        assert html.escape(row["signature"]) in text
+        assert html.escape(row["reason"], quote=False).split("'")[0] in text
+
+
+def test_no_answer_adds_up_runs_of_several_populations(reported):
+    """Each names its population, or the one run that it is about."""
+    answers = reported[1]
+    for name in sorted(answers.tables):
+        columns = set(answers.tables[name].column_names)
+        assert columns & {"population", "populations", "run", "setting"}, name
+
+
 def test_the_limit_of_a_table_is_said(page, reported, oracle):
     text = reported[2].read_text()
     beyond = len(oracle.latency_by_run()) - 20
@@ -306,17 +331,17 @@ def test_the_limit_of_a_table_is_said(page, reported, oracle):
     assert f"{beyond} more rows are in <code>answers/latency_by_run.parquet</code>" in text
 
 
-def test_bars_are_as_long_as_their_numbers(page, oracle):
-    """The first drawing: runs by nemeses, bugs and workload."""
-    matrix = oracle.verdict_matrix()
-    longest = max(row["runs"] for row in matrix)
+def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
+    """The first drawing: runs that are alike."""
+    alike = oracle.populations()
+    of = Populations(reported[1].rows("populations"))
+    longest = max(row["runs"] for row in alike)
     expected = set()
-    for row in matrix:
-        bugs = f" with {row['bugs']}" if row["bugs"] else ""
+    for row in alike:
         for verdict in ("valid", "unknown", "invalid"):
             if row[verdict]:
-                label = f"{row['nemeses']}{bugs}, {row['workload']}"
-                expected.add((f"{label}: {row[verdict]} {verdict}", row[verdict]))
+                words = of.words(row["population"])
+                expected.add((f"{words}: {row[verdict]} {verdict}", row[verdict]))
     assert {text for text, _ in expected} <= set(page.titles)
     widths = [
         float(bar["width"]) for bar in page.drawn if bar["class"] in {"valid", "unknown", "invalid"}

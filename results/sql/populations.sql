@@ -1,5 +1,5 @@
--- What became of the runs of each label, in the order in which the labels first appeared?
-SELECT COALESCE(label, '') AS label,
+-- Which runs are alike (one label, cases that differ in the seed only), and what came of them?
+SELECT population, label, workload, asked, bugs, environment, target, profile, setting,
        COUNT(*) AS runs,
        COUNT(CASE WHEN verdict = 'valid' THEN 1 END) AS valid,
        COUNT(CASE WHEN verdict = 'unknown' THEN 1 END) AS unknown,
@@ -10,5 +10,5 @@ SELECT COALESCE(label, '') AS label,
        CAST(SUM(length_ns) AS BIGINT) AS length_ns,
        MIN(COALESCE(started, '')) AS first_started
 FROM judged
-GROUP BY COALESCE(label, '')
-ORDER BY first_started, label
+GROUP BY population, label, workload, asked, bugs, environment, target, profile, setting
+ORDER BY population
