@@ -32,6 +32,7 @@ from typing import Any, Final
 
 from checkers._sentences import seconds
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
+from harness.timeline import Fault, faults_of
 
 __all__ = ["BoundsChecker"]
 
@@ -46,23 +47,12 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
-    """An injected fault; times in ns since the start, `end` infinite where it was never healed."""
-
-    index: int
-    kind: str
-    targets: frozenset[str]
-    begin: float
-    end: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Outage:
     """A time without any answer, and the faults that it meets."""
 
     begin: int
     end: int
-    faults: tuple[_Fault, ...]
+    faults: tuple[Fault, ...]
 
     @property
     def length_s(self) -> float:
@@ -109,7 +99,7 @@ class BoundsChecker:
             details = {"rule": "incomplete"}
             return CheckResult(self.name, Verdict.UNKNOWN, missing, details=details)
         judged = _Judged()
-        faults = _faults(history)
+        faults = [f for f in faults_of(history.of_process(NEMESIS), most=None) if f.targets]
         disturbed = any(map(_disturbs, history.of_process(HARNESS)))
         settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
         amounts = _amounts(history, faults, declared)
@@ -180,29 +170,11 @@ def _declared(snapshot: object) -> Json:
     return found if isinstance(found, Mapping) and found.get("limits") else {}
 
 
-def _faults(history: History) -> list[_Fault]:
-    """Those that hit somebody, in the order of their injection."""
-    ends: dict[str, int] = {}
-    begun: list[tuple[Op, str]] = []
-    for op in history.of_process(NEMESIS):
-        value = op.value if isinstance(op.value, Mapping) else {}
-        if value.get("action") == "heal":
-            ends[str(value.get("fault"))] = op.time
-        elif value.get("action") == "inject" and value.get("targets"):
-            begun.append((op, str(value.get("fault"))))
-    return [
-        _Fault(
-            op.index,
-            str(op.value.get("kind") or op.f),
-            frozenset(map(str, op.value["targets"])),
-            op.time,
-            ends.get(ident, math.inf),
-        )
-        for op, ident in begun
-    ]
+def _end(fault: Fault) -> float:
+    return math.inf if fault.end is None else fault.end
 
 
-def _amounts(history: History, faults: Sequence[_Fault], declared: Json) -> dict[str, float]:
+def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
     """The units of `per`."""
     last = history[-1].time if len(history) else 0
     own = {str(unit): number for unit, number in (declared.get("amounts") or {}).items()}
@@ -247,7 +219,7 @@ def _answers(history: History) -> Iterator[int]:
 
 def _outages(
     history: History,
-    faults: Sequence[_Fault],
+    faults: Sequence[Fault],
     declared: Json,
     judged: _Judged,
     *,
@@ -265,7 +237,7 @@ def _outages(
     times = sorted(time for time in _answers(history) if time < end)
     quorum = frozenset(declared.get("quorum") or ())
     for before, after in itertools.pairwise([*times, end]):
-        met = tuple(fault for fault in faults if fault.begin < after and fault.end > before)
+        met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
         _hold_outage(_Outage(before, after, met), limits, quorum, judged)
 
 
@@ -279,9 +251,11 @@ def _hold_outage(
     bound = sum(limits[kind]["limit"] for kind in kinds)
     down = frozenset[str]().union(*(fault.targets for fault in outage.faults))
     if 2 * len(down & quorum) >= len(quorum):
-        begin = max(outage.begin, min(fault.begin for fault in outage.faults))
-        bound += (min(outage.end, max(fault.end for fault in outage.faults)) - begin) / NS_PER_S
+        begin = max(outage.begin, min(fault.start for fault in outage.faults))
+        bound += (min(outage.end, max(_end(fault) for fault in outage.faults)) - begin) / NS_PER_S
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
-    judged.hold(limit, outage.length_s, bound, what, *(fault.index for fault in outage.faults))
+    judged.hold(
+        limit, outage.length_s, bound, what, *(fault.begin.index for fault in outage.faults)
+    )

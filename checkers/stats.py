@@ -26,6 +26,7 @@ from checkers._load import Load
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.timeline import Fault, faults_of
 
 __all__ = ["StatsChecker"]
 
@@ -80,41 +81,6 @@ class _Case(Protocol):
 class _Doubt(NamedTuple):
     rule: str
     text: str
-
-
-class _Fault:
-    """One injected fault, with what is known about it."""
-
-    def __init__(self, op: Op) -> None:
-        self.nemesis = op.f
-        self.id = str(op.value.get("fault"))
-        self.targets = [str(target) for target in op.value.get("targets") or ()]
-        self.begin = op.time
-        self.end: int | None = None
-        self.bite: Mapping[str, Any] | None = None
-
-    @property
-    def bitten(self) -> bool | None:
-        """Whether it did anything; `None` where nobody could measure it."""
-        count = None if self.bite is None else self.bite.get("count")
-        return count > 0 if isinstance(count, int | float) else None
-
-
-def _faults(history: History) -> list[_Fault]:
-    found: dict[str, _Fault] = {}
-    for op in history.of_process(NEMESIS):
-        if not isinstance(op.value, dict):
-            continue
-        if op.value.get("action") == "inject":
-            fault = _Fault(op)
-            found[fault.id] = fault
-        elif op.value.get("action") == "heal":
-            healed = found.get(str(op.value.get("fault")))
-            if healed is not None:
-                healed.end = op.time
-                bite = op.value.get("bite")
-                healed.bite = bite if isinstance(bite, dict) else None
-    return list(found.values())
 
 
 class _InFlight:
@@ -226,7 +192,7 @@ class StatsChecker:
         """`valid` or, with every reason, `unknown`."""
         del time_limit_s
         counts = _Counts(history)
-        faults = _faults(history)
+        faults = faults_of(history.of_process(NEMESIS), most=None)
         in_flight = _InFlight(history.pairs)
         leaders = [op.value for op in history.leaders()]
         load = Load(history, case)
@@ -261,7 +227,7 @@ class StatsChecker:
     def _details(
         self,
         counts: _Counts,
-        faults: list[_Fault],
+        faults: Sequence[Fault],
         in_flight: _InFlight,
         leaders: list[Any],
         case: _Case,
@@ -270,11 +236,11 @@ class StatsChecker:
             {
                 "nemesis": fault.nemesis,
                 "fault": fault.id,
-                "targets": fault.targets,
-                "begin_s": seconds(fault.begin),
+                "targets": list(fault.targets),
+                "begin_s": seconds(fault.start),
                 "end_s": None if fault.end is None else seconds(fault.end),
                 "bite": None if fault.bite is None else dict(fault.bite),
-                "in_flight_begin": in_flight.at(fault.begin),
+                "in_flight_begin": in_flight.at(fault.start),
                 "in_flight_end": None if fault.end is None else in_flight.at(fault.end),
             }
             for fault in faults[:FAULTS_MAX]
@@ -336,7 +302,7 @@ def _about_leaders(leaders: Sequence[Mapping[str, Any]]) -> str:
     return f"{changes} {'change' if len(leaders) == 2 else 'changes'} of leader"
 
 
-def _summary(faults: list[_Fault]) -> str:
+def _summary(faults: Sequence[Fault]) -> str:
     hit = [fault for fault in faults if fault.targets]
     bites = [fault for fault in hit if fault.bitten]
     unmeasured = sum(fault.bitten is None for fault in hit)
@@ -390,7 +356,7 @@ def _planned(case: _Case) -> list[str]:
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
-def _doubts_about_faults(case: _Case, faults: list[_Fault]) -> list[_Doubt]:
+def _doubts_about_faults(case: _Case, faults: Sequence[Fault]) -> list[_Doubt]:
     """Each nemesis of the case must have done something that was measured, at least once."""
     doubts = []
     for nemesis in _planned(case):

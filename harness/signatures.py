@@ -17,12 +17,13 @@ Nothing in a signature may depend on the seed: no numbers, names, ids or times.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict, worst
+from harness.timeline import faults_of
 
 __all__ = [
     "NO_FAULT",
@@ -30,7 +31,6 @@ __all__ = [
     "SIGNATURE",
     "Failure",
     "failure_of",
-    "kind_of_fault",
     "rule_of",
     "rule_of_words",
     "sign",
@@ -105,12 +105,6 @@ def _joined(*parts: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()  # as files hold it
 
 
-def kind_of_fault(op: Op) -> str:
-    """The kind of a fault from its injection: cut, kill ...; in old histories its nemesis."""
-    kind = op.value.get("kind") if isinstance(op.value, dict) else None
-    return kind if isinstance(kind, str) and kind else op.f
-
-
 # --- which rule ----------------------------------------------------------------------------------
 
 
@@ -173,7 +167,11 @@ def _faults(history: History, ops: Sequence[Op]) -> list[str]:
     Without ops it is the end of the run that counts.
     """
     times = [op.time for op in ops] or ([history[-1].time] if len(history) else [])
-    spans = list(_spans(history))
+    spans = [
+        (fault.kind, fault.start, fault.end)
+        for fault in faults_of(history.of_process(NEMESIS), most=None)
+        if fault.targets
+    ]
     active = {
         kind
         for kind, start, end in spans
@@ -184,18 +182,3 @@ def _faults(history: History, ops: Sequence[Op]) -> list[str]:
         return sorted(active)
     before = [(start, kind) for kind, start, _ in spans if times and start <= max(times)]
     return [max(before)[1]] if before else []
-
-
-def _spans(history: History) -> Iterator[tuple[str, int, int | None]]:
-    """Kind, begin and end of each fault that hit somebody; `None` for one never healed."""
-    opened: dict[str, list[tuple[str, int]]] = {}
-    for op in history.of_process(NEMESIS):
-        value = op.value if isinstance(op.value, dict) else {}
-        fault, action = str(value.get("fault")), value.get("action")
-        if action == "inject" and value.get("targets"):
-            opened.setdefault(fault, []).append((kind_of_fault(op), op.time))
-        elif action == "heal" and opened.get(fault):
-            yield (*opened[fault].pop(0), op.time)
-    for left in opened.values():
-        for kind, start in left:
-            yield kind, start, None

@@ -31,7 +31,6 @@ __all__ = [
     "CUT",
     "FACTS_MAX",
     "KILL",
-    "OTHER",
     "PAUSE",
     "POWER_CUT",
     "Fault",
@@ -53,7 +52,6 @@ CUT: Final = "cut"
 KILL: Final = "kill"
 POWER_CUT: Final = "power-cut"
 PAUSE: Final = "pause"
-OTHER: Final = "other"
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, PAUSE: PAUSED}
@@ -114,6 +112,12 @@ class Fault(msgspec.Struct, frozen=True):
         """What it did, as counted when it was healed: `count` (`None`: not measurable), `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
+
+    @property
+    def bitten(self) -> bool | None:
+        """Whether it did anything; `None` where nobody could measure it."""
+        count = None if self.bite is None else self.bite.get("count")
+        return count > 0 if isinstance(count, (int, float)) else None
 
     def is_on(self, start: int, end: int) -> bool:
         """Whether it hit somebody at any time from `start` to `end`."""
@@ -176,12 +180,12 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def kind_of(inject: Op) -> str:
-    """The kind of fault of an op `inject`; by the nemesis's name where it does not say it."""
+    """The kind of fault of an op `inject`; where it says none, what the nemesis's name says."""
     kind = _get(inject.value, "kind")
     if isinstance(kind, str) and kind:
         return kind
     found = (kind for kind, words in _NAMES if any(word in inject.f for word in words))
-    return next(found, OTHER)
+    return next(found, inject.f)
 
 
 def reigns_of(history: History) -> list[Reign]:

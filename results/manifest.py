@@ -44,6 +44,8 @@ READING_MODULES: Final = (
 VERDICT_MODULES: Final = (
     *READING_MODULES,
     "harness.signatures",
+    "harness.situation",
+    "harness.timeline",
     "results.budgets",
     "results.by_key",
     "results.columns",

@@ -33,6 +33,7 @@ from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
 from harness.store import StoredRun, load_run
+from harness.timeline import faults_of
 
 __all__ = ["EVENTS_MAX", "TRACE_FILE", "Trace", "TraceReporter", "trace_of", "write_trace"]
 
@@ -344,29 +345,25 @@ class _Maker:
 
     def _faults(self) -> Iterator[list[_Timed]]:
         """Begin and end of each fault. What never had a target was no fault: an instant."""
-        count = 0
-        active: dict[str, tuple[str, _Timed]] = {}
-        for op in self._history.of_process(NEMESIS):
-            fault, action = _text(_field(op, "fault")), _field(op, "action")
-            targets = _field(op, "targets")
-            if action == "inject" and isinstance(targets, Sequence) and targets != "?" and targets:
-                if fault not in active:
-                    count += 1
-                    name = f"{op.f}: {', '.join(map(str, targets[:_TARGETS_NAMED_MAX]))}"
-                    active[fault] = name, _edge("b", op, f"{fault}#{count}", name, op.time)
-                    continue
-            elif action == "heal" and fault in active:
-                name, begin = active.pop(fault)
-                end = max(begin[0], op.time)
-                yield [begin, _edge("e", op, begin[2]["id"], name, end)]
-                continue
-            # Nobody to hit; or a second inject, a heal of nothing: foreign histories have them.
-            args = {"index": op.index, "value": _bounded(op.value)}
-            yield [(op.time, 0, _instant(FAULTS, 0, op.time, f"{op.f}: {_text(action)}", args))]
-        for _, begin in active.values():
-            end = max(begin[0], self.end_ns)
-            event = begin[2] | {"ph": "e", "ts": _us(end), "args": {"note": "never healed"}}
-            yield [begin, (end, 0, event)]
+        told = list(self._history.of_process(NEMESIS))
+        edges: set[int] = set()
+        hits = [fault for fault in faults_of(told, most=None) if fault.targets]
+        for count, fault in enumerate(hits, 1):
+            identity = f"{_text(fault.id)}#{count}"
+            name = f"{fault.nemesis}: {', '.join(fault.targets[:_TARGETS_NAMED_MAX])}"
+            last = fault.heal or fault.begin
+            until = max(fault.start, self.end_ns if fault.end is None else fault.end)
+            end = _edge("e", last, identity, name, until)
+            if fault.heal is None:
+                end[2]["args"] = {"note": "never healed"}
+            edges |= {fault.begin.index, last.index}
+            yield [_edge("b", fault.begin, identity, name, fault.start), end]
+        # Nobody to hit, or a heal of nothing: foreign histories have them.
+        for op in told:
+            if op.index not in edges:
+                args = {"index": op.index, "value": _bounded(op.value)}
+                text = f"{op.f}: {_text(_field(op, 'action'))}"
+                yield [(op.time, 0, _instant(FAULTS, 0, op.time, text, args))]
 
     def _placed(self, mark: _Timed) -> _Timed:
         time, rank, event = mark

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HistoryError
+from harness.ops import NEMESIS, Op, OpType
 from harness.store.footer import open_sealed
+from harness.timeline import faults_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,7 +214,7 @@ def _numbers(lines: _Lines, facts: list[tuple[int, int, str, Any]]) -> RunNumber
         for code, name in sorted(enumerate(lines.kind_names), key=lambda item: item[1])[:KINDS_MAX]
         if bool(np.any(lines.kind == code))
     )
-    bands = list(_bands(facts, lines.end_ns))
+    bands = _bands(facts, lines.end_ns)
     if len(bands) > FAULTS_MAX:
         notes.append(f"only the first {FAULTS_MAX} of {len(bands)} faults are listed")
     if lines.end_ns >= SECONDS_MAX * _NS_PER_S:
@@ -282,17 +284,20 @@ def _chaos(facts: list[tuple[int, int, str, Any]], end_ns: int) -> tuple[int, in
     return None if begin is None else (begin, max(begin, end_ns))
 
 
-def _bands(facts: list[tuple[int, int, str, Any]], end_ns: int) -> Iterator[FaultBand]:
-    active: dict[str, FaultBand] = {}
-    bands: list[FaultBand] = []
-    for time, process, f, value in facts:
-        if process != _NEMESIS or not isinstance(value, dict):
-            continue
-        fault, targets = str(value.get("fault")), value.get("targets")
-        if value.get("action") == "inject" and targets and isinstance(targets, list):
-            names = ", ".join(str(name) for name in targets[:10])[:200]
-            active.setdefault(fault, FaultBand(f, names, time, end_ns))
-        elif value.get("action") == "heal" and fault in active:
-            band = active.pop(fault)
-            bands.append(msgspec.structs.replace(band, end_ns=max(band.start_ns, time)))
-    yield from sorted([*bands, *active.values()], key=lambda band: (band.start_ns, band.end_ns))
+def _bands(facts: list[tuple[int, int, str, Any]], end_ns: int) -> list[FaultBand]:
+    ops = [
+        Op(number, time, NEMESIS, OpType.INFO, f, value)
+        for number, (time, process, f, value) in enumerate(facts)
+        if process == _NEMESIS
+    ]
+    bands = [
+        FaultBand(
+            fault.nemesis,
+            ", ".join(fault.targets[:10])[:200],
+            fault.start,
+            max(fault.start, end_ns if fault.end is None else fault.end),
+        )
+        for fault in faults_of(ops, most=None)
+        if fault.targets
+    ]
+    return sorted(bands, key=lambda band: (band.start_ns, band.end_ns))

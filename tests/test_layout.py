@@ -12,11 +12,12 @@ PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
 # Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
-FLOOR = ("harness.ops", "harness.errors")
+FLOOR = ("harness.ops", "harness.errors", "harness.timeline")
 SEAMS = (*FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins")
 ALLOWED = {
     "harness.ops": ("harness.errors",),
     "harness.errors": (),
+    "harness.timeline": ("harness.ops",),
     "harness.env": FLOOR,
     "harness.cluster": FLOOR,
     "harness.case": FLOOR,

@@ -103,7 +103,7 @@ def test_a_fault_is_told_by_its_kind(kind, words):
         ("power-cut-leader", "power-cut"),
         ("kill-leader", "kill"),
         ("partition-halves", "cut"),
-        ("clock-skew", "other"),
+        ("clock-skew", "clock-skew"),
     ],
 )
 def test_only_histories_that_do_not_say_the_kind_are_read_by_name(nemesis, kind):
