@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
-from workloads.ddl import check_replicas
+from workloads.ddl import BURST_PERCENT, check_replicas, checked_burst
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
 
@@ -41,7 +41,8 @@ class _AppendOps:
 
     `tables` holds, for each place, the table's number and how many columns were asked of it;
     `missing` are tables to be created, `creating` those whose create is under way, by process.
-    Until `begun` nothing but creates is emitted. The first `readers` threads only read.
+    Until `begun` nothing but creates is emitted. The first `readers` threads only read. Bursts, of
+    up to `burst` transactions, meet on the table in place `hot`; `left` are to come.
     """
 
     columns: int
@@ -52,8 +53,11 @@ class _AppendOps:
     tables: tuple[tuple[int, int], ...]
     missing: tuple[int, ...]
     creating: tuple[tuple[Process, int], ...] = ()
+    burst: int = 1
     begun: bool = False
     count: int = 0
+    hot: int = 0
+    left: int = 0
 
     def op(self, ctx: Context) -> Step:
         """A create where one is missing; else a read or appends, drawn from the run's stream."""
@@ -65,14 +69,22 @@ class _AppendOps:
             number, *rest = self.missing
             value = create_value(table_name(number), f"n{self.count}", self.replicas)
             return Emit(Draft("create", value), dataclasses.replace(following, missing=tuple(rest)))
-        place = ctx.random.randrange(len(self.tables))
+        rng, together = ctx.random, self.left > 0
+        left, place = self.left - 1, self.hot
+        if not together:
+            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+            left = 1 + rng.randrange(self.burst - 1) if starts else 0
+            place = rng.randrange(len(self.tables))
+        burst = dataclasses.replace(following, hot=place, left=left)
         only_reads = ctx.index_of(process) < self.readers
-        if only_reads or ctx.random.randrange(100) < self.read_percent:
+        if only_reads or rng.randrange(100) < self.read_percent:
             read = read_value(table_name(self.tables[place][0]))
-            return Emit(Draft("txn", read, process), following)
-        return self._append(process, place, 1 + ctx.random.randrange(self.appends))
+            return Emit(Draft("txn", read, process, together=together), burst)
+        value, appended = burst.append_to(place, 1 + rng.randrange(self.appends))
+        return Emit(Draft("txn", value, process, together=together), appended)
 
-    def _append(self, process: Process, place: int, width: int) -> Emit:
+    def append_to(self, place: int, width: int) -> tuple[list[list[str]], _AppendOps]:
+        """A transaction that appends `width` columns, and the generator after it."""
         number, asked = self.tables[place]
         elements = [f"c{self.count}.{position}" for position in range(width)]
         value = [["append", table_name(number), element] for element in elements]
@@ -80,15 +92,8 @@ class _AppendOps:
         if changed[1] + self.appends > self.columns:
             newest = 1 + max(table for table, _ in self.tables)
             changed, missing = (newest, 0), (*missing, newest)
-        return Emit(
-            Draft("txn", value, process),
-            dataclasses.replace(
-                self,
-                tables=(*self.tables[:place], changed, *self.tables[place + 1 :]),
-                missing=missing,
-                count=self.count + 1,
-            ),
-        )
+        tables = (*self.tables[:place], changed, *self.tables[place + 1 :])
+        return value, dataclasses.replace(self, tables=tables, missing=missing)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """A create whose table is not known to be there is asked for again."""
@@ -148,6 +153,7 @@ class AppendWorkload:
         Option("reads", 50, "how many of the transactions read, in percent"),
         Option("replicas", 3, "replicas of each tablet"),
         Option("readers", 25, "this share of the clients only reads, in percent"),
+        Option("burst", 4, "bursts of 2 to this many transactions at once on one table; 1: none"),
     )
     checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
 
@@ -177,6 +183,7 @@ class AppendWorkload:
             appends=int(options["appends"]),
             read_percent=int(options["reads"]),
             readers=case.concurrency * int(options["readers"]) // 100,
+            burst=checked_burst(case),
             replicas=int(options["replicas"]),
             tables=tuple((number, 0) for number in tables),
             missing=tuple(tables),

@@ -18,11 +18,18 @@ from typing import Any, ClassVar, Final
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.generator import Context, Draft, Emit, Generator, Pending, Step, reserve
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
-__all__ = ["KINDS", "DdlWorkload", "check_replicas", "parse_mix"]
+__all__ = [
+    "BURST_PERCENT",
+    "KINDS",
+    "DdlWorkload",
+    "check_replicas",
+    "checked_burst",
+    "parse_mix",
+]
 
 KINDS: Final = (
     "create",
@@ -40,6 +47,9 @@ DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=10,delete=16,get=10,list=6,locate=4,is-create-done=2,is-alter-done=2"
 )
 NAMES_MAX: Final = 10_000
+BURST_MAX: Final = 1000
+BURST_PERCENT: Final = 30
+"""How many of the operations that come by themselves begin a burst."""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -61,50 +71,70 @@ def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _DdlOps:
-    """An endless generator; `count` makes nonces unique."""
+    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
+
+    Bursts of operations, up to `burst` at once, meet on one name, `hot`; `left` are to come.
+    """
 
     names: int
     partitions: int
     replicas: int
     mix: tuple[tuple[str, int], ...]
-    total: int
+    reads: tuple[tuple[str, int], ...]
+    readers: int
+    burst: int
     count: int = 0
+    hot: int = 0
+    left: int = 0
 
     def op(self, ctx: Context) -> Step:
         """The next operation, drawn from the run's random stream."""
-        if ctx.free_process() is None:
+        process = ctx.free_process()
+        if process is None:
             return Pending(self)
-        kind = self._kind(ctx.random)
-        value = self._value(kind, ctx.random)
-        return Emit(Draft(kind, value), dataclasses.replace(self, count=self.count + 1))
+        rng = ctx.random
+        together = self.left > 0
+        left, hot = self.left - 1, self.hot
+        if not together:
+            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+            left = 1 + rng.randrange(self.burst - 1) if starts else 0
+            hot = rng.randrange(self.names)
+        only_reads = ctx.index_of(process) < self.readers
+        kind = _kind(self.reads if only_reads else self.mix, rng)
+        value = self._value(kind, hot, rng)
+        draft = Draft(kind, value, process, together=together)
+        return Emit(draft, dataclasses.replace(self, count=self.count + 1, hot=hot, left=left))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Outcomes change nothing: clients know no more than users do."""
         del ctx, event
         return self
 
-    def _kind(self, rng: random.Random) -> str:
-        left = rng.randrange(self.total)
-        for kind, weight in self.mix:
-            left -= weight
-            if left < 0:
-                return kind
-        raise AssertionError("the weights do not add up to their total")
-
-    def _value(self, kind: str, rng: random.Random) -> dict[str, Any]:
+    def _value(self, kind: str, hot: int, rng: random.Random) -> dict[str, Any]:
         if kind == "list":
             return {}
-        name = f"t{rng.randrange(self.names)}"
+        name = f"t{hot}"
         nonce = f"n{self.count}"
         if kind == "create":
             return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
         if kind == "alter":
             return {"name": name, "nonce": nonce, "steps": _steps(nonce, rng)}
         if kind == "rename":
-            return {"name": name, "new_name": f"t{rng.randrange(self.names)}", "nonce": nonce}
+            other = f"t{rng.randrange(self.names)}"
+            old, new = (name, other) if rng.randrange(2) else (other, name)
+            return {"name": old, "new_name": new, "nonce": nonce}
         if kind == "delete":
             return {"name": name, "nonce": nonce}
         return {"name": name}
+
+
+def _kind(mix: tuple[tuple[str, int], ...], rng: random.Random) -> str:
+    left = rng.randrange(sum(weight for _, weight in mix))
+    for kind, weight in mix:
+        left -= weight
+        if left < 0:
+            return kind
+    raise AssertionError("the weights do not add up to their total")
 
 
 def _create(name: str, nonce: str, partitions: int, replicas: int) -> dict[str, Any]:
@@ -126,6 +156,14 @@ def _steps(nonce: str, rng: random.Random) -> list[list[str]]:
     if choice < 9:
         return [["add", column], ["rename", column, f"{column}r"]]
     return [["add", column], ["drop", "v1"]]
+
+
+def checked_burst(case: Case) -> int:
+    """How many operations may come at once; raises `UsageError`."""
+    burst = int(case.workload_options["burst"])
+    if not 1 <= burst <= BURST_MAX:
+        raise UsageError(f"--burst is {burst}; it must be in 1 .. {BURST_MAX}")
+    return burst
 
 
 def check_replicas(replicas: int, case: Case) -> None:
@@ -153,6 +191,7 @@ class DdlWorkload:
         Option("replicas", 3, "replicas of each tablet"),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         Option("readers", 25, "this share of the clients only reads, in percent"),
+        Option("burst", 6, "bursts of 2 to this many operations at once on one name; 1: none"),
     )
     checkers: ClassVar[tuple[str, ...]] = (
         "linearizable-catalog",
@@ -175,23 +214,16 @@ class DdlWorkload:
             raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
-        all_ops = _DdlOps(
+        reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)
+        return _DdlOps(
             names=names,
             partitions=partitions,
             replicas=int(options["replicas"]),
             mix=mix,
-            total=sum(weight for _, weight in mix),
+            reads=reads,
+            readers=case.concurrency * percent // 100 if reads else 0,
+            burst=checked_burst(case),
         )
-        reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
-        readers = case.concurrency * percent // 100
-        if not readers or not reads:
-            return all_ops
-        only_reads = dataclasses.replace(
-            all_ops, mix=reads, total=sum(weight for _, weight in reads)
-        )
-        if readers == case.concurrency:
-            return only_reads
-        return reserve(readers, only_reads, all_ops)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """The life of one table that nobody else touches."""

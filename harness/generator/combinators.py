@@ -72,6 +72,7 @@ class _Map(Node, frozen=True):
                 old.process if new.process is None else new.process,
                 old.time_ns if new.time_ns is None else new.time_ns,
                 new.type,
+                old.together,
             )
         if new.process != old.process or new.time_ns != old.time_ns:
             checked = complete(new, ctx)

@@ -71,7 +71,8 @@ class Draft(msgspec.Struct, frozen=True):
     """An operation to be. Generators emit it with `process` and `time_ns` filled in.
 
     `time_ns` is the earliest start, in ns since the start of the run; `None` is now. A `process`
-    of `None` is any free one. `type` is `invoke`, or `info` for `SLEEP` and `LOG`.
+    of `None` is any free one. `type` is `invoke`, or `info` for `SLEEP` and `LOG`. One that goes
+    `together` with the one before is not held back by `stagger`, which waits longer afterwards.
     """
 
     f: str
@@ -79,6 +80,7 @@ class Draft(msgspec.Struct, frozen=True):
     process: Process | None = None
     time_ns: int | None = None
     type: OpType = OpType.INVOKE
+    together: bool = False
 
     def replace(self, **changes: Any) -> Draft:
         """A copy with other values in the named fields."""
@@ -379,7 +381,7 @@ def complete(draft: Draft, ctx: Context) -> Draft | None:
         )
     wanted_ns = draft.time_ns
     time_ns = ctx.time_ns if wanted_ns is None or wanted_ns < ctx.time_ns else wanted_ns
-    return Draft(draft.f, draft.value, process, time_ns, draft.type)
+    return Draft(draft.f, draft.value, process, time_ns, draft.type, draft.together)
 
 
 def sooner(

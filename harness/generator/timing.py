@@ -101,8 +101,10 @@ class _Stagger(Node, frozen=True):
         draft, longest_ns = step.draft, self.interval_ns_max
         time_ns = due_ns(draft)
         planned_ns = time_ns if self.next_ns is None else self.next_ns
-        if planned_ns > time_ns:
-            draft = Draft(draft.f, draft.value, draft.process, planned_ns, draft.type)
+        if draft.together:
+            planned_ns = max(planned_ns, time_ns)
+        elif planned_ns > time_ns:
+            draft = draft.replace(time_ns=planned_ns)
         elif time_ns - planned_ns >= longest_ns:
             planned_ns = time_ns
         next_ns = planned_ns + int(ctx.random.random() * longest_ns)

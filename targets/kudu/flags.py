@@ -30,6 +30,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     log_min_segments_to_retain: int = 1
     log_max_segments_to_retain: int = 80
     log_cache_size_limit_kb: int = 4096
+    master_snapshot_every: int = 60  # entries. Ours, as the next: Kudu flushes by size and time
+    tablet_snapshot_every: int = 4  # tablets see little but alters
     # masters and heartbeats
     heartbeat_interval_ms: int = 1000
     heartbeat_rpc_timeout_ms: int = 15_000

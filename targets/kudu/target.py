@@ -29,7 +29,7 @@ from harness.plugins import (
 from targets.kudu import messages as m
 from targets.kudu.behaviour import BUGS, PROFILES, behaviour_of
 from targets.kudu.bounds import describe_bounds
-from targets.kudu.client import KuduClient
+from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.rpc import RpcClient, RpcError
@@ -41,6 +41,9 @@ TSERVER_PORT: Final = 7050
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _TSERVERS_MAX: Final = 99
+RESENDING: Final = RetryPolicy(resend=True, repeat=True, mutation_attempt_timeout_s=0.5)
+SPREAD: Final = 37
+"""Spreads resending clients over the numbers of processes: it has no factor in common with 100."""
 R = TypeVar("R", bound=msgspec.Struct)
 
 
@@ -57,6 +60,11 @@ class _Layout:
             )
         if not 1 <= tservers <= _TSERVERS_MAX:
             raise UsageError(f"--tservers is {tservers}; it must be in 1 .. {_TSERVERS_MAX}")
+        self.resend_percent: int = options["resend"]
+        if not 0 <= self.resend_percent <= 100:
+            raise UsageError(
+                f"--resend is {self.resend_percent}; it is a share in percent, 0 .. 100"
+            )
         behaviour_of(settings.profile, settings.bugs)
         self.flags: Flags = parse_flags(options["kudu_flag"])
         self.masters = {
@@ -93,6 +101,7 @@ class KuduTarget:
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option("tservers", 3, "number of tablet servers"),
+        Option("resend", 30, "this share of the clients sends mutations again, in percent"),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
     )
 
@@ -122,9 +131,15 @@ class KuduTarget:
         ]
 
     def client(self, env: ClientEnv, settings: TargetSettings, process: int) -> Client:
-        """A client with connections of its own, like a process of its own."""
-        masters = tuple(_Layout(settings).masters.values())
-        return KuduClient(env, RpcClient(env), masters=masters, process=process)
+        """A client with connections of its own, like a process of its own.
+
+        Some send mutations again, with the same request id: what is promised to happen exactly once
+        must do so however often it is asked for.
+        """
+        layout = _Layout(settings)
+        masters = tuple(layout.masters.values())
+        policy = RESENDING if process * SPREAD % 100 < layout.resend_percent else None
+        return KuduClient(env, RpcClient(env), masters=masters, process=process, policy=policy)
 
     def quorum_core(self, settings: TargetSettings, rng: random.Random) -> Sequence[str]:
         """A random majority of the masters, and all tablet servers.

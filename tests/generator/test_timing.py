@@ -92,6 +92,15 @@ def test_stagger_does_not_burst_after_a_stall():
     assert after[-1] - after[0] > 4000
 
 
+def test_what_goes_together_is_not_spaced_and_the_rate_stays():
+    drafts = [Draft("a", number, together=number % 4 != 0) for number in range(2000)]
+    at = times(perfect(stagger(1000 * NS, drafts), concurrency=8))
+    gaps = [after - before for before, after in pairwise(at)]
+
+    assert all(gap <= 1 for number, gap in enumerate(gaps, start=1) if number % 4)
+    assert 900 < at[-1] / (len(at) - 1) < 1100
+
+
 def test_sleep_keeps_one_thread_idle_and_is_not_in_the_history():
     generator = [sleep(50 * NS), limit(4, forever("a"))]
 

@@ -115,7 +115,7 @@ def deploy(
     settings = TargetSettings(
         profile="strict",
         bugs=bugs,
-        options={"masters": masters, "tservers": tservers, "kudu_flag": flags},
+        options={"masters": masters, "tservers": tservers, "resend": 0, "kudu_flag": flags},
     )
 
     async def main(session: Session) -> Any:

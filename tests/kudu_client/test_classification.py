@@ -240,6 +240,51 @@ def test_resend_keeps_doubt_until_a_success(f, last, expected):
     assert len({r.request_id for r in requests}) == 1
 
 
+REPEATING = RetryPolicy(resend=True, repeat=True)
+
+
+@pytest.mark.parametrize("f", MUTATIONS)
+def test_a_repeated_mutation_keeps_its_id_and_takes_the_last_answer(f):
+    answers = [answer(f, table_id="id1"), answer(f, table_id="id2")]
+    completion, rpc = invoke(f, answers, policy=REPEATING)
+    assert completion.type is OpType.OK
+    assert completion.value["table_id"] == "id2"
+    assert [attempt.outcome for attempt in completion.attempts] == ["ok", "ok"]
+    assert len({request.request_id for request in rpc.requests(RPC_OF[f])}) == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (NOT_FOUND, OpType.FAIL),  # exactly-once is broken: it is what the target says in the end
+        (EXISTS, OpType.FAIL),
+        (NOT_LEADER, OpType.OK),
+        (LOST_LEADERSHIP, OpType.OK),
+        (refusal(Code.UNKNOWN_ERROR, Status.SERVICE_UNAVAILABLE), OpType.OK),
+    ],
+)
+@pytest.mark.parametrize("f", MUTATIONS)
+def test_a_repeated_mutation_is_done_unless_its_last_answer_denies_it(f, last, expected):
+    answers = [answer(f, table_id="id1"), answer(f, last)]
+    completion, _ = invoke(f, answers, policy=REPEATING, timeout_s=3.0)
+    assert completion.type is expected
+    if expected is OpType.OK:
+        assert completion.value["table_id"] == "id1"
+
+
+@pytest.mark.parametrize("f", MUTATIONS)
+def test_a_repetition_without_an_answer_changes_nothing(f):
+    completion, _ = invoke(
+        f,
+        [answer(f, table_id="id1"), RpcError("reset", sent=True)],
+        policy=REPEATING,
+        timeout_s=2.0,
+    )
+    assert completion.type is OpType.OK
+    assert completion.value["table_id"] == "id1"
+    assert len(completion.attempts) >= 2
+
+
 @pytest.mark.parametrize("f", MUTATIONS)
 @pytest.mark.parametrize("resend", [False, True])
 @given(data=st.data())

@@ -37,7 +37,7 @@ def test_same_seed_same_operations():
 
 
 def test_every_kind_appears_and_nonces_are_unique():
-    drafts = take(DdlWorkload().generator(case()), 2000)
+    drafts = take(DdlWorkload().generator(case(readers=0)), 2000)
     assert {draft.f for draft in drafts} == set(KINDS)
     nonces = [draft.value["nonce"] for draft in drafts if "nonce" in draft.value]
     assert len(nonces) == len(set(nonces))
@@ -110,3 +110,25 @@ def test_a_retried_probe_keeps_its_names_and_changes_its_nonces():
     assert [r.value.get("name") for r in first] == [r.value.get("name") for r in again]
     nonces = [r.value["nonce"] for r in (*first, *again) if "nonce" in r.value]
     assert len(nonces) == len(set(nonces))
+
+
+def test_bursts_meet_on_one_name_and_are_off_with_one():
+    drafts = take(DdlWorkload().generator(case(readers=0, burst=5)), 2000)
+    bursts, names = [], set()
+    for draft in drafts:
+        if not draft.together:
+            bursts.append(0)
+            names = set()
+        bursts[-1] += 1
+        if "new_name" not in draft.value:  # of a rename, the name may be the old or the new one
+            names |= {draft.value["name"]} if "name" in draft.value else set()
+        assert len(names) <= 1
+    assert max(bursts) == 5
+    assert collections.Counter(bursts).keys() == {1, 2, 3, 4, 5}
+    assert not any(draft.together for draft in take(DdlWorkload().generator(case(burst=1)), 500))
+
+
+@pytest.mark.parametrize("burst", [0, -1, 1001])
+def test_an_impossible_burst_is_refused(burst):
+    with pytest.raises(UsageError, match="--burst"):
+        DdlWorkload().generator(case(burst=burst))

@@ -14,7 +14,7 @@ from harness.plugins import DeploymentPlan, Request, TargetSettings, load_plugin
 
 READY_S = 60.0
 SETTINGS = TargetSettings(
-    profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "kudu_flag": ""}
+    profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "resend": 0, "kudu_flag": ""}
 )
 
 

@@ -23,6 +23,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from harness.env import Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
@@ -60,6 +62,7 @@ class _Operation:
     deadline_ns: int
     attempts: list[Attempt]
     maybe_done: bool = False  # an attempt's outcome is unknown
+    done: Completion | None = None  # the answer to the first copy, while another is under way
     error: str = _NO_LEADER
     node: str | None = None
 
@@ -153,7 +156,11 @@ class KuduClient:
         if error is None and call.unsettled(response) is not None:
             return self._after(operation, Effect.NONE)
         if error is None:
-            return self._complete(operation, OpType.OK, call.answered_value(response), None)
+            answer = self._complete(operation, OpType.OK, call.answered_value(response), None)
+            if self._is_to_repeat(operation):
+                operation.done = answer
+                return None
+            return answer
         if error.code in {
             m.MasterErrorCode.NOT_THE_LEADER,
             m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
@@ -163,7 +170,9 @@ class KuduClient:
             effect = mutation_effect(error)
             if effect is not Effect.REFUSED:
                 return self._after(operation, effect)
-            if operation.maybe_done:
+            if operation.done is not None and call.refused_value(response) is None:
+                return self._unanswered(operation)  # busy, say: the first answer stands
+            if operation.maybe_done and operation.done is None:
                 return self._unanswered(operation)
             return self._complete(
                 operation, OpType.FAIL, call.refused_value(response), operation.error
@@ -174,6 +183,11 @@ class KuduClient:
         if read_may_retry(error):
             return self._after(operation, Effect.NONE)
         return self._complete(operation, OpType.FAIL, None, operation.error)
+
+    def _is_to_repeat(self, operation: _Operation) -> bool:
+        """Whether an acknowledged operation is to be sent once more."""
+        first = operation.call.is_mutation and operation.done is None
+        return first and self._policy.repeat and self._seq_no % 2 == 1
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
         """Whether another attempt is allowed after one with `effect`."""
@@ -198,6 +212,8 @@ class KuduClient:
         return self._unanswered(operation)
 
     def _unanswered(self, operation: _Operation) -> Completion:
+        if operation.done is not None:
+            return msgspec.structs.replace(operation.done, attempts=tuple(operation.attempts))
         lost = operation.call.is_mutation and operation.maybe_done
         return self._complete(
             operation, OpType.INFO if lost else OpType.FAIL, None, operation.error

@@ -20,9 +20,13 @@ class RetryPolicy:
     That is sound only where DDL is exactly-once (profile `strict`): the first result is kept with
     the batch, and a repetition gets it again. An operation with such an attempt is then `ok` if a
     later one succeeds and `info` otherwise, never `fail`.
+
+    `repeat` sends every second mutation that was acknowledged once more, with the same id. It is
+    the answer to the last copy that counts: exactly-once says it is the same.
     """
 
     resend: bool = False
+    repeat: bool = False
     attempts_max: int = 50
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
     read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried

@@ -79,6 +79,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             initial_config=first_config,
             flags=settings.flags,
             machine=rows,
+            snapshot_every=settings.flags.master_snapshot_every,
             on_role_change=leadership.on_role_change,
             needs_majority=behaviour_of(settings.profile, settings.bugs).confirm_leadership,
         )

@@ -85,8 +85,8 @@ class Replica:
         initial_config: RaftConfig | None,
         flags: Flags,
         machine: StateMachine,
+        snapshot_every: int,
         on_role_change: Callable[[Replica], None] | None = None,
-        snapshot_every: int = 500,
         trace_steps: bool = False,
         needs_majority: bool = True,
     ) -> None:
@@ -96,7 +96,6 @@ class Replica:
         trigger on them. Without `needs_majority` a leader that has lost contact to its majority
         leads on in its own eyes, as Kudu's does, instead of stepping down.
         """
-        assert snapshot_every > 0, snapshot_every
         self.env = env
         self.group_id = group_id
         self.local_uuid = local_uuid

@@ -55,6 +55,7 @@ class Tablet:
             initial_config=superblock.initial_config,
             flags=flags,
             machine=self._machine,
+            snapshot_every=flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
         )
 

@@ -1,0 +1,156 @@
+"""Which planted defects a soak finds: mutant by configuration, in how many seeds, at what cost.
+
+    python -m bench.mutants --seeds 1..30                     every mutant, default soaks
+    python -m bench.mutants --seeds 1..10 --first --jobs 2    stop at the first seed that finds it
+    python -m bench.mutants --only long-lease --set rate=20 --option burst=0 --json out.json
+
+The mutants are those of `tests/mutants`; without `--clean` the target as it is runs as well, in
+which anything but `valid` is our own mistake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import logging
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.case import Case
+from harness.drawing import ANY
+from harness.soak import SeedJob, run_seed
+from tests.mutants import master_defects, raft_defects, tserver_defects
+from tests.mutants.plant import MUTANTS, planted
+
+REGISTERED = (raft_defects, master_defects, tserver_defects)
+CLEAN = "(none)"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one seed of one mutant."""
+
+    mutant: str
+    seed: int
+    verdict: str
+    checkers: tuple[str, ...]
+    reason: str
+    cpu_s: float
+
+
+def run_one(mutant: str | None, case: Case) -> Finding:
+    """Run one seed in this process."""
+    begin_s = time.process_time()
+    job = SeedJob(case=case, store=None, name="mutants", run_prefix="")
+    with planted(mutant):
+        result = run_seed(job)
+    return Finding(
+        mutant=mutant or CLEAN,
+        seed=case.seed,
+        verdict=result.verdict,
+        checkers=tuple(c.checker for c in result.checkers if c.verdict == "invalid"),
+        reason=result.reason[:200],
+        cpu_s=time.process_time() - begin_s,
+    )
+
+
+def run_mutant(mutant: str | None, case: Case, seeds: range, *, first: bool) -> list[Finding]:
+    """All seeds of one mutant, or until one is invalid."""
+    logging.disable(logging.CRITICAL)
+    found = []
+    for seed in seeds:
+        finding = run_one(mutant, msgspec.structs.replace(case, seed=seed))
+        found.append(finding)
+        if first and finding.verdict == "invalid":
+            break
+    return found
+
+
+def row(mutant: str, found: list[Finding]) -> str:
+    """A line of the table."""
+    invalid = [finding for finding in found if finding.verdict == "invalid"]
+    by = Counter(name for finding in invalid for name in finding.checkers)
+    others = Counter(f.verdict for f in found if f.verdict not in {"invalid", "valid"})
+    said = ", ".join(f"{name} {count}" for name, count in by.most_common())
+    other = "".join(f", {count} {verdict}" for verdict, count in sorted(others.items()))
+    cpu_s = sum(finding.cpu_s for finding in found) / len(found)
+    first = f"first {invalid[0].seed}" if invalid else "missed"
+    count = f"{len(invalid)} of {len(found)}"
+    return f"{mutant:32} {count:9} {first:10} {cpu_s:5.2f} s  {said}{other}"
+
+
+def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
+    """The findings of each mutant, as they come."""
+    first, _, last = arguments.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    chosen: list[str | None] = [name for name in MUTANTS if _wanted(name, arguments.only)]
+    if arguments.clean:
+        chosen.insert(0, None)
+    case = Case(
+        seed=1,
+        nemeses=tuple(arguments.nemesis.split(",")),
+        workload=arguments.workload,
+        workload_options=_pairs(arguments.option),
+        target_options=_pairs(arguments.target_option),
+        **_pairs(arguments.set),
+    )
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
+        runs = {
+            pool.submit(run_mutant, name, case, seeds, first=arguments.first): name or CLEAN
+            for name in chosen
+        }
+        for done in concurrent.futures.as_completed(runs):
+            yield runs[done], done.result()
+
+
+def _wanted(name: str, only: str | None) -> bool:
+    return only is None or name in only.split(",")
+
+
+def _pairs(texts: list[str]) -> dict[str, Any]:
+    pairs = (text.partition("=") for text in texts)
+    return {name: _value(value) for name, _, value in pairs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="1..30")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", help="mutants, with commas between")
+    parser.add_argument("--first", action="store_true", help="stop a mutant when it is found")
+    parser.add_argument("--clean", action="store_true", help="the target without a defect, too")
+    parser.add_argument("--nemesis", default=ANY)
+    parser.add_argument("--workload", default="ddl")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--target-option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
+    parser.add_argument("--json", type=Path, help="write all findings")
+    arguments = parser.parse_args()
+    all_found: list[Finding] = []
+    missed = 0
+    for name, found in work(arguments):
+        all_found += found
+        missed += name != CLEAN and all(finding.verdict != "invalid" for finding in found)
+        print(row(name, found), flush=True)
+    print(f"{missed} missed; {sum(finding.cpu_s for finding in all_found):.0f} CPU s")
+    if arguments.json is not None:
+        arguments.json.write_bytes(msgspec.json.encode(all_found))
+
+
+if __name__ == "__main__":
+    main()

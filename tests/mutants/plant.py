@@ -1,0 +1,45 @@
+"""How a defect is planted: a registry of patches, applied for as long as a block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import pytest
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One defect. `area` is the part of the target that it is in."""
+
+    name: str
+    what: str
+    area: str
+    patch: Patch
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(name: str, area: str) -> Callable[[Patch], Patch]:
+    """Register a patch; the first line of its docstring says what is wrong then."""
+
+    def register(patch: Patch) -> Patch:
+        assert name not in MUTANTS, name
+        assert patch.__doc__ is not None, name
+        MUTANTS[name] = Mutant(name, patch.__doc__.splitlines()[0].rstrip("."), area, patch)
+        return patch
+
+    return register
+
+
+@contextlib.contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """The target with this defect, or as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name is not None:
+            MUTANTS[name].patch(patch)
+        yield

@@ -1,0 +1,84 @@
+"""Defects of tablet servers."""
+
+from __future__ import annotations
+
+from targets.kudu.raft.replica import Replica
+from targets.kudu.tserver import _tablet
+from targets.kudu.tserver._machine import AlterOutcome, TabletMachine, _operations, _State
+from targets.kudu.tserver._manager import TabletManager
+from targets.kudu.tserver._reports import ReportKind, ReportTracker
+from tests.mutants.plant import mutant
+
+
+@mutant("version-without-columns", "tserver")
+def version_without_columns(patch):
+    """A replica applies a version but keeps its columns"""
+
+    def half(self, index, term, payload):
+        operation = _operations.decode(payload)
+        outcome = self.judge(operation)
+        if outcome is AlterOutcome.APPLIED:
+            name = operation.new_table_name or self._state.table_name
+            self._state = _State(name, self.schema, operation.schema_version)
+            self._on_change()
+        return outcome
+
+    patch.setattr(TabletMachine, "apply", half)
+
+
+@mutant("marks-cleared-when-sent", "tserver")
+def marks_cleared_when_sent(patch):
+    """Marks of an incremental report are cleared when it is sent, not when it is acknowledged"""
+    original = ReportTracker.plan
+
+    def hasty(self):
+        plan = original(self)
+        if plan.kind is ReportKind.INCREMENTAL:
+            self._dirty.clear()
+        return plan
+
+    patch.setattr(ReportTracker, "plan", hasty)
+
+
+@mutant("tablets-not-reopened", "tserver")
+def tablets_not_reopened(patch):
+    """A restarted tablet server does not open its tablets"""
+
+    async def nothing(self):
+        return
+
+    patch.setattr(TabletManager, "open_all", nothing)
+
+
+@mutant("tablet-wal-never-syncs", "tserver")
+def tablet_wal_never_syncs(patch):
+    """Logs of tablets are not synced, those of masters are"""
+
+    class Careless(Replica):
+        def __init__(self, env, **options):
+            super().__init__(env, **options)
+            self._wal._sync = False
+
+    patch.setattr(_tablet, "Replica", Careless)
+
+
+@mutant("delete-keeps-files", "tserver")
+def delete_keeps_files(patch):
+    """A deleted tablet's superblock and log stay on the disk"""
+
+    async def nothing(self, tablet):
+        return
+
+    patch.setattr(TabletManager, "_remove_files", nothing)
+
+
+@mutant("tablet-snapshot-not-restored", "tserver")
+def tablet_snapshot_not_restored(patch):
+    """A tablet's snapshot is read, but not restored"""
+    patch.setattr(TabletMachine, "restore", lambda self, data, index: None)
+
+
+@mutant("changes-not-reported", "tserver")
+def changes_not_reported(patch):
+    """A change of a replica waits for the next full report"""
+    patch.setattr(ReportTracker, "mark_dirty", lambda self, tablet_id: None)
