@@ -16,9 +16,9 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
-faults that it meets together, and the time for which a majority of the quorum was hit. Elections
-and outages depend on time: they are not judged where the harness, its host or its engine was
-disturbed.
+faults that it meets together, and the time for which a majority of the quorum was hit. One that
+meets a disturbance, by the harness, its host or its engine, is not held against the target; for
+elections a disturbance counts as a fault.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
 """
 
@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers._sentences import seconds
-from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
+from harness.ops import HARNESS, NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
 
 __all__ = ["BoundsChecker"]
@@ -41,18 +41,27 @@ CALM: Final = "none"
 """The kind of fault of an outage that met none."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
 SHOWN_MAX: Final = 10
-DISTURBANCES: Final = ("heartbeat-gap", "infrastructure")
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class _Disturbance:
+    """What may have cost time and is not the target's doing, in ns since the start."""
+
+    begin: float
+    end: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Outage:
-    """A time without any answer, and the faults that it meets."""
+    """A time without any answer, and what it meets."""
 
     begin: int
     end: int
     faults: tuple[Fault, ...]
+    disturbances: tuple[_Disturbance, ...]
 
     @property
     def length_s(self) -> float:
@@ -100,19 +109,19 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, missing, details=details)
         judged = _Judged()
         faults = [f for f in faults_of(history.of_process(NEMESIS), most=None) if f.targets]
-        disturbed = any(map(_disturbs, history.of_process(HARNESS)))
+        disturbances = _disturbances(history)
         settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
         amounts = _amounts(history, faults, declared)
+        disturbed = {"fault": len(faults) + len(disturbances)}
         for limit in declared["limits"]:
-            bound = limit["limit"] + sum(
-                share * amounts.get(unit, 0) for unit, share in (limit.get("per") or {}).items()
-            )
             measure = limit["measure"]
+            units = amounts | disturbed if measure == "elections" else amounts
+            bound = limit["limit"] + sum(
+                share * units.get(unit, 0) for unit, share in (limit.get("per") or {}).items()
+            )
             if measure == "outage":
                 continue  # below: they are added up
-            if measure == "elections" and disturbed:
-                judged.exempt[limit["name"]] = 1
-            elif measure == "elections":
+            if measure == "elections":
                 _elections(history, limit, bound, judged)
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
@@ -124,7 +133,7 @@ class BoundsChecker:
                 judged.gaps.append(
                     f"the limit {limit['name']!r} has the unknown measure {measure!r}"
                 )
-        _outages(history, faults, declared, judged, disturbed=disturbed)
+        _outages(history, faults, disturbances, declared, judged)
         return self._result(judged)
 
     def _result(self, judged: _Judged) -> CheckResult:
@@ -154,14 +163,32 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
         if exempt:
-            reason += f"; {exempt} were not judged, since the run was disturbed or did not settle"
+            reason += f"; {exempt} were not judged, since the run did not settle"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
-def _disturbs(fact: Op) -> bool:
-    """Whether the harness, its engine or the host did something that may have cost time."""
-    by_host = fact.f == "node-exit" and fact.value.get("by") in {"host", "unknown"}
-    return fact.f in DISTURBANCES or by_host
+def _disturbances(history: History) -> list[_Disturbance]:
+    """What the harness, its engine or the host did that may have cost time.
+
+    A gap says when it was. Of a failure only its discovery is known: it may concern all of the run.
+    """
+    found = []
+    for fact in history.of_process(HARNESS):
+        value = fact.value if isinstance(fact.value, Mapping) else {}
+        match fact.f:
+            case "heartbeat-gap":
+                begin_s, end_s = value.get("from_s"), value.get("to_s")
+                begin = int(begin_s * NS_PER_S) if isinstance(begin_s, int | float) else 0
+                end = int(end_s * NS_PER_S) if isinstance(end_s, int | float) else fact.time
+                words = f"the harness did not run from {seconds(begin)} to {seconds(end)} s"
+                found.append(_Disturbance(begin, end, words))
+            case "infrastructure":
+                words = f"at {seconds(fact.time)} s {value.get('what')}"
+                found.append(_Disturbance(0, math.inf, words))
+            case "node-exit" if value.get("by") in {"host", "unknown"}:
+                words = f"{value.get('node')} was ended by the host at {seconds(fact.time)} s"
+                found.append(_Disturbance(0, math.inf, words))
+    return found
 
 
 def _declared(snapshot: object) -> Json:
@@ -220,17 +247,13 @@ def _answers(history: History) -> Iterator[int]:
 def _outages(
     history: History,
     faults: Sequence[Fault],
+    disturbances: Sequence[_Disturbance],
     declared: Json,
     judged: _Judged,
-    *,
-    disturbed: bool,
 ) -> None:
     """The times between answers from the first one to the end of chaos, by the faults they meet."""
     limits = {str(each["of"]): each for each in declared["limits"] if each["measure"] == "outage"}
     if not limits:
-        return
-    if disturbed:
-        judged.exempt |= {str(limit["name"]): 1 for limit in limits.values()}
         return
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core", history[-1].time)
@@ -238,7 +261,9 @@ def _outages(
     quorum = frozenset(declared.get("quorum") or ())
     for before, after in itertools.pairwise([*times, end]):
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
-        _hold_outage(_Outage(before, after, met), limits, quorum, judged)
+        disturbed = [each for each in disturbances if each.begin < after and each.end > before]
+        outage = _Outage(before, after, met, tuple(disturbed))
+        _hold_outage(outage, limits, quorum, judged)
 
 
 def _hold_outage(
@@ -256,6 +281,9 @@ def _hold_outage(
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
+    if outage.disturbances and outage.length_s > bound:
+        judged.gaps.append(f"{what}, but {outage.disturbances[0].words}")
+        return
     judged.hold(
         limit, outage.length_s, bound, what, *(fault.begin.index for fault in outage.faults)
     )

@@ -140,16 +140,43 @@ def test_only_what_a_serving_target_can_say_is_an_answer() -> None:
     assert judge(h, *ALL).verdict is Verdict.VALID
 
 
-@pytest.mark.parametrize("fact", ["heartbeat-gap", "infrastructure"])
-def test_a_disturbed_run_convicts_nobody_of_time(fact: str) -> None:
+@pytest.mark.parametrize(
+    ("at_s", "fact", "value", "verdict"),
+    [
+        (45, "heartbeat-gap", {"from_s": 20.0, "to_s": 45.0}, Verdict.UNKNOWN),
+        (12, "heartbeat-gap", {"from_s": 2.0, "to_s": 9.5}, Verdict.INVALID),
+        (55, "heartbeat-gap", {"from_s": 51.0, "to_s": 55.0}, Verdict.INVALID),
+        (5, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
+        (5, "node-exit", {"node": "m1", "by": "host"}, Verdict.UNKNOWN),
+        (5, "node-exit", {"node": "m1", "by": "itself"}, Verdict.INVALID),
+        (55, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
+    ],
+)
+def test_an_outage_that_meets_a_disturbance_convicts_nobody(
+    at_s: float, fact: str, value: Json, verdict: Verdict
+) -> None:
     h = Timeline()
     h.served(*without(10, 50))
-    h.fact(fact, {"gap_s": 9})
-    for term in range(20):
-        h.fact("leader", {"node": "m1", "term": term})
-    result = judge(h, *ALL, limit("elections"))
-    assert result.verdict is Verdict.UNKNOWN  # nothing could be looked at
-    assert set(result.details["exempt"]) == {"elections", *(each["name"] for each in ALL)}
+    h.now_s = at_s
+    h.fact(fact, value)
+    assert judge(h, *ALL).verdict is verdict
+
+
+def test_a_disturbance_that_cost_no_time_changes_nothing() -> None:
+    h = Timeline()
+    h.served(*steady())
+    h.fact("heartbeat-gap", {"from_s": 20.0, "to_s": 22.0})
+    assert judge(h, *ALL).verdict is Verdict.VALID
+
+
+def test_a_disturbance_may_cost_as_many_leaders_as_a_fault() -> None:
+    for count, verdict in ((0, Verdict.INVALID), (1, Verdict.VALID)):
+        h = Timeline()
+        for _ in range(count):
+            h.fact("infrastructure", {"what": "the engine failed"})
+        for term in range(5):
+            h.fact("leader", {"node": "m1", "term": term})
+        assert judge(h, limit("elections", number=2, fault=3)).verdict is verdict
 
 
 def test_elections_grow_with_faults_and_seconds() -> None:
