@@ -134,7 +134,7 @@ def checked_result(name: str, result: object) -> CheckResult:
     """
     if not isinstance(result, CheckResult):
         return CheckResult(
-            name, Verdict.UNKNOWN, f"the checker returned {_shown(result)}, which is no CheckResult"
+            name, Verdict.UNKNOWN, f"the checker returned {_shown(result)}, not a CheckResult"
         )
     why = _unstorable(result)
     if why is None:

@@ -153,7 +153,7 @@ def _unreadable(name: str, key: str, n_ops: int, error: HarnessError) -> Row:
         checker=name,
         key=key,
         verdict=Verdict.UNKNOWN.value,
-        reason=f"its ops are no history: {error}",
+        reason=f"its ops are not a history: {error}",
         n_ops=n_ops,
         wall_ns=0,
         cpu_ns=0,

@@ -93,13 +93,13 @@ def _columns(path: Path, group: int, table: pa.Table) -> Columns:
     table = table.slice(0, rows)  # without those that have no key
     for name in ("index", "process", "type", "f", "value"):
         if table.column(name).null_count:
-            raise HistoryError(f"{str(path)!r} holds a row that is no op: its {name} is null")
+            raise HistoryError(f"{str(path)!r} holds a row that is not an op: its {name} is null")
     if len(set(keys)) != len(keys):
-        raise HistoryError(f"{str(path)!r} is no bucket: its rows are not sorted by key")
+        raise HistoryError(f"{str(path)!r} is not a bucket: its rows are not sorted by key")
     rising = np.diff(table.column("index").to_numpy()) > 0
     rising[starts[1:] - 1] = True
     if not rising.all():
-        raise HistoryError(f"{str(path)!r} is no bucket: the rows of a key do not rise by index")
+        raise HistoryError(f"{str(path)!r} is not a bucket: the rows of a key do not rise by index")
     kinds, kind_names = _numbers(table.column("type"))
     if any(name not in TYPES for name in kind_names):
         raise HistoryError(f"{str(path)!r} holds ops of the types {kind_names}")

@@ -140,7 +140,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _validate(parsed: argparse.Namespace) -> None:
     if not parsed.path.is_dir():
         raise UsageError(
-            f"{str(parsed.path)!r} is no folder; give a store (as in --store of `harness run`) or "
+            f"{str(parsed.path)!r} is not a folder; give a store (--store of `harness run`) or "
             "a run's folder below it"
         )
     if parsed.jobs is not None and not 1 <= parsed.jobs <= JOBS_MAX:

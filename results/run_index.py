@@ -181,7 +181,7 @@ def read_bounded(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     with os.fdopen(number, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("is no plain file")
+            raise ValueError("is not a plain file")
         if found.st_size > bytes_max:
             raise ValueError(f"has {found.st_size} bytes; at most {bytes_max} are read")
         return file.read(bytes_max)
@@ -195,7 +195,7 @@ def _row(folder: Path, name: str, run: str) -> RunRow:
         record = _decoded(folder / "run.json", RunRecord, problems)
     problems += _trouble_of_history(folder)
     if record is not None and not _utc(record.started):
-        problems.append(f"run.json: started is {_cut(record.started)!r}, which is no time")
+        problems.append(f"run.json: started is {_cut(record.started)!r}, which is not a time")
     if not (is_plain_name(name) and is_plain_name(run)):
         problems.append("its folder has a name that cannot stand in an address; rename it")
     if problems:
@@ -282,7 +282,7 @@ def _trouble_of_history(folder: Path) -> list[str]:
     with os.fdopen(number, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            return ["history.parquet is no plain file"]
+            return ["history.parquet is not a plain file"]
         if found.st_size < _PARQUET_BYTES_MIN:
             return [f"history.parquet is torn: it has {found.st_size} bytes"]
         head = file.read(len(_PARQUET_MAGIC))

@@ -190,7 +190,7 @@ def _facts(file: Any, table: Any) -> list[tuple[int, int, str, Any]]:
         try:
             value = msgspec.json.decode(row["value"])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
-            raise HistoryError(f"line {row['index']} holds a value that is no JSON") from error
+            raise HistoryError(f"line {row['index']} holds a value that is not JSON") from error
         found.append((row["time"], row["process"], row["f"], value))
     return found
 

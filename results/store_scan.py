@@ -125,7 +125,7 @@ class Scan(msgspec.Struct, frozen=True):
 def scan_store(store: Path) -> Scan:
     """Look at every run; raises `UsageError` where there is no store."""
     if not store.is_dir():
-        raise UsageError(f"{str(store)!r} is no folder; give a store, as in --store of harness run")
+        raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     problems = Problems()
     if (store / ".soak").is_dir():  # the store itself is one name's folder
         _seeds_without_runs(
@@ -186,7 +186,7 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
         problems.add(Problem(key, kind, str(error)))
 
     if not (folder / "case.json").is_file():
-        problem("case", "holds no case.json, so it is no run; move it out of the store")
+        problem("case", "holds no case.json, so it is not a run; move it out of the store")
         return None
     try:
         case = load_case(folder / "case.json")
@@ -198,7 +198,7 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
         try:
             record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem("record", f"run.json is no run record: {error}; the run is judged without it")
+            problem("record", f"run.json is not valid: {error}; the run is judged without it")
     else:
         problem("unfinished", "has no run.json: it was cut short, or is still going on")
     try:

@@ -75,7 +75,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
     if case.type.endswith("-cycle-exists"):
         raise NotVerified("such a cycle is known to exist, but none is shown")
     if missing := [number for number in case.operations if number not in ops]:
-        raise CaseError(f"{case.type}: op {missing[0]} is no transaction of this history")
+        raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
     alone = case.type == "incompatible-order"  # one operation may have read both
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
@@ -86,7 +86,7 @@ def require_cycle(case: Any, fits: Callable[[str, list[str]], bool]) -> list[str
     kinds = [step.reason.relation for step in case.steps]
     sources = [step.source for step in case.steps]
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
-        raise CaseError(f"{case.type}: the steps are no cycle")
+        raise CaseError(f"{case.type}: the steps are not a cycle")
     if sources != list(case.operations) or not fits(case.type, kinds):
         raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
     return kinds

@@ -112,7 +112,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
                 )
         if len(tasks) + len(failures) == before:
             raise UsageError(
-                f"{str(path)!r} is no run folder (it holds no case.json), and there is no "
+                f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
                 "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
                 "or is named itself"
             )
@@ -127,7 +127,7 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
         elif path.exists():
             yield _file_task(path)
         else:
-            raise UsageError(f"{str(path)!r} is no run folder and no file: it does not exist")
+            raise UsageError(f"{str(path)!r} does not exist")
     except OSError as error:
         place = str(error.filename or path)
         shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."

@@ -78,14 +78,14 @@ class CatalogTable(Table):
         numbers: dict[str, int] = {}
         for column in _NUMBERS:
             if not _NUMBER.fullmatch(row[column]):
-                raise error(column, f"{column} is {row[column][:80]!r}, which is no whole number")
+                raise error(column, f"{column} is {row[column][:80]!r}, not a whole number")
             numbers[column] = int(row[column])
         f, result = row["op"], row["result"]
         if f not in OPERATIONS:
-            raise error("op", f"{f[:80]!r} is no operation; they are {', '.join(OPERATIONS)}")
+            raise error("op", f"{f[:80]!r} is not an operation; they are {', '.join(OPERATIONS)}")
         if result not in _RESULTS[f]:
             allowed = ", ".join(_RESULTS[f])
-            raise error("result", f"{result[:80]!r} is no result of {f}; they are {allowed}")
+            raise error("result", f"{result[:80]!r} is not a result of {f}; they are {allowed}")
         call, returned = numbers["call"], numbers["return"]
         if returned < call:
             raise error("return", f"it returns at {returned}, before its call at {call}")

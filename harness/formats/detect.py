@@ -74,7 +74,7 @@ def open_history(path: Path) -> Source:
         # Asked beforehand, since opening a pipe that nobody writes to would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
-                f"{str(path)!r} is no regular file, and a history is read more than once; write "
+                f"{str(path)!r} is not a regular file, and a history is read more than once; write "
                 "it to a file and check that"
             )
         with path.open("rb") as file:

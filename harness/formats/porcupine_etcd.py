@@ -58,7 +58,7 @@ class EtcdLog:
                     self._path,
                     line,
                     1,
-                    f"{text[:80]!r} is no event; a line is "
+                    f"{text[:80]!r} is not an event; a line is "
                     "'INFO  jepsen.util - PROCESS :TYPE :OPERATION VALUE'",
                 )
             op = self._op(match, line, len(self._lines))
@@ -81,14 +81,14 @@ class EtcdLog:
         process, kind, f = match["process"], match["type"], match["f"]
         if kind not in _TYPES:
             known = ", ".join(_TYPES)
-            raise self._error(match, "type", line, f"{kind!r} is no type of event; it is {known}")
+            raise self._error(match, "type", line, f"{kind!r} is not a type; it is {known}")
         if process.startswith(":") and len(process) > 1:
             return Op(index, index, process[1:], _TYPES[kind], f.removeprefix(":"), match["value"])
         if not _NUMBER.fullmatch(process):
-            raise self._error(match, "process", line, f"{process!r} is no process number")
+            raise self._error(match, "process", line, f"{process!r} is not a process number")
         if f not in _OPERATIONS:
             known = ", ".join(_OPERATIONS)
-            raise self._error(match, "f", line, f"{f!r} is no operation of a register: {known}")
+            raise self._error(match, "f", line, f"{f!r} is not an operation of a register: {known}")
         text = match["value"] or "nil"
         lost = text == _TIMED_OUT and kind in {":fail", ":info"}
         return Op(
@@ -107,13 +107,13 @@ class EtcdLog:
             pair = _PAIR.fullmatch(text)
             if pair is None:
                 raise self._error(
-                    match, "value", line, f"{text[:80]!r} is no value of :cas; it is [old new]"
+                    match, "value", line, f"{text[:80]!r} is not a value of :cas; it is [old new]"
                 )
             return [int(pair[1]), int(pair[2])]
         if f == ":read" and text == "nil":
             return None
         if not _NUMBER.fullmatch(text):
             raise self._error(
-                match, "value", line, f"{text[:80]!r} is no value of {f}; it is a whole number"
+                match, "value", line, f"{text[:80]!r} is not a value of {f}; it is a whole number"
             )
         return int(text)

@@ -33,7 +33,7 @@ class RegisterTable(Table):
         for word in words[:4]:
             if not _NUMBER.fullmatch(word[0]):
                 raise located(
-                    self._path, line, word.start() + 1, f"{word[0][:80]!r} is no whole number"
+                    self._path, line, word.start() + 1, f"{word[0][:80]!r} is not a whole number"
                 )
         if len(words) != 4:
             column = words[4].start() + 1 if len(words) > 4 else len(text) + 1

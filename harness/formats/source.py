@@ -58,7 +58,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError as error:
                     column = len(line[: error.start].decode()) + 1
                     byte = line[error.start]
-                    raise located(path, number, column, f"the byte {byte:#04x} is no UTF-8") from (
+                    raise located(path, number, column, f"the byte {byte:#04x} is not UTF-8") from (
                         error
                     )
                 if text and not text.isspace():

@@ -190,7 +190,7 @@ def lift(value: GeneratorLike) -> Generator:
     if callable(value):
         return _Call(value)
     raise UsageError(
-        f"{value!r} is no generator; give a Draft, a Request, a list of generators, a function of "
+        f"{value!r} is not a generator; give a Draft, a Request, a list of them, a function of "
         "the context, or a generator made by the functions of harness.generator"
     )
 

@@ -132,7 +132,7 @@ def _whole(value: Any, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int:
-        raise TypeError(f"{_short(value)} is no whole number")
+        raise TypeError(f"{_short(value)} is not a whole number")
     return value
 
 

@@ -161,7 +161,7 @@ class ExactReader:
             assert token is not None, "it begins with '#'"
             if token.end() == len(self.text) and not self.final:
                 raise UnfinishedError("the file ends", start)
-            what = f"{_short(token[0])!r} is no number that a history can hold"
+            what = f"{_short(token[0])!r} is not a number that a history can hold"
             raise MistakeError(what, start)
         self.position += 2 if following == "_" else 1
         if following != "_":
@@ -231,7 +231,7 @@ class ExactReader:
         if token_text.startswith("\\"):
             return _character(token_text[1:], start)
         if token_text[0] == "^":  # what follows belongs to the next form, and would be one here
-            raise MistakeError("metadata ('^') is no EDN", start)
+            raise MistakeError("metadata ('^') is not EDN", start)
         if token_text[0] in "+-0123456789":
             return _number(token_text, start)
         return token_text

@@ -159,7 +159,7 @@ class _Stream:
             line, column = _moved(before, len(before), self._line, self._column)
             raise HistoryError(
                 f"{self._source}, line {line}, column {column}: the byte "
-                f"{self._buffer[error.start]:#04x} is no UTF-8; is this a text file?"
+                f"{self._buffer[error.start]:#04x} is not UTF-8; is this a text file?"
             ) from None
 
     def _drop(self, text: str, position: int) -> None:

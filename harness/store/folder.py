@@ -209,16 +209,16 @@ def load_run(path: Path | str) -> StoredRun:
 def _load_run(path: Path) -> StoredRun:
     # Only plain files are read: a pipe or a device in a folder from elsewhere may never end.
     if not path.is_dir():
-        raise UsageError(f"{str(path)!r} is no run folder; give a folder below the store")
+        raise UsageError(f"{str(path)!r} is not a run folder; give a folder below the store")
     if not (path / "case.json").is_file():
-        raise UsageError(f"{str(path)!r} holds no case.json, so it is no run folder")
+        raise UsageError(f"{str(path)!r} holds no case.json, so it is not a run folder")
     case = load_case(path / "case.json")
     record: RunRecord | None = None
     if (path / "run.json").is_file():
         try:
             record = msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise HistoryError(f"{str(path / 'run.json')!r} is no run record: {error}") from error
+            raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
         history = read_parquet(path / "history.parquet")  # and it is what its footer says
         if record is None:

@@ -96,7 +96,7 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
     import pyarrow.parquet as pq
 
     if not path.is_file():  # a pipe or a device may never end
-        raise HistoryError(f"{str(path)!r} is no plain file")
+        raise HistoryError(f"{str(path)!r} is not a plain file")
     try:
         file = pq.ParquetFile(
             path,
@@ -107,13 +107,13 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
         names = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(
-            f"{str(path)!r} is no readable Parquet file: {first_line(error)}"
+            f"{str(path)!r} is not a readable Parquet file: {first_line(error)}"
         ) from error
     missing = [name for name in _REQUIRED if name not in names]
     if missing:
         file.close()
         raise HistoryError(
-            f"{str(path)!r} is no history: it lacks the columns {', '.join(missing)}"
+            f"{str(path)!r} is not a history: it lacks the columns {', '.join(missing)}"
         )
     return file
 

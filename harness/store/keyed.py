@@ -268,7 +268,7 @@ def checked_buckets(folder: Path) -> Iterator[tuple[Path, pa.Table]]:
     for path in bucket_paths(folder):
         table, footer = read_sealed(path)
         if footer.order != BY_KEY:
-            raise HistoryError(f"{str(path)!r} is no bucket: its order is {footer.order!r}")
+            raise HistoryError(f"{str(path)!r} is not a bucket: its order is {footer.order!r}")
         digest = columns_digest(table)
         if digest != footer.digest:
             raise HistoryError(

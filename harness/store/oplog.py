@@ -83,7 +83,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             return [], f"{path} was cut within its first {len(MAGIC)} bytes"
-        raise HistoryError(f"{str(path)!r} is no op log: it does not start with {MAGIC!r}")
+        raise HistoryError(f"{str(path)!r} is not an op log: it does not start with {MAGIC!r}")
     decoder = msgspec.json.Decoder(Op)
     ops: list[Op] = []
     offset = len(MAGIC)

@@ -267,7 +267,7 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
                 attempts,
             )
     except _BAD_ROW as error:
-        raise HistoryError(f"{str(path)!r} holds a row that is no op: {error!r}") from error
+        raise HistoryError(f"{str(path)!r} holds a row that is not an op: {error!r}") from error
     except pa.ArrowException as error:
         raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
 
@@ -278,7 +278,7 @@ def _typed(path: Path, table: pa.Table) -> pa.Table:
 
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
-            raise HistoryError(f"{str(path)!r} holds a row that is no op: its {name} is null")
+            raise HistoryError(f"{str(path)!r} holds a row that is not an op: its {name} is null")
     schema = schema_of()
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
 

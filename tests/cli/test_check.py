@@ -374,7 +374,7 @@ def test_a_pipe_is_refused_since_its_head_is_gone_once_looked_at(tmp_path, capsy
     finally:
         os.close(reading)
     assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
-    assert f"'/dev/fd/{reading}' is no regular file" in err
+    assert f"'/dev/fd/{reading}' is not a regular file" in err
 
 
 def test_pipes_within_folders_are_no_histories(tmp_path, capsys):

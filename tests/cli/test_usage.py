@@ -47,7 +47,7 @@ def run(arguments, capsys):
         (["soak", "--seeds", "1", "--jobs", "0"], "--jobs"),
         (["soak", "--seeds", "1", "--nemesis", "nope"], "nope"),
         (["soak"], "--seeds"),
-        (["check", "/no/such/run"], "no run folder"),
+        (["check", "/no/such/run"], "/no/such/run"),
         (["check"], "PATH"),
         (["check-determinism", "--runs", "1"], "--runs"),
         (["image", "destroy"], "build"),

@@ -316,7 +316,7 @@ def test_mistakes_are_located(tmp_path, text, words):
 def test_bytes_that_are_no_text_are_located(tmp_path):
     path = tmp_path / "h.edn"
     path.write_bytes(op(0).encode() + b"\n{:f \xff}\n")
-    with pytest.raises(HistoryError, match="line 2, column 5: the byte 0xff is no UTF-8"):
+    with pytest.raises(HistoryError, match="line 2, column 5: the byte 0xff is not UTF-8"):
         list(EdnOps(path))
 
 
@@ -324,7 +324,7 @@ def test_bytes_that_are_no_text_are_located(tmp_path):
 def test_bytes_that_are_no_text_are_located_in_what_is_left_out(tmp_path, left_out):
     path = tmp_path / "h.edn"
     path.write_bytes(b"{:a 1}\n" + left_out + b"{:a 2}\n")
-    with pytest.raises(HistoryError, match=r"line 2, column \d: the byte 0xed is no UTF-8"):
+    with pytest.raises(HistoryError, match=r"line 2, column \d: the byte 0xed is not UTF-8"):
         list(stream_pieces(path, unwrap=False))
 
 

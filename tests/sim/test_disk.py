@@ -230,7 +230,7 @@ def test_an_open_file_stays_with_its_content_when_its_path_is_replaced():
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "a//b", "../x", "a/./b"])
 def test_paths_stay_on_the_disk(path):
     async def work(disk, store):
-        with pytest.raises(ValueError, match="is no path"):
+        with pytest.raises(ValueError, match="path"):
             await disk.open(path)
 
     in_world(work)

@@ -526,7 +526,7 @@ def test_bad_plans_are_usage_errors():
         (spec(command=("x",)), {}, "--env process or --env docker"),
         (spec(entry="tests.sim.toy:absent"), {}, "does not load"),
         (spec(entry="tests.sim.absent:x"), {}, "does not load"),
-        (spec(entry="tests.sim.toy:PORT"), {}, "is no function"),
+        (spec(entry="tests.sim.toy:PORT"), {}, "function"),
         (spec(entry="tests.sim.toy:echo", name="client"), {}, "node names"),
         (specs("a", "a"), {}, "node names"),
         ((), {"latencies": 1}, r"no knob 'latencies'; it has latency, "),

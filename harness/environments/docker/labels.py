@@ -65,7 +65,7 @@ class Controller(NamedTuple):
         """The inverse of `str`; raises `ValueError`."""
         match = _CONTROLLER.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no controller; it must read PID:TICKS@BOOT-ID/NAMESPACE")
+            raise ValueError(f"{text!r} is not a controller; write PID:TICKS@BOOT-ID/NAMESPACE")
         return Controller(ProcessId.parse(match[1]), match[2], int(match[3]))
 
 

@@ -315,4 +315,4 @@ def _check(loop: NodeLoop, path: str | None = None) -> None:
     if not loop.alive:
         raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):
-        raise ValueError(f"{path!r} is no path of a disk; write it like 'wal/000001'")
+        raise ValueError(f"{path!r} is not a path of a disk; write it like 'wal/000001'")

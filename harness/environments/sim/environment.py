@@ -226,7 +226,7 @@ def _resolve(spec: NodeSpec) -> NodeMain:
         ) from error
     if not callable(entry):
         raise UsageError(
-            f"the entry {spec.entry!r} of the node {spec.name!r} is no function; it must be "
+            f"the entry {spec.entry!r} of the node {spec.name!r} is not a function; it must be "
             "`async def main(env, config)`"
         )
     return entry  # type: ignore[no-any-return]

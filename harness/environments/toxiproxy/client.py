@@ -213,7 +213,7 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     status_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     parts = status_line.split(" ", 2)
     if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
-        raise ValueError(f"{status_line[:100]!r} is no HTTP answer")
+        raise ValueError(f"{status_line[:100]!r} is not an HTTP answer")
     pairs = (line.partition(":") for line in lines)
     return int(parts[1]), {name.lower(): value.strip() for name, _, value in pairs}
 

@@ -151,7 +151,7 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
         raise _BadRequestError(411, "chunked requests are not served; send a Content-Length")
     length = headers.get("content-length", "0")
     if not length.isdigit():
-        raise _BadRequestError(400, f"the Content-Length {length[:100]!r} is no number")
+        raise _BadRequestError(400, f"the Content-Length {length[:100]!r} is not a number")
     if int(length) > BODY_BYTES_MAX:
         raise _BadRequestError(413, f"the body is over {BODY_BYTES_MAX} bytes")
     return await reader.readexactly(int(length))

@@ -74,7 +74,7 @@ def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, st
             continue
         match = _SAMPLE.fullmatch(line.strip())
         if match is None:
-            raise ValueError(f"{line[:200]!r} is no sample of Prometheus' text format")
+            raise ValueError(f"{line[:200]!r} is not a sample of Prometheus' text format")
         family, labels_text, value = match[1], match[2] or "", match[3]
         if family in wanted:
             labels = {name: _unescape(raw) for name, raw in _LABEL.findall(labels_text)}

@@ -72,7 +72,7 @@ def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
     micro_ops = request.value
     if not _are_micro_ops(micro_ops):
         raise UsageError(
-            f"the transaction {micro_ops!r} is no list of ['append', table, column] and "
+            f"the transaction {micro_ops!r} is not a list of ['append', table, column] and "
             "['r', table, null]; see the vocabulary 'append'"
         )
     kinds = {f for f, _, _ in micro_ops}

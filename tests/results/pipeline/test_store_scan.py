@@ -71,7 +71,7 @@ def test_a_torn_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     run, kind, text = problem_of(tmp_path)
     assert (run, kind) == ("n/torn", "history")
-    assert "no readable Parquet" in text
+    assert "Parquet" in text
     assert [info.key for info in scan_store(tmp_path).runs] == ["n/good"]
 
 
@@ -138,7 +138,7 @@ def test_an_unreadable_folder_is_named(tmp_path):
 
 
 def test_no_store_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="--store"):
         scan_store(tmp_path / "nowhere")
 
 

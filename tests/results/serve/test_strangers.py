@@ -188,7 +188,7 @@ def test_a_pipe_in_a_run_blocks_nobody(tmp_path):
     os.mkfifo(folder / "x.log")
     with serving(store) as served:
         assert served.ask("/run/alpha/a1/x.log")[0] == 404
-        assert "no plain file" in served.page("/")
+        assert "not a plain file" in served.page("/")
 
 
 def test_a_long_address_and_huge_headers_are_refused(served):
