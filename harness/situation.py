@@ -47,6 +47,7 @@ _DID: Final = {
     PAUSE: "had paused {} since {}",
 }
 ID_CHARS: Final = 6
+NS_PER_S: Final = 1_000_000_000
 _TABLE_ID: Final = re.compile(r"\b([Tt]able) ([0-9a-f]{32})\b")
 _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
@@ -122,7 +123,7 @@ class Timeline(msgspec.Struct, frozen=True):
             what = self._answered(done, done.node, name, call.time)
         end = call.time if done is None else done.time
         node = None if done is None else done.node
-        return _joined([what, *self._faults(call.time, end, node)])
+        return _joined([what, *self._faults(call.time, end, node), *self._ours(call.time, end)])
 
     def _answered(self, done: Op, node: str, name: str, time_ns: int) -> str:
         """`m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
@@ -161,7 +162,24 @@ class Timeline(msgspec.Struct, frozen=True):
         ]
         parts += self._faults(op.time, op.time, None)
         parts += self._stuck(op)
+        parts += self._ours(0, op.time)
         return _joined(parts)
+
+    def _ours(self, start: int, end: int) -> Iterator[str]:
+        """What the harness, its host or its engine did meanwhile: no fault of the target."""
+        for op in self.history.facts("heartbeat-gap"):
+            value = op.value if isinstance(op.value, Mapping) else {}
+            begin, until = value.get("from_s"), value.get("to_s")
+            if not isinstance(begin, (int, float)) or not isinstance(until, (int, float)):
+                continue
+            if begin * NS_PER_S <= end and until * NS_PER_S >= start:
+                yield f"the harness itself did not run from {begin:.1f} s to {until:.1f} s"
+                break
+        for op in self.history.facts("infrastructure"):
+            if op.time <= end and isinstance(op.value, Mapping):
+                what = _short(str(op.value.get("what", "it failed")))
+                yield f"the engine or host had failed at {_s(op.time)} ({what})"
+                break
 
     def _stuck(self, op: Op) -> Iterator[str]:
         """Who last changed what is still open, as far as its words name a table or its id."""

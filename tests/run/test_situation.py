@@ -158,6 +158,18 @@ def test_a_result_about_a_moment_says_who_was_outside_and_who_touched_what_is_st
     assert "whose answer was lost, during k-1" in stuck
 
 
+def test_what_the_harness_did_itself_is_told_apart():
+    script = deposed("cut")
+    script.fact(320, "heartbeat-gap", {"from_s": 0.29, "to_s": 0.305, "gap_s": 0.015})
+    script.fact(240, "infrastructure", {"node": "m2", "what": "the engine was gone"})
+    history = script.history()
+    said = of(history, index_of(history, "read", 300))
+    assert "the harness itself did not run from 0.3 s to 0.3 s" in said
+    assert said.endswith("the engine or host had failed at 0.2 s (the engine was gone).")
+    quiet = of(history, index_of(history, "write", 250))
+    assert "did not run" not in quiet
+
+
 def test_ids_of_tables_stand_beside_their_names():
     old, new, strange = ("a" * 32, "b" * 32, "c" * 32)
     script = Script()
