@@ -48,6 +48,8 @@ __all__ = [
 FACTS_MAX: Final = 10_000
 """Bound of every list here: faults, terms, states of nodes."""
 NODES_MAX: Final = 1_000
+BOUNDS: Final = "bounds"
+"""The part of a snapshot that is not about nodes: limits that the target declares."""
 CUT: Final = "cut"
 KILL: Final = "kill"
 POWER_CUT: Final = "power-cut"
@@ -285,8 +287,9 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
         if isinstance(op.value, dict):
             masters = op.value.get("masters")
             led += sorted(masters) if isinstance(masters, dict) else []
-            for group in op.value.values():
-                rest.update(group if isinstance(group, dict) else ())
+            for name, group in op.value.items():
+                if name != BOUNDS and isinstance(group, dict):  # nodes by role
+                    rest.update(group)
     rest.update(_field(op.value, "node") for op in history.facts("node-exit"))
     for op in history.facts("live"):
         rest.update(core_of(op))

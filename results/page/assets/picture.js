@@ -3,7 +3,7 @@
 // linearization. Places are those of events, not of the clock: what matters is which came first.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PICTURE_WIDTH = 440, PICTURE_ROW = 30, PICTURE_EDGE = 6;
+const PICTURE_WIDTH = Math.max(280, Math.min(440, innerWidth - 75)), PICTURE_ROW = 30, PICTURE_EDGE = 6;
 
 function svgEl(tag, properties, ...children) {
   const element = document.createElementNS(SVG, tag);
@@ -36,7 +36,7 @@ function drawOrder(page, order) {
   const x = (rank) => PICTURE_EDGE + 12 + (rank * (PICTURE_WIDTH - 2 * PICTURE_EDGE - 24)) / Math.max(1, moments.length - 1);
   const height = rows.length * PICTURE_ROW + (order.state ? 24 : 6);
   const picture = svgEl("svg", { viewBox: `0 0 ${PICTURE_WIDTH} ${height}`, role: "img", class: "order", "aria-label": `The operations that contradict each other, by time: ${rows.map((i) => `op ${ops.index[i]}`).join(", ")}` });
-  const marks = [];
+  const marks = [], most = Math.floor(PICTURE_WIDTH / 7);
   let at = -1;
   for (const [number, i] of steps.entries()) { // as early as its call and the step before allow
     at = Math.max(at + 0.04, moments.indexOf(ops.start[i]) + 0.2);
@@ -50,7 +50,7 @@ function drawOrder(page, order) {
     const early = left < PICTURE_WIDTH / 2;
     const lost = ops.type[i] === INFO;
     picture.append(svgEl("g", { class: `${kind}${lost ? " lost" : ""}`, onclick: () => { page.select(i, true); showTimeline(); } },
-      svgEl("text", { x: early ? left : right, y: y + 12, "text-anchor": early ? "start" : "end" }, words.length > 62 ? `${words.slice(0, 61)}…` : words),
+      svgEl("text", { x: early ? left : right, y: y + 12, "text-anchor": early ? "start" : "end" }, words.length > most ? `${words.slice(0, most - 1)}…` : words),
       svgEl("rect", { x: left, y: y + 17, width: Math.max(5, right - left), height: 8, rx: 2 })));
   });
   if (marks.length) picture.append(svgEl("polyline", { points: marks.map(([px, py]) => `${px},${py}`).join(" ") }));

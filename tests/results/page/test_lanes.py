@@ -119,6 +119,16 @@ def test_a_pause_ends_by_its_healing_or_by_the_end_of_the_process():
     assert (down.kind, down.end) == ("down", None)
 
 
+def test_limits_that_a_snapshot_declares_are_no_nodes():
+    snapshot = {
+        "masters": {"m1": {}},
+        "tservers": {"t1": {}},
+        "bounds": {"limits": [], "calls": {}},
+    }
+    history = Script().fact(5, "snapshot", snapshot).history()
+    assert nodes_of(history, [], []) == ["m1", "t1"]
+
+
 def test_nodes_are_all_that_the_run_speaks_of():
     history = small_run()
     assert nodes_of(history, faults_of(history), ["t1"]) == ["m1", "m2", "t1"]
