@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from checkers._elle_certificate import certified
 from checkers.elle import ElleResult, check_list_append, check_rw_register
 from checkers.elle.models import (
     CYCLE_TYPES,
     EXISTENCE_MODELS,
+    canonical,
     existence_type,
     impossible_models,
     with_implied,
 )
-from harness.ops import History
+from harness.ops import History, Verdict
 from harness.store.edn import load_edn
 
 CONFORMANCE = Path(
@@ -103,35 +105,59 @@ def bare(types: Iterable[str]) -> set[str]:
     return {name.removesuffix("-process").removesuffix("-realtime") for name in types}
 
 
+# Cases shown that the verifier leaves open, by history: the order of versions is not simply read.
+BEYOND = {
+    "list-append/000410.edn": 6,
+    "list-append/003274.edn": 4,
+    "list-append/003380.edn": 6,
+    "list-append/005211.edn": 11,
+    "list-append/006649.edn": 2,
+}
+
+
 @pytest.mark.parametrize("file", ROWS)
-def test_verdicts_and_boundaries_are_those_of_elle(file: str) -> None:
+def test_the_answers_are_those_of_elle_and_every_case_verifies(file: str) -> None:
+    beyond = 0
     for row in ROWS[file]:
         result = check(row)
         expected = (row["verdict"], set(row["not"].split()), set(row["also_not"].split()))
         assert expected == (result.verdict.value, set(result.not_), set(result.also_not)), row
+        anomalies_are_those_of(row, set(result.anomalies))
+        beyond += cases_verify(row, result)
+    assert BEYOND.get(file, 0) == beyond
 
 
-@pytest.mark.parametrize("file", ROWS)
-def test_anomalies_are_those_of_elle(file: str) -> None:
-    for row in ROWS[file]:
-        wanted, found = set(row["anomalies"].split()), set(check(row).anomalies)
-        if (file, row["model"]) in DIFFERENT:
-            only = tuple(set(names.split()) for names in DIFFERENT[file, row["model"]])
-            assert only == (wanted - found, found - wanted), row
-            # Ours says all that upstream's says, and more.
-            assert wanted & CYCLE_TYPES <= with_implied(found), row
-            continue
-        exist = {existence_type(model) for model in EXISTENCE_MODELS}
-        assert wanted - CYCLE_TYPES - exist == found - CYCLE_TYPES - exist, row
-        assert found & exist <= wanted & exist, row
-        replaced = {
-            model for model in EXISTENCE_MODELS if existence_type(model) in (wanted - found)
-        }
-        assert replaced <= impossible_models(found & CYCLE_TYPES), row
-        assert bare(wanted & CYCLE_TYPES) <= bare(found & CYCLE_TYPES), row
-        for extra in found & CYCLE_TYPES:
-            if not {extra} & wanted and bare([extra]) - bare(wanted & CYCLE_TYPES):
-                assert impossible_models([extra]) & replaced, (row, extra)
+def anomalies_are_those_of(row: Row, found: set[str]) -> None:
+    wanted = set(row["anomalies"].split())
+    if (row["file"], row["model"]) in DIFFERENT:
+        different = DIFFERENT[row["file"], row["model"]]
+        only = tuple(set(names.split()) for names in different)
+        assert only == (wanted - found, found - wanted), row
+        # Ours says all that upstream's says, and more.
+        assert wanted & CYCLE_TYPES <= with_implied(found), row
+        return
+    exist = {existence_type(model) for model in EXISTENCE_MODELS}
+    assert wanted - CYCLE_TYPES - exist == found - CYCLE_TYPES - exist, row
+    assert found & exist <= wanted & exist, row
+    replaced = {model for model in EXISTENCE_MODELS if existence_type(model) in (wanted - found)}
+    assert replaced <= impossible_models(found & CYCLE_TYPES), row
+    assert bare(wanted & CYCLE_TYPES) <= bare(found & CYCLE_TYPES), row
+    for extra in found & CYCLE_TYPES:
+        if not {extra} & wanted and bare([extra]) - bare(wanted & CYCLE_TYPES):
+            assert impossible_models([extra]) & replaced, (row, extra)
+
+
+def cases_verify(row: Row, result: ElleResult) -> int:
+    """How many are left open. Those that verify refute a weakest model violated: verdicts stand."""
+    kind, options = row["checker"], row["options"].split()
+    after, proof = certified(result, history(row["file"]), kind, options)
+    assert (after.verdict, after.not_) == (result.verdict, result.not_), (row, after.reason)
+    assert (proof is not None) == (result.verdict is Verdict.INVALID), row
+    if proof is None:
+        return 0
+    fallen = impossible_models(proof["verified"])
+    assert any(canonical(model) in fallen for model in result.not_), row
+    return len(proof["not_verified"])
 
 
 def test_the_data_set_is_whole() -> None:

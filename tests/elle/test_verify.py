@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,16 +12,13 @@ import pytest
 from checkers._elle_certificate import certified
 from checkers.elle import Case, Reason, Step, Transaction, check_list_append
 from checkers.elle.columns import NEVER, runs
-from checkers.elle.models import CYCLE_TYPES, UNKNOWN_TYPES, canonical, impossible_models
+from checkers.elle.models import CYCLE_TYPES, UNKNOWN_TYPES
 from checkers.elle.verify import CaseError, NotVerified, Txn, Verifier, fits, transactions
 from checkers.history_models.transactions import ListAppend
 from checkers.transactional import ElleListAppend, ElleRwRegister
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from tests.elle.histories import concurrent, placed, sequence
 from tests.elle.stores import LEVELS, as_registers, run
-from tests.elle.test_conformance import FOLDER, ROWS
-from tests.elle.test_conformance import check as check_row
-from tests.elle.test_conformance import history as load
 from tests.elle.test_every_anomaly import CASES, check
 
 KINDS = {"list": "list-append", "register": "rw-register"}
@@ -68,33 +64,6 @@ def test_every_case_of_a_minimal_history_verifies(name: str) -> None:
 
     if name != "list/empty-transaction-graph":
         assert found == {"beyond" if name in BEYOND else "verified"}
-
-
-@pytest.mark.skipif(not ROWS, reason=f"no conformance data at {FOLDER}")
-@pytest.mark.parametrize(
-    ("kind", "invalid", "cases", "beyond"),
-    [("list-append", 971, 2568, 29), ("rw-register", 695, 1293, 0)],
-)
-def test_every_case_shown_of_the_supplied_histories_verifies(
-    kind: str, invalid: int, cases: int, beyond: int
-) -> None:
-    """And some of those that verify refute a weakest model violated, so verdicts stand."""
-    told: Counter[str] = Counter()
-    for row in (row for rows in ROWS.values() for row in rows if row["checker"] == kind):
-        result = check_row(row)
-        after, proof = certified(result, load(row["file"]), kind, row["options"].split())
-        assert (after.verdict, after.not_) == (result.verdict, result.not_), (row, after.reason)
-        if proof is not None:
-            told["invalid"] += 1
-            told["verified"] += len(proof["verified"])
-            told["beyond"] += len(proof["not_verified"])
-            fallen = impossible_models(proof["verified"])
-            assert any(canonical(model) in fallen for model in result.not_), row
-    assert (told["invalid"], told["verified"] + told["beyond"], told["beyond"]) == (
-        invalid,
-        cases,
-        beyond,
-    )
 
 
 @pytest.mark.parametrize("level", LEVELS)

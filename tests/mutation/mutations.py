@@ -1,0 +1,35 @@
+"""The list of defects to plant, read from `mutations.toml`."""
+
+from pathlib import Path
+
+import msgspec
+
+__all__ = ["MUTATIONS", "ROOT", "Mutation"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`old` in `file` becomes `new`, which one of `tests` (files or folders) must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def applied(self, text: str) -> str:
+        """`text` with the defect; raises `ValueError` where its place is not clear."""
+        if text.count(self.old) != 1:
+            places = text.count(self.old)
+            raise ValueError(f"{self.name}: {self.old!r} occurs {places} times in {self.file}")
+        return text.replace(self.old, self.new)
+
+
+class _List(msgspec.Struct, forbid_unknown_fields=True):
+    mutation: tuple[Mutation, ...]
+
+
+MUTATIONS = msgspec.toml.decode(
+    (Path(__file__).parent / "mutations.toml").read_bytes(), type=_List
+).mutation
