@@ -450,7 +450,7 @@ async def never_says(env, settings):
 
 
 @pytest.mark.parametrize(
-    ("ready", "words"), [(never_ready, "the register is shy"), (never_says, "said nothing")]
+    ("ready", "words"), [(never_ready, "the register is shy"), (never_says, "60 s")]
 )
 def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words, tmp_path):
     folder = RunFolder(tmp_path, "toy", "run")
