@@ -31,6 +31,8 @@ __all__ = ["Plan", "check_fault_args", "plan_case", "refuse_unable", "with_defau
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
+PLAN_TRIES: Final = 20
+"""How often a nemesis plans anew where its schedule and those before it hide one another."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,18 +175,48 @@ def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
         for fault in case.faults:
             check_fault_args(fault, nemeses[fault.nemesis])
         return case
-    faults: list[Fault] = []
+    plans: list[Sequence[Fault]] = []
     for name, nemesis in nemeses.items():
-        faults.extend(
-            nemesis.plan(
-                stream(case.seed, f"nemesis/{name}"),
-                horizon_ns=int(case.time_limit_s * NS_PER_S),
-                interval_ns=int(case.interval_s * NS_PER_S),
-                duration_ns=int(case.duration_s * NS_PER_S),
-            )
-        )
+        plans.append(_plan_beside(plans, case, name, nemesis))
+    faults = [fault for planned in plans for fault in planned]
     faults.sort(key=lambda fault: (fault.at_ns, fault.id))
     return msgspec.structs.replace(case, faults=tuple(faults))
+
+
+def _plan_beside(
+    others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
+) -> Sequence[Fault]:
+    """A schedule that hides no other's and is hidden by none, as far as `PLAN_TRIES` can find it.
+
+    Where every fault of a nemesis begins under one of another, it may never hit anybody: a kill of
+    all nodes leaves nothing to kill. Without others the first try counts.
+    """
+    first: Sequence[Fault] = ()
+    for number in range(PLAN_TRIES):
+        planned = nemesis.plan(
+            stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
+            horizon_ns=int(case.time_limit_s * NS_PER_S),
+            interval_ns=int(case.interval_s * NS_PER_S),
+            duration_ns=int(case.duration_s * NS_PER_S),
+        )
+        plans = [*others, planned]
+        if all(_begins_in_calm(plan, plans) for plan in plans):
+            return planned
+        first = first or planned
+    return first
+
+
+def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
+    """Whether a fault of `plan` begins while none of the other plans is on; true without faults."""
+    spans = [
+        (fault.at_ns, fault.at_ns + fault.duration_ns)
+        for other in plans
+        if other is not plan
+        for fault in other
+    ]
+    return not plan or any(
+        all(not begin <= fault.at_ns < end for begin, end in spans) for fault in plan
+    )
 
 
 def _check_faults(faults: Sequence[Fault]) -> None:
