@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from harness.generator import LOG
-from harness.guarded import closed, completed
+from harness.guarded import close_quietly, invoke_safely
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Request
 from harness.recorder import Recorder
@@ -46,7 +46,7 @@ class Driver:
         process, client = self._client
         recorder = self._recorder
         recorder.record(process, OpType.INVOKE, request.f, request.value)
-        completion = await completed(client, request, self._patience_s)
+        completion = await invoke_safely(client, request, self._patience_s)
         recorder.record(
             process,
             completion.type,
@@ -82,7 +82,7 @@ class Driver:
         if self._client is None:
             return
         (_, client), self._client = self._client, None
-        error = await closed(client)
+        error = await close_quietly(client)
         if error is not None:
             self._recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 

@@ -18,14 +18,14 @@ from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Convergence, Request
 
-__all__ = ["LOOK_BOUND_S", "closed", "completed", "look", "poll"]
+__all__ = ["LOOK_BOUND_S", "close_quietly", "invoke_safely", "look", "poll"]
 
 T = TypeVar("T")
 LOOK_BOUND_S: Final = 60.0
 """How long the target's plug-in may take to look into the target once."""
 
 
-async def completed(client: Client, request: Request, timeout_s: float) -> Completion:
+async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
     """How the operation ended. A client that hangs or crashes may have done anything."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
@@ -39,7 +39,7 @@ async def completed(client: Client, request: Request, timeout_s: float) -> Compl
         return Completion(OpType.INFO, request.value, error=text)
 
 
-async def closed(client: Client) -> BaseException | None:
+async def close_quietly(client: Client) -> BaseException | None:
     """Close the client; what went wrong, if anything did."""
     try:
         async with asyncio.timeout(CLOSE_S_MAX):

@@ -86,24 +86,24 @@ class Recorder:
 class EventScribe:
     """Writes down who leads, which nodes ended and what of ours failed, as the events tell it.
 
-    Give its `take` to `Cluster.subscribe`.
+    Give its `on_event` to `Cluster.subscribe`.
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """No leader counts before `meet`; only nodes with an `entry` can announce one."""
+        """No leader counts before `observe_roles`; only nodes with an `entry` can announce one."""
         self._recorder = recorder
         self._announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
 
-    def meet(self, roles: Roles) -> None:
+    def observe_roles(self, roles: Roles) -> None:
         """Learn who can lead, and write down who does; called whenever somebody asked."""
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
 
-    def take(self, event: ClusterEvent) -> None:
+    def on_event(self, event: ClusterEvent) -> None:
         """One event."""
         if event.kind == "node-exited":
             by = event.data.get("by")

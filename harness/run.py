@@ -134,14 +134,14 @@ class _Run:
             settings=plan.settings,
             nemeses=plan.nemeses,
             recorder=recorder,
-            observe_roles=self._scribe.meet,
+            observe_roles=self._scribe.observe_roles,
         )
         self._driver = Driver(
             recorder, self._client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
         self._core_cut: str | None = None
-        session.cluster.subscribe(self._scribe.take)
+        session.cluster.subscribe(self._scribe.on_event)
 
     async def phases(self) -> bool:
         """All phases in order; whether the user cut them short."""
@@ -187,7 +187,7 @@ class _Run:
                 + "\n".join(logs)
             )
         roles = await look(self.plan.target.roles(self.env, self.plan.settings), self.case.target)
-        self._scribe.meet(roles)
+        self._scribe.observe_roles(roles)
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")

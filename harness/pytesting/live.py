@@ -21,7 +21,7 @@ from harness.env import ClientEnv
 from harness.errors import TargetError, UsageError
 from harness.faults import FaultConductor
 from harness.generator import stagger
-from harness.guarded import closed, completed, look, poll
+from harness.guarded import close_quietly, invoke_safely, look, poll
 from harness.interpreter import interpret
 from harness.ops import Attempt, OpType
 from harness.planning import Plan
@@ -56,9 +56,9 @@ class LiveCluster:
             settings=plan.settings,
             nemeses=self.nemeses,
             recorder=recorder,
-            observe_roles=self._scribe.meet,
+            observe_roles=self._scribe.observe_roles,
         )
-        session.cluster.subscribe(self._scribe.take)
+        session.cluster.subscribe(self._scribe.on_event)
 
     @property
     def cluster(self) -> Cluster:
@@ -91,7 +91,7 @@ class LiveCluster:
         self.recorder.record(number, OpType.INVOKE, request.f, request.value)
         completion = Completion(OpType.INFO, request.value, error="cancelled by the test")
         try:
-            completion = await completed(client, request, bound_s)
+            completion = await invoke_safely(client, request, bound_s)
         finally:
             self._busy.discard(process)
             self.recorder.record(
@@ -104,7 +104,7 @@ class LiveCluster:
                 attempts=[self._shifted(attempt) for attempt in completion.attempts],
             )
             if completion.type is OpType.INFO:
-                await closed(self._clients.pop(process)[1])
+                await close_quietly(self._clients.pop(process)[1])
         return completion
 
     @contextlib.asynccontextmanager
@@ -182,7 +182,7 @@ class LiveCluster:
         """Wait until the target serves; raises `TargetError` with what is pending."""
         target, settings = self.plan.target, self.plan.settings
         await self._wait(lambda: target.ready(self.env, settings), bound_s, "ready")
-        self._scribe.meet(await self.roles())
+        self._scribe.observe_roles(await self.roles())
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
         """Wait until the target came to rest; raises `TargetError` with what is pending."""
@@ -203,5 +203,5 @@ class LiveCluster:
         """Heal what is still broken and close all clients; called at the end of the run."""
         await self.conductor.heal_active()
         for _, client in self._clients.values():
-            await closed(client)
+            await close_quietly(client)
         self._clients.clear()

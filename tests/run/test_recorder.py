@@ -42,26 +42,26 @@ def test_types_and_verdicts_are_their_strings(member):
 
 def test_every_leader_of_a_term_is_written_down_once():
     scribe_, recorder = scribe()
-    scribe_.meet(ROLES)
+    scribe_.observe_roles(ROLES)
     for node, term in [("m1", 3), ("m2", 3), ("m2", 4), ("m2", 3), ("m1", 2), ("x", 9)]:
-        scribe_.take(event(node, "leader", term=term))
-    scribe_.take(event("m1", "leader", term=7, main=False))
+        scribe_.on_event(event(node, "leader", term=term))
+    scribe_.on_event(event("m1", "leader", term=7, main=False))
     led = [(fact["node"], fact["term"]) for fact in facts(recorder, "leader")]
     assert led == [("m1", 3), ("m2", 3), ("m2", 4), ("m1", 2)]
 
 
 def test_without_terms_each_change_of_leader_is_written_down():
     scribe_, recorder = scribe()
-    scribe_.meet(ROLES)
+    scribe_.observe_roles(ROLES)
     for node in ("m1", "m1", "m2", "m2", "m1"):
-        scribe_.take(event(node, "leader"))
+        scribe_.on_event(event(node, "leader"))
     assert [fact["node"] for fact in facts(recorder, "leader")] == ["m1", "m2", "m1"]
 
 
 def test_leaders_that_nobody_announces_are_marked_as_asked_for():
     scribe_, recorder = scribe(command=("etcd",))
     for node, term in [("m1", 3), ("m1", 3), ("m2", 4)]:
-        scribe_.meet(Roles({node: NodeRole("leader", term=term)}, ("m1", "m2")))
+        scribe_.observe_roles(Roles({node: NodeRole("leader", term=term)}, ("m1", "m2")))
     assert facts(recorder, "leader") == [
         {"node": "m1", "term": 3, "asked": True},
         {"node": "m2", "term": 4, "asked": True},
@@ -79,8 +79,8 @@ def test_who_leads_follows_the_terms_and_the_first_of_each():
 
 def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():
     scribe_, recorder = scribe()
-    scribe_.take(event("m1", "infrastructure", what="the log stream broke"))
-    scribe_.take(event("", "infrastructure", what="the engine did not answer"))
+    scribe_.on_event(event("m1", "infrastructure", what="the log stream broke"))
+    scribe_.on_event(event("", "infrastructure", what="the engine did not answer"))
     assert facts(recorder, "infrastructure") == [
         {"node": "m1", "what": "the log stream broke"},
         {"node": None, "what": "the engine did not answer"},
@@ -89,8 +89,8 @@ def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():
 
 def test_an_exit_says_who_ended_the_node_where_the_environment_knows():
     scribe_, recorder = scribe()
-    scribe_.take(event("m1", "node-exited", code=-9, expected=False, by="host"))
-    scribe_.take(event("m2", "node-exited", code=1, expected=False))
+    scribe_.on_event(event("m1", "node-exited", code=-9, expected=False, by="host"))
+    scribe_.on_event(event("m2", "node-exited", code=1, expected=False))
     host, other = facts(recorder, "node-exit")
     assert host["by"] == "host"
     assert "by" not in other

@@ -197,7 +197,7 @@ def test_missing_pieces_are_named(tmp_path):
     with pytest.raises(HistoryError, match="neither"):
         load_run(folder.path)
     (folder.path / "case.json").write_text("{")
-    with pytest.raises(UsageError, match="case.json"):
+    with pytest.raises(UsageError, match=r"case\.json"):
         load_run(folder.path)
 
 
@@ -264,7 +264,7 @@ def test_a_name_too_long_is_a_usage_error(tmp_path):
 def test_a_hostile_run_record_is_refused(content, tmp_path):
     path = run_folder(tmp_path)
     (path / "run.json").write_bytes(content)
-    with pytest.raises(HistoryError, match="run.json"):
+    with pytest.raises(HistoryError, match=r"run\.json"):
         load_run(path)
 
 
