@@ -31,6 +31,7 @@ class Recorder:
         self._log = log
         self._ops: list[Op] = []
         self._listeners: list[Callable[[Op], None]] = []
+        self._failure: Exception | None = None  # why an op is missing; then nothing can be judged
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         """Call `listener` with each op from now on."""
@@ -51,7 +52,12 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; durable (against a SIGKILL) on return."""
+        """Record one op now; durable (against a SIGKILL) on return.
+
+        An op that could not be written is missing, so every later call raises that error again.
+        """
+        if self._failure is not None:
+            raise self._failure
         if len(self._ops) >= OPS_MAX:
             raise InfrastructureError(
                 f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
@@ -68,7 +74,11 @@ class Recorder:
             attempts=tuple(attempts),
         )
         if self._log is not None:
-            self._log.append(op)
+            try:
+                self._log.append(op)
+            except Exception as failure:
+                self._failure = failure
+                raise
         self._ops.append(op)
         for listener in self._listeners:
             listener(op)
@@ -79,7 +89,9 @@ class Recorder:
         return self.record(HARNESS, OpType.INFO, f, value)
 
     def history(self) -> History:
-        """Everything recorded so far."""
+        """Everything recorded so far; raises where an op is missing."""
+        if self._failure is not None:
+            raise self._failure
         return History(self._ops)
 
 

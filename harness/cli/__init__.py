@@ -8,6 +8,7 @@ only ever what a verb returned: whatever is raised, `SystemExit` as well, has an
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -57,11 +58,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:  # noqa: BLE001 - the last line of defence: a crash has a code
         if isinstance(error, BrokenPipeError) and reader_went_away():
             return EXIT_BROKEN_PIPE  # `harness export RUN | head` is no failure of ours
+        if isinstance(error, (OSError, MemoryError)):  # the machine's, not ours
+            note(f"harness: {type(error).__name__}: {error} ({_place(error)})")
+            return EXIT_CRASH
         traceback.print_exc()
         note("harness: this is a bug in the harness; please report it")
         return EXIT_CRASH
     finally:
         flush_output()
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, as `file:line`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename] or frames
+    return f"at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"  # noqa: PTH119
 
 
 def _checked(code: object) -> int:

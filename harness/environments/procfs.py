@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ProcessId", "all_processes", "environment_of", "identify", "is_alive", "send", "state"]
+__all__ = [
+    "ProcessId",
+    "all_processes",
+    "environment_of",
+    "identify",
+    "is_alive",
+    "oom_kills",
+    "send",
+    "state",
+]
 
 _STATE, _START_TICKS = 0, 19  # positions after the command's closing parenthesis
 
@@ -95,3 +104,16 @@ def all_processes() -> Iterator[ProcessId]:
         process = identify(pid)
         if process is not None:
             yield process
+
+
+def oom_kills() -> int | None:
+    """How many processes the OOM killer ended in our control group; `None` where nobody tells."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        group = next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))
+        events = Path("/sys/fs/cgroup", group, "memory.events").read_text(encoding="ascii")
+        return next(
+            int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill ")
+        )
+    except (OSError, StopIteration, ValueError):
+        return None

@@ -21,6 +21,7 @@ checksums, so that a reader of columns, which sees no digest, notices what rotte
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -124,7 +125,8 @@ def write_table(
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise InfrastructureError(f"cannot seal {path}: {error.strerror or error}") from error
 
 

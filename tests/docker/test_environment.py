@@ -236,12 +236,12 @@ def test_an_exit_nobody_asked_for_is_noticed_at_once(environment):
             await ask(session, "n1", "exit", 3)
         await wait_until(lambda: any(e.kind == "node-exited" for e in events), timeout_s=2)
         (event,) = [e for e in events if e.kind == "node-exited"]
-        return event.node, event.data["code"], event.data["expected"], event.data["log"]
+        return event.node, event.data
 
-    node, code, expected, log = execute(environment, main, nodes=2)
+    node, data = execute(environment, main, nodes=2)
 
-    assert (node, code, expected) == ("n1", 3, False)
-    assert any("listening" in line for line in log)
+    assert (node, data["code"], data["expected"], data["by"]) == ("n1", 3, False, "itself")
+    assert any("listening" in line for line in data["log"])
 
 
 def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):

@@ -44,7 +44,7 @@ class FakeEngine:
             return ExecResult(4, "the filter is broken")
         table = self.tables[keeper]
         if command[3] == "cut":
-            for line in command[5:-1]:
+            for line in command[5:]:
                 words = line.split()
                 rule = [words[1], *self._rest(words), words[-1] == "DROP", 0]
                 table.insert(0 if words[0] == "-I" else len(table), rule)

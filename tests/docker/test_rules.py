@@ -38,12 +38,11 @@ def test_a_cut_is_made_where_it_arrives_and_towards_clients_where_it_leaves():
     command = rules.cut_command("f", [Link("m1", "m2"), Link("m2", CLIENT)], ADDRESSES)
 
     assert command[4:] == [
-        "*filter",
+        '--comment "harness:f:',
         '-I INPUT 1 -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2"',
         '-A INPUT -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2" -j DROP',
         '-I OUTPUT 1 -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client"',
         '-A OUTPUT -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client" -j DROP',
-        "COMMIT",
     ]
 
 
@@ -102,7 +101,18 @@ def test_the_shell_hands_a_cut_over_line_by_line(packet_filter):
     done, restored = packet_filter.run(command)
 
     assert done.returncode == 0
-    assert restored == "\n".join(command[4:]) + "\n"
+    assert restored.splitlines() == ["*filter", *command[5:], "COMMIT"]
+
+
+def test_a_cut_that_is_made_again_replaces_its_own_rules_and_no_others(packet_filter):
+    command = rules.cut_command("f", [Link("m1", "m2")], ADDRESSES)
+    made = [line.replace("-I INPUT 1", "-A INPUT") for line in command[5:]]
+    others = ['-A INPUT -s 10.1.2.12/32 -m comment --comment "harness:f2:m10>m2" -j DROP']
+
+    _, restored = packet_filter.run(command, "\n".join([*made, *others]) + "\n")
+
+    deleted = [line.replace("-A INPUT", "-D INPUT") for line in made]
+    assert restored.splitlines() == ["*filter", *deleted, *command[5:], "COMMIT"]
 
 
 def table(*entries):

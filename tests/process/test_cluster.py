@@ -22,7 +22,7 @@ from harness.cluster import (
 from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
-from harness.environments.warden import ROLE_VARIABLE
+from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError, UsageError
 from tests.process.conftest import echo_spec, processes_of
 from tests.process.nodes import PORT
@@ -176,6 +176,7 @@ def test_kill_and_start_on_the_same_disk(run, three):
         assert driver.cluster.state("a") is NodeState.DOWN
         exited = await driver.wait_event("node-exited", "a")
         assert (exited.data["code"], exited.data["expected"]) == (-signal.SIGKILL, True)
+        assert exited.data["by"] == "nemesis"
         with pytest.raises(ConnectionRefusedError):
             await driver.ask("a", {"echo": "?"})
         assert await driver.cluster.start("a")
@@ -226,6 +227,7 @@ def test_an_unexpected_exit_is_told_with_its_log(run, three, tmp_path):
             await driver.ask("b", {"panic": "the sky is falling"})
         exited = await driver.wait_event("node-exited", "b")
         assert (exited.data["code"], exited.data["expected"]) == (1, False)
+        assert exited.data["by"] == "itself"
         assert "the sky is falling" in exited.data["log"][-1]
         assert driver.cluster.state("b") is NodeState.DOWN
         assert "the sky is falling" in (await driver.cluster.logs("b", last_lines=1))[0]
@@ -386,3 +388,33 @@ def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, three):
 def test_it_is_available_here():
     assert ProcessEnvironment().unavailable() is None
     assert processes_of("no-such-run") == []
+
+
+def test_a_signal_from_outside_is_the_hosts_doing(run, three):
+    async def body(driver):
+        (node,) = [
+            process
+            for process in procfs.all_processes()
+            if procfs.environment_of(process.pid).get(ROLE_VARIABLE) == "node:b"
+            and procfs.environment_of(process.pid)[RUN_VARIABLE].startswith(f"test-{os.getpid()}-")
+        ]
+        assert procfs.send(node, signal.SIGKILL)
+        exited = await driver.wait_event("node-exited", "b")
+        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
+        assert "SIGKILL, which the harness did not send" in exited.data["log"][-1]
+
+    run(body, three)
+
+
+def test_what_a_subscriber_cannot_take_ends_the_run(run, three):
+    async def body(driver):
+        def full(event):
+            raise InfrastructureError(f"no room for {event.kind}")
+
+        driver.cluster.subscribe(full)
+        await driver.cluster.kill("a")
+        await asyncio.sleep(30)
+        return "a verdict on a history that lacks the exit"
+
+    with pytest.raises(InfrastructureError, match="no room for node-exited"):
+        run(body, three)

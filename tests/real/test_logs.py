@@ -15,7 +15,7 @@ def event(kind: str, **data) -> bytes:
 
 @pytest.fixture
 def bus():
-    bus = EventBus()
+    bus = EventBus(pytest.fail)
     bus.seen = []
     bus.subscribe(lambda e: bus.seen.append((e.node, e.kind, e.data)))
     return bus
@@ -45,7 +45,7 @@ def test_log_lines_are_no_events(bus):
 
 def test_early_events_wait_for_the_first_subscriber(monkeypatch, caplog):
     monkeypatch.setattr(logs, "EARLY_EVENTS_MAX", 2)
-    bus, seen = EventBus(), []
+    bus, seen = EventBus(pytest.fail), []
     for number in range(4):
         bus.publish("a", f"k{number}", {})
     bus.subscribe(lambda e: seen.append(e.kind))

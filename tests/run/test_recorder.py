@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cluster import ClusterEvent, NodeSpec
+from harness.errors import InfrastructureError
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
@@ -94,3 +95,20 @@ def test_an_exit_says_who_ended_the_node_where_the_environment_knows():
     host, other = facts(recorder, "node-exit")
     assert host["by"] == "host"
     assert "by" not in other
+
+
+def test_a_history_that_lacks_an_op_is_never_given_out():
+    class FullOnce:
+        full = True
+
+        def append(self, op):
+            full, self.full = self.full, False
+            if full:
+                raise InfrastructureError("no space left")
+
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0), FullOnce())
+    for _ in range(2):  # there is room again, but the first op is missing
+        with pytest.raises(InfrastructureError, match="no space"):
+            recorder.fact("phase", {"phase": "setup"})
+    with pytest.raises(InfrastructureError, match="no space"):
+        recorder.history()

@@ -2,7 +2,9 @@
 
 Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
 it a little later if the driver cannot. What a node prints is read as it comes by one thread a
-container; the end of that stream is also how an exit is noticed, within milliseconds.
+container; the end of that stream is also how an exit is noticed, within milliseconds. But only a
+container that the engine shows as exited has exited: a stream may break for reasons of its own, and
+is then attached again, which is told as a failure of the infrastructure.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ from harness.cluster import (
 )
 from harness.environments.docker import undo
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import Attachment, Engine
+from harness.environments.docker.engine import (
+    Attachment,
+    ContainerState,
+    Engine,
+    EngineUnreachableError,
+)
 from harness.environments.docker.links import LinkFaults
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.warden import Warden
@@ -62,6 +69,10 @@ _EXIT_LOG_LINES: Final = 20
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
 _SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+_SETTLE_S: Final = 2
+"""How long after the end of its output the engine may still show a container as running."""
+_ATTACHMENTS_MAX: Final = 20
+_MIB: Final = 1024 * 1024
 _WARDEN_GRACE_S: Final = 1.0
 """The warden's deadline is this much later, so that it acts only where the driver did not."""
 
@@ -81,9 +92,9 @@ class _Incarnation:
         """From now on an exit with one of these codes is our doing."""
         self.ending = frozenset(codes)
 
-    def expects(self, code: int | None) -> bool:
+    def expects(self, code: int) -> bool:
         """Whether we made it exit. A crash in the very moment of a kill has a code of its own."""
-        return self.ending is not None and (code is None or code in self.ending)
+        return self.ending is not None and code in self.ending
 
 
 class _Node:
@@ -102,8 +113,17 @@ class DockerCluster:
     """The containers of one run."""
 
     def __init__(
-        self, engine: Engine, blueprint: Blueprint, warden: Warden, bus: EventBus, logs: Logs
+        self,
+        engine: Engine,
+        blueprint: Blueprint,
+        warden: Warden,
+        bus: EventBus,
+        logs: Logs,
+        on_failure: Callable[[BaseException], None],
     ) -> None:
+        """`on_failure` is told when a node is lost sight of for good: the run must end."""
+        self._on_failure = on_failure
+        self._closing = False
         self._engine = engine
         self._blueprint = blueprint
         self._warden = warden
@@ -240,6 +260,21 @@ class DockerCluster:
 
     def _read(self, node: str, incarnation: _Incarnation, attachment: Attachment) -> None:
         """A thread: hand on what the node prints, and then that it has exited."""
+        # A RuntimeError is a loop that is closed: the run is over and nobody listens.
+        with contextlib.suppress(RuntimeError):
+            try:
+                state = self._follow(node, attachment)
+            except InfrastructureError as error:
+                self._loop.call_soon_threadsafe(self._lost, node, incarnation, error)
+            else:
+                self._loop.call_soon_threadsafe(self._exited, node, incarnation, state)
+
+    def _follow(self, node: str, attachment: Attachment) -> ContainerState:
+        """Hand on the output until the container has exited; how it did.
+
+        Raises `InfrastructureError` when the engine cannot be asked, or has no such container.
+        """
+        container = self._blueprint.places[node].container
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
         feed = self._nodes[node].log.feed
 
@@ -247,40 +282,82 @@ class DockerCluster:
             room.release()
             feed(line + b"\n")
 
-        failure: InfrastructureError | None = None
-        code: int | None = None
-        # A RuntimeError is a loop that is closed: the run is over and nobody listens.
-        with contextlib.suppress(RuntimeError):
+        for _ in range(_ATTACHMENTS_MAX):
+            broken: InfrastructureError | None = None
             try:
                 for line in attachment.lines():
                     room.acquire()
                     self._loop.call_soon_threadsafe(deliver, line)
-                code = self._engine.wait(self._blueprint.places[node].container)
             except InfrastructureError as error:
-                failure = error
+                broken = error
             finally:
                 attachment.close()
-            self._loop.call_soon_threadsafe(self._exited, node, incarnation, code, failure)
+            found = self._attach_again(container)
+            if isinstance(found, ContainerState):
+                return found
+            attachment = found
+            why = "it ended" if broken is None else str(broken)
+            self._loop.call_soon_threadsafe(self._attached_again, node, why)
+        attachment.close()
+        raise InfrastructureError(
+            f"docker: the output of {container} broke off {_ATTACHMENTS_MAX} times while it ran"
+        )
 
-    def _exited(
-        self,
-        node: str,
-        incarnation: _Incarnation,
-        code: int | None,
-        failure: InfrastructureError | None,
-    ) -> None:
+    def _attach_again(self, container: str) -> Attachment | ContainerState:
+        """A new attachment to a container that still runs, or how it exited."""
+        refusal: InfrastructureError | None = None
+        for _ in range(_ATTACHMENTS_MAX):
+            state = self._engine.wait(container, timeout_s=_SETTLE_S)
+            while state is not None and state.paused:  # nobody attaches to what is frozen
+                state = self._engine.wait(container, timeout_s=_SETTLE_S)
+            if state is None:
+                raise InfrastructureError(f"docker: {container} is gone")
+            if not state.running:
+                return state
+            try:
+                attachment = self._engine.attach(container)
+            except EngineUnreachableError:
+                raise
+            except InfrastructureError as error:  # frozen in this very moment
+                refusal = error
+                continue
+            # It may have exited before that: such an attachment would wait for its next start.
+            state = self._engine.state(container)
+            if state is not None and state.running:
+                return attachment
+            attachment.close()
+        raise refusal or InfrastructureError(f"docker: cannot attach to {container}")
+
+    def _attached_again(self, node: str, why: str) -> None:
+        what = f"the output of {node} broke off while it ran and was attached again: {why}"
+        self._bus.publish(node, "infrastructure", {"what": what})
+
+    def _lost(self, node: str, incarnation: _Incarnation, error: InfrastructureError) -> None:
+        """Nobody knows what the node does: nothing can be judged any more."""
+        if self._closing:
+            incarnation.exited.set()
+            return
+        self._bus.publish(node, "infrastructure", {"what": str(error)})
+        self._on_failure(error)
+
+    def _exited(self, node: str, incarnation: _Incarnation, state: ContainerState) -> None:
         entry = self._nodes[node]
-        if failure is not None and incarnation.ending is None:
-            _log.warning("lost sight of node %s: %s", node, failure)
         entry.state = NodeState.DOWN
         self._end_lease(node)
         entry.log.end_incarnation()
         incarnation.exited.set()
-        data = {
-            "code": code,
-            "expected": incarnation.expects(code),
-            "log": entry.log.tail(_EXIT_LOG_LINES),
-        }
+        log = entry.log.tail(_EXIT_LOG_LINES)
+        expected = incarnation.expects(state.exit_code)
+        by = "nemesis" if expected else "itself"
+        if not expected and (state.oom_killed or state.exit_code in _SIGNALLED_CODES):
+            by = "host"
+            limit = self._blueprint.container(node).memory_bytes_max // _MIB
+            oom = "acted" if state.oom_killed else "did not act"
+            log.append(
+                f"harness: ended from outside: the harness sent no signal; the kernel's OOM killer "
+                f"{oom} (memory limit {limit} MiB)"
+            )
+        data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
         self._bus.publish(node, "node-exited", data)
 
     async def _wait_exited(self, node: str, incarnation: _Incarnation) -> None:
@@ -405,7 +482,8 @@ class DockerCluster:
             try:
                 await heal(what)
             except InfrastructureError as error:
-                _log.warning("the lease of %s ended, but: %s", what, error)
+                text = f"the lease of {what} ended, but it could not be undone: {error}"
+                self._bus.publish("", "infrastructure", {"what": text})
 
         task = self._loop.create_task(run(), name=f"lease:{what}")
         self._tasks.add(task)
@@ -489,6 +567,7 @@ class DockerCluster:
 
     async def close(self, remove: Callable[[], object]) -> None:
         """Take everything away by `remove` and wait until all threads have ended."""
+        self._closing = True
         self._links.close()
         for name, entry in self._nodes.items():
             if entry.incarnation is not None:

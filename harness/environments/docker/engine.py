@@ -2,6 +2,8 @@
 
 Imported lazily (the SDK is an extra), every call has a timeout, and everything the SDK can raise
 leaves here as `InfrastructureError` with the action, the container and the last lines it wrote.
+An engine that nobody reaches for a moment is asked again: calls marked `_repeated` are idempotent,
+so they may have been carried out before the connection broke, and are done again all the same.
 Calls block; callers run them in threads. Containers write to us only (log driver `none`): the
 attached stream is opened before the start, so that no line is lost and none is stored twice.
 """
@@ -10,11 +12,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import io
 import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -31,18 +34,51 @@ __all__ = [
     "ContainerSpec",
     "ContainerState",
     "Engine",
+    "EngineUnreachableError",
     "ExecResult",
     "Found",
     "tar_files",
 ]
 
 CALL_TIMEOUT_S: Final = 60
+REPEAT_S: Final = 10.0
+"""How long an engine that does not answer is asked again."""
+_REPEAT_WAIT_S_MIN: Final = 0.05
+_REPEAT_WAIT_S_MAX: Final = 1.0
+_GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an engine that does not
 _PING_TIMEOUT_S: Final = 5
 _FREEZER_TRIES: Final = 3  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _TAIL_BYTES_MAX: Final = 500
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EngineUnreachableError(InfrastructureError):
+    """The connection failed or broke: what was asked may have been done, or not."""
+
+
+def _repeated(
+    call: Callable[Concatenate[Engine, P], T],
+) -> Callable[Concatenate[Engine, P], T]:
+    """Have an idempotent call made again for a while where the engine is not reached."""
+
+    @functools.wraps(call)
+    def repeat(engine: Engine, /, *arguments: P.args, **named: P.kwargs) -> T:
+        import tenacity
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(EngineUnreachableError),
+            stop=tenacity.stop_after_delay(REPEAT_S),
+            wait=tenacity.wait_exponential(multiplier=_REPEAT_WAIT_S_MIN, max=_REPEAT_WAIT_S_MAX),
+            reraise=True,
+        )(call, engine, *arguments, **named)
+
+    return repeat
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +109,18 @@ class ContainerState(NamedTuple):
     paused: bool
     exit_code: int
     ports: dict[int, int]  # declared port -> port on 127.0.0.1
+    oom_killed: bool = False  # the kernel ended a process in it for want of memory
 
 
 class ExecResult(NamedTuple):
-    """How a command in a container ended; `output` is both of its streams."""
+    """How a command in a container ended; `output` is both of its streams.
+
+    `repeated`: it may have run before, without anybody hearing what it said then.
+    """
 
     code: int
     output: str
+    repeated: bool = False
 
 
 class Found(NamedTuple):
@@ -179,7 +220,12 @@ class Engine:
             where = f" {container}" if container else ""
             tail = self.tail(container) if container else []
             said = "; it said last:\n  " + "\n  ".join(tail) if tail else ""
-            raise InfrastructureError(f"docker: cannot {action}{where}: {error}{said}") from error
+            text = f"docker: cannot {action}{where}: {error}"
+            status = getattr(error, "status_code", None)
+            if isinstance(error, docker.errors.APIError) and status not in _GATEWAY_STATUSES:
+                raise InfrastructureError(text + said) from error
+            fix = "; once the engine is back, `harness clean` removes what it still runs"
+            raise EngineUnreachableError(text + fix + said) from error
 
     def tail(self, container: str) -> list[str]:
         """The last lines that an attached container wrote."""
@@ -208,6 +254,7 @@ class Engine:
 
     # --- images ------------------------------------------------------------------------------
 
+    @_repeated
     def image_id(self, tag: str) -> str | None:
         """The id of an image, `None` if there is none of that name."""
         import docker.errors
@@ -305,6 +352,7 @@ class Engine:
                 raise
         return True
 
+    @_repeated
     def remove_network(self, network: str) -> bool:
         """Remove a network; false when it is gone already."""
         import docker.errors
@@ -316,6 +364,7 @@ class Engine:
                 return False
         return True
 
+    @_repeated
     def networks(self, *labels: str) -> list[Found]:
         """Networks with all of these labels, each given as `name` or `name=value`."""
         with self._translated("list networks"):
@@ -363,16 +412,19 @@ class Engine:
                 entrypoint=[],
             )
 
+    @_repeated
     def start(self, container: str) -> None:
         """Start a container that is down."""
         with self._translated("start", container):
             self._api.start(container)
 
+    @_repeated
     def stop(self, container: str, *, grace_s: int) -> None:
         """SIGTERM, then SIGKILL after `grace_s`."""
         with self._translated("stop", container):
             self._api.stop(container, timeout=grace_s)
 
+    @_repeated
     def kill(self, container: str) -> bool:
         """SIGKILL; false when the container is not running."""
         import docker.errors
@@ -394,6 +446,7 @@ class Engine:
         """Thaw; false when the container is not paused."""
         return self._freezer("unpause", container)
 
+    @_repeated
     def _freezer(self, verb: str, container: str) -> bool:
         import docker.errors
 
@@ -415,6 +468,7 @@ class Engine:
                     break
         return True
 
+    @_repeated
     def state(self, container: str) -> ContainerState | None:
         """What a container does now; `None` when there is none of that name."""
         import docker.errors
@@ -432,24 +486,28 @@ class Engine:
             if binding["HostIp"] == "127.0.0.1"
         }
         state = found["State"]
-        return ContainerState(state["Running"], state["Paused"], state["ExitCode"], ports)
+        return ContainerState(
+            state["Running"],
+            state["Paused"],
+            state["ExitCode"],
+            ports,
+            bool(state.get("OOMKilled")),
+        )
 
-    def wait(self, container: str) -> int:
-        """The exit code, once the container is down."""
-        import requests
+    def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
+        """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""
+        import docker.errors
 
-        with self._translated("wait for", container):
-            while True:
-                try:
-                    return int(self._api.wait(container, timeout=CALL_TIMEOUT_S)["StatusCode"])
-                except (requests.Timeout, requests.ConnectionError) as error:
-                    # The SDK reports a read timeout as either; both are fine while it still runs.
-                    state = self.state(container)
-                    if state is None:
-                        raise InfrastructureError(f"docker: {container} is gone") from error
-                    if not state.running:
-                        return state.exit_code
+        # A timeout looks like any lost connection. The state tells, once somebody answers.
+        with (
+            contextlib.suppress(EngineUnreachableError),
+            self._translated("wait for", container),
+            contextlib.suppress(docker.errors.NotFound),
+        ):
+            self._api.wait(container, timeout=timeout_s)
+        return self.state(container)
 
+    @_repeated
     def attach(self, container: str) -> Attachment:
         """Attach to both outputs of a container, which need not run yet; made at once."""
         with self._translated("attach to", container):
@@ -461,18 +519,33 @@ class Engine:
         return Attachment(stream, lambda: self._translated("read the output of", container), tail)
 
     def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
-        """Run a command in a container that runs, as `user`."""
-        with self._translated(f"run {command[0]!r} in", container):
-            made = self._api.exec_create(container, list(command), user=user)
-            output = self._api.exec_start(made["Id"])
-            code = self._api.exec_inspect(made["Id"])["ExitCode"]
-        return ExecResult(int(code), output.decode("utf-8", "replace"))
+        """Run an idempotent command in a container that runs, as `user`."""
+        runs = 0
 
+        @_repeated
+        def run(engine: Engine) -> ExecResult:
+            nonlocal runs
+            with self._translated(f"run {command[0]!r} in", container):
+                made = self._api.exec_create(container, list(command), user=user)
+                runs += 1
+                output = self._api.exec_start(made["Id"])
+            code = engine._exec_code(made["Id"])
+            return ExecResult(int(code), output.decode("utf-8", "replace"), runs > 1)
+
+        return run(self)
+
+    @_repeated
+    def _exec_code(self, exec_id: str) -> int:
+        with self._translated("ask how a command ended"):
+            return int(self._api.exec_inspect(exec_id)["ExitCode"])
+
+    @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:
         """Unpack a tar archive in a container, whether it runs or not."""
         with self._translated(f"copy files to {folder} of", container):
             self._api.put_archive(container, folder, archive)
 
+    @_repeated
     def remove(self, container: str) -> bool:
         """Kill and remove a container with its volumes; false when it is gone already."""
         import docker.errors
@@ -487,6 +560,7 @@ class Engine:
                 raise
         return True
 
+    @_repeated
     def containers(self, *labels: str) -> list[Found]:
         """Containers in any state with all of these labels, each `name` or `name=value`."""
         with self._translated("list containers"):

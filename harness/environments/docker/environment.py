@@ -120,11 +120,13 @@ class _Run:
         self._engine = engine
         self._scratch = scratch
         self._controller = str(this_controller())
-        self._bus = EventBus()
+        self._bus = EventBus(self._failed)
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
         self._env: RealClientEnv | None = None
-        self._panic: BaseException | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._failure: BaseException | None = None
+        self._ending = False
 
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
@@ -142,7 +144,7 @@ class _Run:
         blueprint = await asyncio.to_thread(deploy.Blueprint, self._plan, image_tag(), network)
         await asyncio.to_thread(self._pull_images, blueprint)
         self._cluster = DockerCluster(
-            self._engine, blueprint, self._warden, self._bus, self._node_log
+            self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed
         )
         endpoints = await self._cluster.deploy()
         self._env = RealClientEnv(
@@ -167,25 +169,33 @@ class _Run:
         return NodeLog(node, self._bus, folder / "logs" / f"{node}.log" if folder else None)
 
     async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main`; a task of a client that fails unhandled ends it with that error."""
-        self._main = asyncio.ensure_future(main)
+        """Run `main`; the failure of what it stands on ends it with that error."""
+        task: asyncio.Task[T] = asyncio.ensure_future(main)
+        self._main = task
+        if self._failure is not None:
+            task.cancel()
         try:
-            return await self._main
+            return await task
         except asyncio.CancelledError:
-            if self._panic is not None:
-                raise self._panic from None
-            self._main.cancel()
-            await asyncio.gather(self._main, return_exceptions=True)
+            if self._failure is not None:
+                raise self._failure from None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             raise
 
     def _panicked(self, task: str, error: BaseException) -> None:
-        if self._panic is None:
-            error.add_note(f"in the task {task!r} of a client")
-            self._panic = error
-            self._main.cancel()
+        error.add_note(f"in the task {task!r} of a client")
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._failure is None and not self._ending:
+            self._failure = error
+            if self._main is not None:
+                self._main.cancel()
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""
+        self._ending = True
         try:
             if self._env is not None:
                 await self._env.close()

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from harness.cluster import CLIENT, Link
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import Engine
+from harness.environments.docker.engine import Engine, ExecResult
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["LinkFaults"]
@@ -34,7 +34,7 @@ class _Fault:
     def __init__(self, links: Sequence[Link]) -> None:
         self.links = set(links)  # those still cut
         self.owners = sorted({rules.owner(link) for link in links})
-        self.dropped = 0
+        self.dropped: int | None = 0  # `None`: counters were lost with an answer of the engine
         self.lease: asyncio.TimerHandle | None = None
 
     def end_lease(self) -> None:
@@ -86,10 +86,10 @@ class LinkFaults:
         """The faults that still cut something, in order of injection."""
         return [name for name, fault in self._faults.items() if fault.links]
 
-    async def _run(self, commands: dict[str, list[str]]) -> dict[str, str]:
+    async def _run(self, commands: dict[str, list[str]]) -> dict[str, ExecResult]:
         """Run one command in each of several namespaces at once; waits for all of them."""
 
-        async def one(node: str, command: list[str]) -> str:
+        async def one(node: str, command: list[str]) -> ExecResult:
             keeper = self._places[node].keeper
             result = await self._in_thread(self._engine.exec, keeper, command)
             if result.code != 0:
@@ -97,12 +97,12 @@ class LinkFaults:
                     f"docker: `{command[3]}` failed with code {result.code} in {keeper}: "
                     f"{result.output.strip()[-500:]}"
                 )
-            return result.output
+            return result
 
         answers = await asyncio.gather(
             *(one(node, command) for node, command in commands.items()), return_exceptions=True
         )
-        outputs: dict[str, str] = {}
+        outputs: dict[str, ExecResult] = {}
         for node, answer in zip(commands, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
@@ -123,8 +123,11 @@ class LinkFaults:
             }
             await self._run(commands)
 
-    async def heal(self, name: str) -> int:
-        """Delete the fault's rules; returns all packets it dropped, at a second call as well."""
+    async def heal(self, name: str) -> int | None:
+        """Delete the fault's rules; returns all packets it dropped, at a second call as well.
+
+        `None` where the engine was lost in the middle of it, and the counters with it.
+        """
         if name not in self._faults:
             raise UsageError(f"there was no link fault {name!r} in this run")
         async with self._lock:
@@ -162,14 +165,24 @@ class LinkFaults:
             return over
 
     def _account(
-        self, outputs: dict[str, str], links: Iterable[Link], *, only: str | None = None
+        self, outputs: dict[str, ExecResult], links: Iterable[Link], *, only: str | None = None
     ) -> None:
         """Add what the deleted rules had counted to their faults."""
         wanted = frozenset(links)
-        for output in outputs.values():
-            for (name, link), packets in rules.dropped_packets(output).items():
-                if link in wanted and only in {None, name} and link in self._faults[name].links:
-                    self._faults[name].dropped += packets
+        for node, result in outputs.items():
+            counts = None if result.repeated else rules.dropped_packets(result.output)
+            for name, fault in self._faults.items():
+                healed = (
+                    [link for link in fault.links & wanted if rules.owner(link) == node]
+                    if only in {None, name}
+                    else []
+                )
+                if not healed or fault.dropped is None:
+                    continue
+                if counts is None:
+                    fault.dropped = None
+                else:
+                    fault.dropped += sum(counts.get((name, link), 0) for link in healed)
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""
@@ -184,8 +197,8 @@ class LinkFaults:
                 {node: rules.reset_command(sorted(peers[node])) for node in sorted(peers)}
             )
         count = 0
-        for node, output in outputs.items():
-            before, left = rules.connections(output)
+        for node, result in outputs.items():
+            before, left = rules.connections(result.output)
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {len(before)} connections of node {node!r} could be reset; "

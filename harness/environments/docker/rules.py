@@ -73,16 +73,26 @@ def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
     return "INPUT", f"-s {addresses[link.source]}/32"
 
 
+_CUT = """
+saved=$(iptables-save -t filter) || exit 1
+mark=$1; shift
+{ echo '*filter'; printf '%s\\n' "$saved" | grep -F -e "$mark" | sed 's/^-A/-D/'
+  printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
+"""
+
+
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """The command that cuts `links`, all owned by one node, in one transaction."""
-    lines = ["*filter"]
+    """The command that cuts `links`, all owned by one node, in one transaction.
+
+    It removes rules of the same fault first: cutting again changes nothing.
+    """
+    lines = []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-A {chain} {match} {comment} -j DROP")
-    lines.append("COMMIT")
-    return ["sh", "-c", 'printf "%s\\n" "$@" | iptables-restore -w 5 --noflush', "cut", *lines]
+    return ["sh", "-c", _CUT, "cut", f'--comment "{_PREFIX}:{fault}:', *lines]
 
 
 def select_fault(fault: str) -> list[str]:

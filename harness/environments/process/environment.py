@@ -119,7 +119,7 @@ class _Run:
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
-        self._bus = EventBus()
+        self._bus = EventBus(self._failed)
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{plan.run_id}-"))
         self._warden: Warden | None = None
         self._ports: Ports | None = None

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.cluster import NodeSpec, NodeState
+from harness.environments import procfs
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.child import Child
 from harness.environments.process.placeholders import fill
@@ -26,6 +27,8 @@ from harness.errors import InfrastructureError, UsageError
 __all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
 
 EXIT_LOG_LINES: Final = 40
+_FOREIGN_SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM)
+"""What programs do not send themselves: the OOM killer, an init system or a user does."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 _WARDEN_GRACE_S: Final = 1.0
@@ -68,6 +71,7 @@ class ProcessNode:
         self._child: Child | None = None
         self._boots = 0
         self._expected = False
+        self._oom_kills: int | None = None
         self._paused = False
         self._lease: asyncio.TimerHandle | None = None
         self._lease_ends_s = 0.0
@@ -97,6 +101,7 @@ class ProcessNode:
         boot = self._boots
         argv, environment = self._command(boot)
         self._expected = False
+        self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
         child = Child(
@@ -157,11 +162,19 @@ class ProcessNode:
             self._warden.release(self._kill_key)
         except InfrastructureError as error:
             _log.warning("%s", error)
-        self._bus.publish(
-            self.spec.name,
-            "node-exited",
-            {"code": code, "expected": self._expected, "log": self.log.tail(EXIT_LOG_LINES)},
-        )
+        log = self.log.tail(EXIT_LOG_LINES)
+        by = "nemesis" if self._expected else "itself"
+        if not self._expected and -code in _FOREIGN_SIGNALS:
+            by = "host"
+            kills = procfs.oom_kills()
+            seen = None if kills is None or self._oom_kills is None else kills - self._oom_kills
+            log.append(
+                f"harness: ended by {signal.Signals(-code).name}, which the harness did not send; "
+                "processes that the kernel's OOM killer ended in its control group meanwhile: "
+                f"{'not known' if seen is None else seen}"
+            )
+        data = {"code": code, "expected": self._expected, "by": by, "log": log}
+        self._bus.publish(self.spec.name, "node-exited", data)
 
     async def stop(self) -> bool:
         """SIGTERM, and SIGKILL after a bound."""

@@ -25,19 +25,27 @@ class EventBus:
     """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop.
 
     Nodes start before anybody can subscribe, so what they say until then is kept (the first
-    `EARLY_EVENTS_MAX` events) for the first subscriber.
+    `EARLY_EVENTS_MAX` events) for the first subscriber. What a subscriber raises goes to
+    `on_failure`: an event that was not taken is missing in the history.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
         self._callbacks: list[Callable[[ClusterEvent], None]] = []
         self._early: list[ClusterEvent] = []
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered; a callback must not raise."""
+        """Have every event delivered."""
         self._callbacks.append(callback)
         early, self._early = self._early, []
         for event in early:
+            self._deliver(callback, event)
+
+    def _deliver(self, callback: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
+        try:
             callback(event)
+        except Exception as error:  # noqa: BLE001 - told to the run, which it ends
+            self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
         """Deliver one event, stamped with the driver's monotonic clock."""
@@ -49,7 +57,7 @@ class EventBus:
                 _log.warning("more than %d events and nobody subscribed", EARLY_EVENTS_MAX)
                 self._early.append(event)
         for callback in self._callbacks:
-            callback(event)
+            self._deliver(callback, event)
 
 
 class NodeLog:
@@ -67,8 +75,11 @@ class NodeLog:
         self._partial = b""
         self._file: IO[bytes] | None = None
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = path.open("ab")
+            except OSError as error:
+                _log.warning("the log of %s cannot be written: %s", node, error)
 
     def feed(self, data: bytes) -> None:
         """Take output as it arrives, in pieces of any size."""
@@ -95,12 +106,13 @@ class NodeLog:
     def _keep(self, raw: bytes) -> None:
         if self._file is None:
             return
-        if len(raw) > self._left_bytes:
-            self._file.write(f"[cut here: the log reached {LOG_BYTES_MAX} bytes]\n".encode())
-            self.close()
-            return
+        cut = len(raw) > self._left_bytes
         self._left_bytes -= len(raw)
         try:
+            if cut:
+                self._file.write(f"[cut here: the log reached {LOG_BYTES_MAX} bytes]\n".encode())
+                self.close()
+                return
             self._file.write(raw)
             self._file.flush()
         except OSError as error:

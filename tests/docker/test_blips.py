@@ -1,0 +1,191 @@
+"""The engine goes away for a moment, or for good: that convicts nobody, and ends no node."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Link, NodeState
+from harness.environments.docker import DockerEnvironment
+from harness.environments.docker import engine as engine_module
+from harness.environments.docker.labels import container_name
+from harness.errors import InfrastructureError
+from tests.docker.support import ask, echo_nodes, plan_of, wait_answering, wait_until
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.slow,
+    # The SDK leaves the sockets of connections that broke to the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+BLIP_S = 0.5
+
+
+class Door:
+    """A Unix socket in front of the engine's that can be shut: all connections break."""
+
+    def __init__(self, path):
+        self.path = path
+        self._open = []
+        self._lock = threading.Lock()
+        self.unlock()
+
+    def unlock(self):
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(self.path)
+        self._server.listen(64)
+        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
+
+    def _serve(self, server):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                engine = socket.socket(socket.AF_UNIX)
+                engine.connect(ENGINE)
+                with self._lock:
+                    self._open += [client, engine]
+                for pair in ((client, engine), (engine, client)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def shut(self):
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        Path(self.path).unlink()
+        with self._lock:
+            for sock in self._open:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+                sock.close()
+            self._open = []
+
+    def blip(self):
+        """Shut it now, and open it a moment later."""
+        self.shut()
+        threading.Timer(BLIP_S, self.unlock).start()
+
+
+@pytest.fixture
+def door(engine, tmp_path, monkeypatch):
+    del engine
+    made = Door(f"/tmp/door-{secrets.token_hex(4)}")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{made.path}")
+    yield made
+    with contextlib.suppress(OSError):
+        made.shut()
+
+
+def execute(main, *, nodes=2, run_id=None):
+    events = []
+
+    async def ready(session):
+        session.cluster.subscribe(events.append)
+        await wait_answering(session, *session.cluster.nodes)
+        return await main(session, events)
+
+    plan = plan_of(echo_nodes(nodes), run_id=run_id)
+    return DockerEnvironment().execute(plan, ready), events
+
+
+def of_kind(events, kind):
+    return [event for event in events if event.kind == kind]
+
+
+def test_a_blip_ends_no_node_and_is_told(door):
+    async def main(session, events):
+        door.blip()
+        await wait_until(lambda: len(of_kind(events, "infrastructure")) == 2, 30.0)
+        states = [session.cluster.state(node) for node in session.cluster.nodes]
+        exits = of_kind(events, "node-exited")
+        await session.cluster.kill("n1")  # and its end is still noticed
+        return states, list(exits), of_kind(events, "node-exited")[-1].data["by"]
+
+    (states, exits, by), events = execute(main)
+    assert states == [NodeState.RUNNING] * 2
+    assert exits == []
+    assert by == "nemesis"
+    assert {event.node for event in of_kind(events, "infrastructure")} == {"n1", "n2"}
+
+
+def test_a_blip_within_faults_is_survived(door):
+    async def main(session, events):
+        cluster = session.cluster
+        door.blip()
+        fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
+        before = await ask(session, "n1", "ask", "n2", 0.5)
+        door.blip()
+        bite = await cluster.heal(fault)
+        after = await ask(session, "n1", "ask", "n2", 5)
+        door.blip()
+        assert await cluster.pause("n1", lease_s=60.0)
+        door.blip()
+        assert await cluster.resume("n1")
+        door.blip()
+        assert await cluster.kill("n1")
+        door.blip()
+        assert await cluster.start("n1")
+        await wait_answering(session, "n1")
+        return before, bite, after, [e.data["by"] for e in of_kind(events, "node-exited")]
+
+    (before, bite, after, ended_by), _ = execute(main)
+    assert before != after
+    assert bite.count is None or bite.count > 0
+    assert ended_by == ["nemesis"]
+
+
+def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "REPEAT_S", 1.0)
+    run_id = f"test-{secrets.token_hex(4)}"
+
+    async def main(session, events):
+        del session, events
+        door.shut()
+        await asyncio.sleep(60.0)
+        return "a verdict"
+
+    begin_s = time.monotonic()
+    try:
+        with pytest.raises(InfrastructureError, match="harness clean"):
+            execute(main, run_id=run_id)
+        assert time.monotonic() - begin_s < 50
+    finally:
+        for node in ("n1", "n2"):
+            for name in (container_name(run_id, node), f"{container_name(run_id, node)}.net"):
+                engine.remove(name)
+        for network in engine.networks(f"harness.run={run_id}"):
+            engine.remove_network(network.id)
+
+
+def test_a_signal_from_outside_is_the_hosts_doing(environment):
+    run_id = f"test-{secrets.token_hex(4)}"
+    events = []
+
+    async def main(session):
+        session.cluster.subscribe(events.append)
+        await wait_answering(session, "n1")
+        words = ["docker", "kill", "-s", "KILL", container_name(run_id, "n1")]
+        await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
+        await wait_until(lambda: of_kind(events, "node-exited"))
+
+    environment.execute(plan_of(echo_nodes(1), run_id=run_id), main)
+    (exit_,) = of_kind(events, "node-exited")
+    assert (exit_.data["expected"], exit_.data["by"]) == (False, "host")
+    assert "memory limit" in exit_.data["log"][-1]
