@@ -66,7 +66,7 @@ async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awai
         try:
             await teardown()
         except Exception as error:  # noqa: BLE001 - recorded; it must not destroy the result
-            _log.warning("the teardown failed, run `harness clean`: %r", error, exc_info=error)
+            _log.warning("the teardown failed, run `harness clean`: %r", error)
 
 
 def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
