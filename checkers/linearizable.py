@@ -13,12 +13,13 @@ on a slower machine gives the same verdict.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkers._catalog_history import READS, CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
+from checkers.catalog.findings import table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.linearizability import (
     UNKNOWN,
@@ -112,6 +113,20 @@ def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict,
     if not proof.confirmed_by:
         return Verdict.UNKNOWN, UNCONFIRMED
     return VERDICTS[outcome.result], ""
+
+
+def _named(text: str, pairs: Iterable[Pair]) -> str:
+    """`text` with the ids of tables beside the names by which `pairs` knew them."""
+    for pair in pairs:
+        done = pair.completion
+        value = done.value if done is not None and isinstance(done.value, dict) else {}
+        given = pair.invoke.value if isinstance(pair.invoke.value, dict) else {}
+        shown = [(given.get("new_name", given.get("name")), value.get("table_id"))]
+        shown += [(entry[0], entry[1]) for entry in value.get("tables") or ()]
+        for name, ident in shown:
+            if name and ident:
+                text = text.replace(f"table {ident} ", f"{table_words(ident, name)} ")
+    return text
 
 
 def _rule(pair: Pair) -> str:
@@ -211,12 +226,13 @@ class CatalogLinearizable:
         self, found: Contradiction, proof: Certificate, converted: CatalogHistory
     ) -> CheckResult:
         """What a pass found, in a sentence for each answer and one for what they break."""
+        rule = _named(found.rule, (converted.pairs[index] for index in found.core))
         shown = found.core[: 1 + CORE_SHOWN_MAX]
         text = [f"{sentence(converted.pairs[index])}." for index in shown]
         if len(found.core) > len(shown):
             text.append(f"{len(found.core) - len(shown)} more are not shown.")
         text.append(
-            f"But {found.rule}: no order of the operations that respects real time explains "
+            f"But {rule}: no order of the operations that respects real time explains "
             f"{'this answer' if len(found.core) == 1 else f'these {len(found.core)} answers'}."
         )
         details = {

@@ -196,7 +196,7 @@ def test_a_deleted_table_that_is_seen_again_is_explained() -> None:
     assert result.explanation[1:] == (
         "Process 2 deleted table 'b' (op 2, delete, 0.002-0.003 s, answered by m1).",
         (
-            "But table T1 was deleted and cannot come back: no order of the operations that "
+            "But table 'b' (id T1) was deleted and cannot come back: no order of the operations that "
             "respects real time explains these 2 answers."
         ),
     )
@@ -598,6 +598,17 @@ def test_an_invalid_result_names_its_rule(spoil_it: Callable[[Writer], None], ru
     spoil_it(h)
     result = check(h.history)
     assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, rule)
+
+
+def test_a_contradiction_knows_tables_by_their_names() -> None:
+    ident = "0e7fb61158f96b3cc56922432f2d051f"
+    h = Writer()
+    h.create(1, "t3", ident)
+    h.ok(2, "list", {}, {"tables": []})
+    h.ok(3, "list", {}, {"tables": [["t3", ident, 0]]})
+    last = check(h.history).explanation[-1]
+    assert "'t3' (id 0e7fb6" in last
+    assert ident not in last
 
 
 def test_an_undecided_result_names_its_rule() -> None:
