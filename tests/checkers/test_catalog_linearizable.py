@@ -196,8 +196,8 @@ def test_a_deleted_table_that_is_seen_again_is_explained() -> None:
     assert result.explanation[1:] == (
         "Process 2 deleted table 'b' (op 2, delete, 0.002-0.003 s, answered by m1).",
         (
-            "But table 'b' (id T1) was deleted and cannot come back: no order of the operations that "
-            "respects real time explains these 2 answers."
+            "But table 'b' (id T1) was deleted and cannot come back: no order of the operations "
+            "that respects real time explains these 2 answers."
         ),
     )
 
