@@ -46,7 +46,7 @@ def main() -> None:
         measured("second scan, nothing changed", lambda: scan(store, cache))
         library = Library(store)
         measured("first scan again, for the pages", library.index)
-        library._next_scan_s = float("inf")  # noqa: SLF001 - pages alone, without scans in between
+        library._next_scan_s = float("inf")
 
         def page(text: str) -> bytes:
             made = pages.runs(library, text)
