@@ -80,8 +80,8 @@ class _AppendOps:
         if only_reads or rng.randrange(100) < self.read_percent:
             read = read_value(table_name(self.tables[place][0]))
             return Emit(Draft("txn", read, process, together=together), burst)
-        value, appended = burst.append_to(place, 1 + rng.randrange(self.appends))
-        return Emit(Draft("txn", value, process, together=together), appended)
+        appends, appended = burst.append_to(place, 1 + rng.randrange(self.appends))
+        return Emit(Draft("txn", appends, process, together=together), appended)
 
     def append_to(self, place: int, width: int) -> tuple[list[list[str]], _AppendOps]:
         """A transaction that appends `width` columns, and the generator after it."""
