@@ -20,7 +20,7 @@ def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
     lines = [_headline(result) for result in judgement.results]
     for result in judgement.results:
         if result.verdict is not Verdict.VALID and result.explanation:
-            lines += ["", f"{result.checker} says {result.verdict.value}:"]
+            lines += ["", f"{result.checker}: {result.verdict.value}"]
             lines += _bounded([_line(line) for line in result.explanation], EXPLANATION_LINES_MAX)
     for result in judgement.results if certificate else ():
         done = result.details.get("certificate")

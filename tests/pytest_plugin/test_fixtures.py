@@ -509,7 +509,7 @@ def test_it(cluster, history):
     )
     result.assert_outcomes(failed=1)
     text = text_of(result)
-    assert "linearizable-register says invalid" in text
+    assert "linearizable-register: invalid" in text
     line = r"^replay +pytest test_user.py::test_it --harness-seed=\d+$"
     assert re.search(line, text, re.MULTILINE)
 
