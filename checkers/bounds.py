@@ -259,7 +259,11 @@ def _outages(
     end = phases.get("heal-core", history[-1].time)
     times = sorted(time for time in _answers(history) if time < end)
     quorum = frozenset(declared.get("quorum") or ())
+    shortest = min(limit["limit"] for limit in limits.values()) * NS_PER_S
     for before, after in itertools.pairwise([*times, end]):
+        if after - before <= shortest:  # whatever it met
+            judged.looked["outages"] = judged.looked.get("outages", 0) + 1
+            continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
         disturbed = [each for each in disturbances if each.begin < after and each.end > before]
         outage = _Outage(before, after, met, tuple(disturbed))

@@ -73,7 +73,7 @@ def test_a_target_that_serves_is_valid() -> None:
     h.served(*steady())
     result = judge(h, *ALL)
     assert result.verdict is Verdict.VALID
-    assert result.details["looked"] == {"outage none": 59}
+    assert result.details["looked"] == {"outages": 59}
 
 
 def without(begin_s: float, end_s: float) -> list[float]:
