@@ -19,13 +19,10 @@ here may change, so that stored facts are made anew. The rules all tables share:
 from __future__ import annotations
 
 import bisect
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import msgspec
 
 from harness.case import NS_PER_S, Case
 from harness.ops import History
@@ -44,6 +41,7 @@ from results.operations import (
 )
 from results.run_timeline import InjectedFault, Timeline, field_of, whole_of
 from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
+from results.setting import asked_nemeses, setting_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +60,6 @@ __all__ = [
 FACTS_VERSION: Final = 3
 NO_NEMESIS: Final = "none"
 KINDS: Final = ("mutation", "read")
-ASKED_MAX: Final = 3
 
 
 class Run(Protocol):
@@ -195,9 +192,9 @@ class _Facts:
             case.profile,
             case.workload,
             LIST_SEPARATOR.join(sorted(set(case.nemeses))),
-            _asked(case),
+            asked_nemeses(case),
             LIST_SEPARATOR.join(sorted(set(case.bugs))),
-            _setting(case, None if record is None else record.environment),
+            setting_of(case, None if record is None else record.environment),
             case.seed,
             None if record is None else record.started,
             None if record is None else _ns(record.wall_s),
@@ -416,24 +413,3 @@ def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Inter
 def _sortable(row: Row) -> tuple[Any, ...]:
     """A key in which null comes first and compares with nothing."""
     return tuple((value is not None, value if value is not None else 0) for value in row)
-
-
-def _asked(case: Case) -> str:
-    """The nemeses, or of what and how many each seed draws."""
-    names = case.drawn.get("nemeses") or case.nemeses
-    joined = LIST_SEPARATOR.join(sorted(set(names)))
-    if not case.drawn:
-        return joined
-    of = joined if len(names) <= ASKED_MAX else f"{len(names)} nemeses"
-    return f"1 to {case.drawn.get('draw', len(names))} of {of}"
-
-
-def _setting(case: Case, environment: str | None) -> str:
-    """What stays equal over the seeds of one soak: the case without what is planned from the seed.
-
-    Operations are not: where a case lists them, somebody gave them.
-    """
-    bare = msgspec.structs.replace(case, seed=0, faults=None)
-    if case.drawn:
-        bare = msgspec.structs.replace(bare, nemeses=(), knobs={}, draw=0)
-    return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

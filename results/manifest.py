@@ -61,6 +61,7 @@ FACTS_MODULES: Final = (
     "results.operations",
     "results.run_timeline",
     "results.schema",
+    "results.setting",
 )
 """Whatever computes facts: a change of any of these makes them anew."""
 

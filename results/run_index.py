@@ -20,8 +20,10 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.ops import Verdict
+from harness.ops import CheckResult, Verdict
+from harness.signatures import Failure, failure_of
 from harness.store import RunRecord
+from results.setting import setting_of
 
 __all__ = [
     "BROKEN",
@@ -48,6 +50,14 @@ _PARQUET_MAGIC: Final = b"PAR1"
 _PARQUET_BYTES_MIN: Final = 12
 
 T = TypeVar("T", Case, RunRecord)
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """The part of `results.json` that matters here."""
+
+    checkers: list[CheckResult]
+
+
 _Stamp = tuple[int, int]
 _Signature = tuple[_Stamp | None, ...]
 _FILES: Final = ("case.json", "run.json", "history.parquet")
@@ -80,6 +90,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     interrupted: bool = False
     digest: str = ""
     versions: str = ""
+    setting: str = ""  # equal for runs whose cases differ in nothing but the seed
+    checker: str = ""  # of the worst finding, where the run is not valid
+    signature: str = ""
+    reason: str = ""
     text: str = ""  # all of it in lower case, to search in
 
 
@@ -228,6 +242,7 @@ def _filled(
             bugs=tuple(_cut(item) for item in case.bugs[:NAMES_MAX]),
             seed=case.seed,
             faults=None if case.faults is None else len(case.faults),
+            setting=setting_of(case, None if record is None else record.environment),
         )
     if record is not None:
         versions = " ".join(f"{key} {value}" for key, value in sorted(record.versions.items()))
@@ -243,15 +258,46 @@ def _filled(
             digest=_cut(record.digest),
             versions=_cut(versions),
         )
+        failure = record.failure or _older_failure(folder, record)
+        if failure is not None:
+            row = msgspec.structs.replace(
+                row,
+                checker=_cut(failure.checker),
+                signature=_cut(failure.signature),
+                reason=_cut(failure.reason),
+            )
     if not row.started:
         row = msgspec.structs.replace(row, started=_created(folder))
     return msgspec.structs.replace(row, text=_searchable(row))
 
 
+def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
+    """What `results.json` says of a run whose `run.json` was written before it said so itself.
+
+    The signature then lacks faults and operations, for which the history would have to be read.
+    """
+    if record.verdict is Verdict.VALID:
+        return None
+    try:
+        content = read_bounded(folder / "results.json")
+        return failure_of(msgspec.json.decode(content, type=_Stored).checkers)
+    except (OSError, msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
+        return None
+
+
 def _searchable(row: RunRow) -> str:
     parts = [
         *(row.key, row.outcome, row.problem, row.started, row.label, row.environment, row.target),
-        *(row.profile, row.workload, *row.nemeses, *row.bugs, row.digest, row.versions),
+        *(
+            row.signature,
+            row.reason,
+            row.profile,
+            row.workload,
+            *row.nemeses,
+            *row.bugs,
+            row.digest,
+            row.versions,
+        ),
         *(None if row.seed is None else str(row.seed), "interrupted" if row.interrupted else None),
     ]
     return "\n".join(part for part in parts if part).lower()

@@ -145,12 +145,20 @@ class TrendPlot(msgspec.Struct, frozen=True):
 
     title: str
     marks: tuple[Mark, ...]
-    line: str
+    lines: tuple[str, ...]  # one a kind of runs: what is unlike is not joined
     ticks: tuple[Tick, ...]
 
 
-def trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
-    """Failure rate, rate of operations and latency, each from zero."""
+def trend_plots(points: Sequence[TrendPoint], *, joined: bool) -> list[TrendPlot]:
+    """Failure rate, rate of operations and latency, each from zero.
+
+    With `joined`, points of one kind of runs are joined by a line.
+    """
+    plots = _trend_plots(points)
+    return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
+
+
+def _trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
     return [
         _plot(
             "invalid runs, % of those that finished",
@@ -187,16 +195,22 @@ def _plot(
             low=None if low is None else HEIGHT - low * scale,
             high=None if high is None else HEIGHT - high * scale,
             label=point.value,
-            title=f"{point.value}: {'nothing known' if value is None else f'{value:.4g}'}"
+            title=f"{point.value} ({point.population}): "
+            + ("nothing known" if value is None else f"{value:.4g}")
             + ("" if low is None or high is None else f" ({low:.3g} to {high:.3g})"),
         )
         for place, (point, value, low, high) in enumerate(
             zip(points, values, lows, highs, strict=True)
         )
     ]
-    line = " ".join(f"{mark.x:.1f},{mark.y:.1f}" for mark in marks if mark.y is not None)
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for mark, point in zip(marks, points, strict=True):
+        if mark.y is not None:
+            own = kinds.setdefault((point.setting, point.label), [])
+            own.append(f"{mark.x:.1f},{mark.y:.1f}")
+    lines = tuple(" ".join(own) for own in kinds.values() if len(own) > 1)
     ticks = tuple(Tick(HEIGHT - top * share * scale, f"{top * share:g}") for share in (0, 0.5, 1))
-    return TrendPlot(title, tuple(marks), line, ticks)
+    return TrendPlot(title, tuple(marks), lines, ticks)
 
 
 def _nice(most: float) -> float:

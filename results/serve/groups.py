@@ -22,10 +22,13 @@ from results.serve.query import NONE, field_text
 
 __all__ = [
     "DIMENSIONS",
+    "ORDERED",
     "TREND_DIMENSIONS",
     "Cell",
+    "FailureGroup",
     "Matrix",
     "TrendPoint",
+    "failures_of",
     "matrix_of",
     "sample",
     "trends_of",
@@ -34,9 +37,11 @@ __all__ = [
 
 DIMENSIONS: Final = (
     *("nemesis", "nemeses", "workload", "bug", "bugs", "label", "environment", "target"),
-    *("profile", "name", "day"),
+    *("profile", "name", "day", "checker", "signature"),
 )
 TREND_DIMENSIONS: Final = ("label", "day", "name", "environment", "nemeses", "workload", "bugs")
+ORDERED: Final = ("label", "day")
+"""Dimensions whose values follow each other in time: only those are joined by a line."""
 SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 SAMPLE_MAX: Final = 40
@@ -137,10 +142,43 @@ def _largest(totals: dict[str, Counter[str]]) -> tuple[str, ...]:
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
+class FailureGroup(msgspec.Struct, frozen=True):
+    """Runs that failed alike: of one target, with the same bugs switched on."""
+
+    outcome: str
+    signature: str
+    target: str
+    bugs: tuple[str, ...]
+    runs: int
+    first: str  # the key of the oldest
+
+
+def failures_of(rows: Iterable[RunRow]) -> list[FailureGroup]:
+    """Groups of runs with a signature: invalid ones first, without bugs first, then the largest."""
+    found: dict[tuple[str, str, str, tuple[str, ...]], list[RunRow]] = defaultdict(list)
+    for row in rows:
+        if row.signature:
+            found[row.outcome, row.signature, row.target, row.bugs].append(row)
+    groups = [
+        FailureGroup(*key, len(members), min(members, key=lambda row: (row.started, row.key)).key)
+        for key, members in found.items()
+    ]
+    rank = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+    return sorted(
+        groups, key=lambda group: (rank[group.outcome], bool(group.bugs), -group.runs, group.first)
+    )
+
+
 class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One label or day. Rates and latencies are medians over `measured` of its finished runs."""
+    """One label or day of runs that are alike otherwise.
+
+    Rates and latencies are medians over `measured` of its finished runs.
+    """
 
     value: str
+    population: str  # what else the runs have in common, in words
+    setting: str
+    label: str
     first_started: str
     counts: dict[str, int]
     finished: int
@@ -156,10 +194,14 @@ class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
 def trends_of(
     rows: Sequence[RunRow], dimension: str, briefs: dict[str, Brief]
 ) -> tuple[list[TrendPoint], list[str]]:
-    """A point a value, in the order in which they first appeared, and what was cut."""
+    """A point a value and kind of runs, in the order of their first runs, and what was cut.
+
+    Runs of different settings are never one point, nor are those of different labels.
+    """
     groups = _grouped(rows, dimension)
     points = []
     for value, members in groups:
+        one = members[0]
         counts = Counter(row.outcome for row in members)
         cell = Cell(dict(counts))
         invalid = cell.of(Verdict.INVALID.value)
@@ -170,6 +212,9 @@ def trends_of(
         points.append(
             TrendPoint(
                 value=value,
+                population=_words(one, dimension),
+                setting=one.setting,
+                label="" if dimension == "label" else one.label or NONE,
                 first_started=min((row.started for row in members if row.started), default=""),
                 counts=dict(counts),
                 finished=cell.finished,
@@ -182,6 +227,17 @@ def trends_of(
                 p99_ns=statistics.median(tails) if tails else None,
             )
         )
+    settings: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        settings[point.population].add(point.setting)
+    points = [
+        point
+        if len(settings[point.population]) == 1
+        else msgspec.structs.replace(
+            point, population=f"{point.population} · options {point.setting[:6]}"
+        )
+        for point in points
+    ]
     notes = []
     if len(points) > POINTS_MAX:
         notes.append(f"only the last {POINTS_MAX} of {len(points)} values of {dimension}")
@@ -189,13 +245,30 @@ def trends_of(
 
 
 def _grouped(rows: Iterable[RunRow], dimension: str) -> list[tuple[str, list[RunRow]]]:
-    groups: dict[str, list[RunRow]] = defaultdict(list)
+    """Rows by value and kind of runs; kinds side by side, each by its first run."""
+    kinds: dict[tuple[str, str], dict[str, list[RunRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        groups[field_text(row, dimension)].append(row)
-    return sorted(
-        groups.items(),
-        key=lambda item: (min((row.started for row in item[1]), default=""), item[0]),
+        label = "" if dimension == "label" else row.label or NONE
+        kinds[row.setting, label][field_text(row, dimension)].append(row)
+
+    def since(members: list[RunRow]) -> str:
+        return min((row.started for row in members), default="")
+
+    ordered = sorted(
+        kinds.items(), key=lambda item: (min(map(since, item[1].values()), default=""), item[0])
     )
+    return [
+        group
+        for _, values in ordered
+        for group in sorted(values.items(), key=lambda item: (since(item[1]), item[0]))
+    ]
+
+
+def _words(row: RunRow, dimension: str) -> str:
+    """What the runs of a point have in common, but for the dimension itself."""
+    parts = ("target", "environment", "name", "bugs", "label")
+    said = [field_text(row, part) for part in parts if part != dimension]
+    return " · ".join(text for text in said if text != NONE)
 
 
 def sample(rows: Sequence[RunRow], dimension: str) -> list[RunRow]:

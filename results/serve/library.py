@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import HarnessError, HistoryError
+from harness.ops import CheckResult, Verdict
 from harness.plugins import Reporter, load_plugin, plugin_names
 from results.run_index import Index, RunRow, ScanCache, is_plain_name, scan
 from results.run_numbers import RunNumbers, run_numbers
@@ -28,6 +29,7 @@ SCAN_EVERY_S: Final = 2.0
 SCAN_REST: Final = 10.0
 NUMBERS_KEPT: Final = 32
 """Whole numbers of runs: up to some MB each, for a run of a day."""
+CHECKS_MAX: Final = 1_000
 BRIEFS_KEPT: Final = 100_000
 ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
 """Files that are made when somebody asks for them, by which reporter."""
@@ -192,6 +194,22 @@ class Library:
         except NotThere:
             return False
         return True
+
+    def reported_checks(self, row: RunRow) -> tuple[CheckResult, ...]:
+        """What the last `harness report` found of a run; nothing where it knows nothing of it."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with os.fdopen(self.report_file(("tables", "verdicts.parquet")), "rb") as file:
+                columns = ["checker", "verdict", "reason"]
+                found = pq.read_table(file, columns=columns, filters=[("run", "=", row.key)])
+            return tuple(
+                CheckResult(one["checker"], Verdict(one["verdict"]), one["reason"])
+                for one in found.slice(0, CHECKS_MAX).to_pylist()
+            )
+        except (NotThere, OSError, pa.ArrowException, ValueError, KeyError):
+            return ()
 
     def report_file(self, parts: tuple[str, ...]) -> int:
         """The descriptor of a file that `harness report` left; raises `NotThere`."""

@@ -17,7 +17,15 @@ from results.run_index import OUTCOMES, RunRow
 from results.run_numbers import QUANTILES, RunNumbers
 from results.serve.compare import checks_of, differences, kinds_of_both
 from results.serve.drawing import availability, peak, trend_plots
-from results.serve.groups import DIMENSIONS, TREND_DIMENSIONS, matrix_of, sample, trends_of
+from results.serve.groups import (
+    DIMENSIONS,
+    ORDERED,
+    TREND_DIMENSIONS,
+    failures_of,
+    matrix_of,
+    sample,
+    trends_of,
+)
 from results.serve.library import ARTEFACTS, Library
 from results.serve.paths import NotThere, files_below
 from results.serve.query import (
@@ -35,11 +43,12 @@ __all__ = ["Page", "compare", "matrix", "run", "runs", "the_run", "trends"]
 CHOICES_MAX: Final = 60
 EXPLANATION_LINES_MAX: Final = 60
 FILES_SHOWN_MAX: Final = 500
+GROUPS_SHOWN_MAX: Final = 12
 SIBLINGS_MAX: Final = 20
 MEASURE_S: Final = 2.0
 _CHOICE_FIELDS: Final = (
     *("verdict", "nemesis", "bug", "workload", "label", "environment", "target", "profile"),
-    "name",
+    *("name", "checker", "signature"),
 )
 
 
@@ -68,6 +77,7 @@ def runs(library: Library, query_text: str) -> Page:
     first = (query.page - 1) * PAGE_ROWS
     shown = found[first : first + PAGE_ROWS]
     counts = Counter(row.outcome for row in found)
+    groups = failures_of(found)
     context = {
         "query": query,
         "rows": shown,
@@ -78,6 +88,8 @@ def runs(library: Library, query_text: str) -> Page:
         "counts": [(name, counts[name]) for name in OUTCOMES if counts[name]],
         "index_notes": index.notes,
         "choices": _choices(index.rows, query),
+        "groups": groups[:GROUPS_SHOWN_MAX],
+        "groups_cut": max(0, len(groups) - GROUPS_SHOWN_MAX),
     }
     data = {
         "store": str(library.store),
@@ -87,6 +99,7 @@ def runs(library: Library, query_text: str) -> Page:
         "pages": pages,
         "counts": dict(counts),
         "notes": index.notes,
+        "signatures": groups[:GROUPS_SHOWN_MAX],
         "runs": [_row_data(row) for row in shown],
     }
     return Page("runs.html", context, data)
@@ -120,7 +133,7 @@ def _choices(rows: Sequence[RunRow], query: Query) -> dict[str, list[str] | None
 def run(library: Library, row: RunRow) -> Page:
     """One run."""
     folder = library.folder(row)
-    checks, trouble = checks_of(folder)
+    checks, trouble = _checks(library, row)
     files, more = files_below(folder)
     numbers, no_numbers = _numbers(library, row)
     context = {
@@ -146,6 +159,17 @@ def run(library: Library, row: RunRow) -> Page:
         "notes": [text for text in (trouble, no_numbers) if text],
     }
     return Page("run.html", context, data)
+
+
+def _checks(library: Library, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
+    """What checkers said: beside the run, or else in the last `harness report` of the store."""
+    checks, trouble = checks_of(library.folder(row))
+    if checks:
+        return checks, trouble
+    reported = library.reported_checks(row)
+    if not reported:
+        return (), trouble
+    return reported, "there is no results.json: these are the verdicts of the last harness report"
 
 
 def _numbers(library: Library, row: RunRow) -> tuple[RunNumbers | None, str | None]:
@@ -198,7 +222,7 @@ def compare(library: Library, query_text: str) -> Page:
     pair = [the_run(library, key) for key in keys]
     folders = [library.folder(row) for row in pair]
     found = differences((folders[0], pair[0]), (folders[1], pair[1]))
-    checks = [checks_of(folder) for folder in folders]
+    checks = [_checks(library, row) for row in pair]
     numbers = [_numbers(library, row) for row in pair]
     there = [made for made, _ in numbers if made is not None]
     end_s = max((_end_s(made) for made in there), default=1)
@@ -306,7 +330,7 @@ def trends(library: Library, query_text: str) -> Page:
         "by": by,
         "dimensions": TREND_DIMENSIONS,
         "points": points,
-        "plots": trend_plots(points),
+        "plots": trend_plots(points, joined=by in ORDERED),
         "notes": notes,
         "runs": len(rows),
         "has_report": library.has_report(),

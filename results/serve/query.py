@@ -47,13 +47,24 @@ LIST_SEPARATOR: Final = ","
 
 EXACT: Final = (
     *("name", "run", "label", "environment", "target", "profile", "workload", "nemeses", "bugs"),
-    *("verdict", "digest"),
+    *("verdict", "checker", "signature", "digest"),
 )
 LISTS: Final = {"nemesis": "nemeses", "bug": "bugs"}
 RANGES: Final = ("seed", "ops", "wall_s", "simulated_s", "faults")
 SORTS: Final = (
     *("started", "name", "run", "label", "environment", "target", "profile", "workload"),
-    *("nemeses", "bugs", "verdict", "seed", "faults", "ops", "wall_s", "simulated_s"),
+    *(
+        "nemeses",
+        "bugs",
+        "verdict",
+        "checker",
+        "signature",
+        "seed",
+        "faults",
+        "ops",
+        "wall_s",
+        "simulated_s",
+    ),
 )
 _NUMBER: Final = r"-?\d{1,18}(?:\.\d{1,9})?"
 _RANGE: Final = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?|({_NUMBER})")

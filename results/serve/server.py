@@ -9,16 +9,18 @@ The server shows what lies on a disk to whoever can reach its port, so:
   that no foreign page can make it work or measure it;
 * only GET and HEAD exist; nothing in a request names a file outside the store (`paths`);
 * every answer carries a content security policy that allows nothing from elsewhere;
-* connections, their time, addresses and answers have bounds.
+* connections, addresses and answers have bounds, and so has the time of a whole request or answer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http
+import io
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -29,6 +31,9 @@ __all__ = ["POLICY", "Failure", "Request", "Response", "StoreServer"]
 
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 20.0
+REQUEST_S: Final = 10.0
+"""From the first byte of a request to its last: else a few that drip keep everybody out."""
+ANSWER_S: Final = 600.0
 TARGET_CHARS_MAX: Final = 8_192
 CHUNK_BYTES: Final = 64 << 10
 
@@ -142,6 +147,34 @@ def _is_loopback_name(host: str) -> bool:
         return False
 
 
+class _Incoming(io.RawIOBase):
+    """What a connection sends. A request has `REQUEST_S`, counted from its first byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+        self._deadline_s: float | None = None
+
+    def begin(self) -> None:
+        """The next byte is the first of a request."""
+        self._deadline_s = None
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes; raises `TimeoutError` when it has taken too long."""
+        left_s = IDLE_S if self._deadline_s is None else self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left_s)
+        count = self._connection.recv_into(buffer)
+        if self._deadline_s is None:
+            self._deadline_s = time.monotonic() + REQUEST_S
+        return count
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One connection."""
 
@@ -150,6 +183,18 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "harness"
     sys_version = ""
     timeout = IDLE_S
+
+    def setup(self) -> None:
+        """As the base class, but what is read has a deadline as a whole."""
+        super().setup()
+        self.rfile.close()
+        self._incoming = _Incoming(self.connection)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def handle_one_request(self) -> None:
+        """As the base class, which gives up at a `TimeoutError`."""
+        self._incoming.begin()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer."""
@@ -230,7 +275,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_pieces(self, pieces: Iterable[bytes], length: int | None, *, chunked: bool) -> None:
         sent = 0
+        deadline_s = time.monotonic() + ANSWER_S
         for piece in pieces:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("the answer took too long")
+            self.connection.settimeout(min(IDLE_S, left_s))
             data = piece if length is None else piece[: length - sent]
             if not data:
                 continue

@@ -44,7 +44,7 @@ def history(latency_ms=2, count=20):
 
 def add_run(
     store, name, run, *, verdict=Verdict.VALID, label=None, started="2026-11-20T10:00:00+00:00",
-    made=None, results=None, finished=True, **case,
+    made=None, results=None, finished=True, failure=None, **case,
 ):  # fmt: skip
     """A finished run; returns its folder."""
     folder = RunFolder(store, name, run)
@@ -65,7 +65,7 @@ def add_run(
             RunRecord(
                 run=run, environment="sim", started=started, wall_s=1.5, simulated_s=12.0,
                 verdict=verdict, digest=made.digest(), ops=len(made), label=label,
-                versions={"harness": "0.1.0"},
+                versions={"harness": "0.1.0"}, failure=failure,
             )
         )  # fmt: skip
     return folder.path

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import zipfile
+from collections import Counter
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from harness.case import Fault
 from harness.ops import CheckResult, Verdict
+from harness.signatures import Failure
+from results.report_verb import report_store
 from results.run_numbers import run_numbers
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import HOSTILE, S, add_run, big_store, history
@@ -326,19 +329,89 @@ def test_every_cell_of_the_matrix_counts_what_its_link_lists(served, down, acros
 
 
 def test_trends_count_rate_and_interval(served):
-    points = {point["value"]: point for point in served.api("trends?by=label")["points"]}
-    assert (points["v2"]["finished"], points["v2"]["invalid"], points["v2"]["rate"]) == (2, 1, 0.5)
+    every = served.api("trends?by=label")["points"]
+    points = {(point["value"], point["population"]): point for point in every}
+    assert len(points) == len(every)
+    # One label, but a bug switch is on in one of the two: they are not one rate.
+    own = [point for point in every if point["value"] == "v2"]
+    assert sorted((point["finished"], point["rate"]) for point in own) == [(1, 0.0), (1, 1.0)]
+    points = {point["value"]: point for point in every}
     assert points["v1"]["rate"] == 0.0
     assert points["v1"]["low"] == 0.0
     assert points["v1"]["high"] == pytest.approx(0.6576, abs=1e-4)
     numbers = run_numbers(served.store / "alpha" / "a1")
     assert points["v1"]["ok_per_s"] == pytest.approx(numbers.ok_per_s)
     assert points["v1"]["p99_ns"] == numbers.p99_ns
-    rest = points["(none)"]
-    assert rest["counts"] == {"valid": 2, "invalid": 1, "broken": 3, "unfinished": 1}
-    assert (rest["finished"], rest["rate"]) == (3, pytest.approx(1 / 3))
+    rest = [point["counts"] for point in every if point["value"] == "(none)"]
+    assert sum((Counter(counts) for counts in rest), Counter()) == {
+        "valid": 2, "invalid": 1, "broken": 3, "unfinished": 1,
+    }  # fmt: skip
     days = [point["value"] for point in served.api("trends?by=day&q=alpha")["points"]]
-    assert days == ["2026-11-20", "2026-11-21", "2026-11-22"]
+    assert sorted(set(days)) == ["2026-11-20", "2026-11-21", "2026-11-22"]
+
+
+def polylines(served, query):
+    """The points of each line of the first drawing."""
+    plot = served.page(f"/trends?{query}").split("</figure>")[0]
+    return [len(line.split()) for line in re.findall(r'<polyline[^>]* points="([^"]*)"', plot)]
+
+
+def test_a_line_joins_labels_of_one_setting_and_nothing_else(tmp_path):
+    for label in ("v1", "v2", "v3"):
+        day = f"2026-11-2{label[1]}T00:00:00+00:00"
+        add_run(tmp_path, "n", f"same-{label}", label=label, started=day)
+        add_run(tmp_path, "n", f"own-{label}", label=label, started=day, rate=10.0 * int(label[1]))
+        add_run(tmp_path, "n", f"bug-{label}", label=label, started=day, bugs=("B",))
+    with serving(tmp_path) as served:
+        assert sorted(polylines(served, "by=label")) == [3, 3]
+        assert polylines(served, "by=name") == []  # series have no order
+
+
+def failing(signature):
+    return {
+        "verdict": Verdict.INVALID,
+        "failure": Failure(signature.split(" · ")[0], "why it is so", signature),
+    }
+
+
+def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
+    for seed in range(60):
+        add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing("lin · stale-read · cut · get"))
+    add_run(tmp_path, "n", "other", target="etcd", **failing("lin · stale-read · cut · get"))
+    add_run(tmp_path, "n", "rare", **failing("crash · exit · kill"))
+    with serving(tmp_path) as served:
+        groups = served.api("runs")["signatures"]
+        assert [(group["target"], group["runs"], group["first"]) for group in groups] == [
+            ("kudu", 60, "n/r00"),
+            ("etcd", 1, "n/other"),
+            ("kudu", 1, "n/rare"),
+        ]
+        text = served.page("/")
+        (link,) = re.findall(r'<td class="n">60</td>.*?<a href="([^"]*)"', text, re.DOTALL)
+        assert served.api("runs" + html.unescape(link).removeprefix("/"))["matching"] == 60
+        assert served.api("runs?checker=crash")["matching"] == 1
+        assert served.api("runs?q=why+it+is")["matching"] == 62
+        assert served.api("runs?target=etcd&sort=signature")["runs"][0]["checker"] == "lin"
+
+
+def test_a_run_of_an_older_version_has_what_its_results_tell(tmp_path):
+    results = [CheckResult("lin", Verdict.INVALID, "why", details={"rule": "stale-read"})]
+    add_run(tmp_path, "n", "r", verdict=Verdict.INVALID, results=results)
+    with serving(tmp_path) as served:
+        (row,) = served.api("runs")["runs"]
+    assert (row["checker"], row["signature"], row["reason"]) == ("lin", "lin · stale-read", "why")
+
+
+def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path):
+    for run in ("a", "b"):
+        (add_run(tmp_path, "n", run, workload="register") / "results.json").unlink()
+    both = "compare?run=n/a&run=n/b"
+    with serving(tmp_path) as served:
+        assert served.api(both)["verdicts"] == []
+        report_store(tmp_path, output=tmp_path / ".report", executor="inline")
+        found = served.api(both)["verdicts"]
+    assert {one["checker"] for one in found} >= {"linearizable-register", "stats"}
+    assert all(None not in one["verdicts"] for one in found)
 
 
 def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(tmp_path):

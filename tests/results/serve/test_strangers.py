@@ -1,5 +1,6 @@
 """What must not be served: anything outside the store, to anybody from outside."""
 
+import contextlib
 import errno
 import http.client
 import os
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,35 @@ def get(served, target, *headers):
     )
     lines = (f"GET {target} HTTP/1.1", *host, "Connection: close", *headers)
     return raw(served, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+
+def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
+    """A byte now and then kept a connection open for ever, and 64 of them everybody out."""
+    monkeypatch.setattr(server_module, "REQUEST_S", 0.3)
+    begin_s = time.monotonic()
+    with socket.create_connection(("127.0.0.1", served.server.server_port), timeout=20) as sock:
+        sock.settimeout(0.05)
+        while time.monotonic() < begin_s + 15:
+            with contextlib.suppress(TimeoutError):
+                try:
+                    sock.sendall(b"X")
+                    if sock.recv(1) == b"":
+                        break
+                except ConnectionError:
+                    break
+        else:
+            pytest.fail("it still listens")
+    assert time.monotonic() - begin_s >= 0.3
+
+
+def test_one_connection_may_ask_for_longer_than_one_request_may_take(served, monkeypatch):
+    monkeypatch.setattr(server_module, "REQUEST_S", 5.0)
+    connection = http.client.HTTPConnection("127.0.0.1", served.server.server_port, timeout=20)
+    with contextlib.closing(connection):
+        for _ in range(3):
+            connection.request("GET", "/static/serve.css")
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)
 
 
 def status(answer):

@@ -1,0 +1,36 @@
+"""Which runs are alike: the case without what differs from seed to seed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from results.schema import LIST_SEPARATOR
+
+__all__ = ["asked_nemeses", "setting_of"]
+
+ASKED_MAX: Final = 3
+
+
+def asked_nemeses(case: Case) -> str:
+    """The nemeses, or of what and how many each seed draws."""
+    names = case.drawn.get("nemeses") or case.nemeses
+    joined = LIST_SEPARATOR.join(sorted(set(names)))
+    if not case.drawn:
+        return joined
+    of = joined if len(names) <= ASKED_MAX else f"{len(names)} nemeses"
+    return f"1 to {case.drawn.get('draw', len(names))} of {of}"
+
+
+def setting_of(case: Case, environment: str | None) -> str:
+    """What stays equal over the seeds of one soak: the case without what is planned from the seed.
+
+    Operations are not: where a case lists them, somebody gave them.
+    """
+    bare = msgspec.structs.replace(case, seed=0, faults=None)
+    if case.drawn:
+        bare = msgspec.structs.replace(bare, nemeses=(), knobs={}, draw=0)
+    return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]
