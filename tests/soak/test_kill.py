@@ -45,10 +45,9 @@ def whole(tmp_path_factory):
     return contents(store), found
 
 
-@pytest.mark.parametrize("chaos", [1, 2])
-def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole, chaos):
+def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
     expected, uninterrupted = whole
-    rng = random.Random(chaos)
+    rng = random.Random(1)
     kills = 0
     while kills < 5 and journaled(tmp_path) < SEEDS - 3:
         process = start(tmp_path, *KUDU)
