@@ -62,7 +62,10 @@ def _steps(count: int) -> list[list[str]]:
 def measure(seed: int, seconds: float) -> Measured:
     target = KuduTarget()
     settings = TargetSettings(
-        profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "kudu_flag": ""}
+        profile="strict",
+        bugs=(),
+        options={option.name.replace("-", "_"): option.default for option in target.options}
+        | {"masters": 3, "tservers": 3},
     )
     measured = Measured()
 
