@@ -236,3 +236,12 @@ def test_a_torn_run_has_a_page_that_says_so(folder):
     (folder / "run.json").unlink()
     text = PageReporter().write(folder).read_text()
     assert "the run was sealed but not finished" in data_of(text)["notes"]
+
+
+def test_logs_that_were_not_kept_are_said_to_be_missing(tmp_path):
+    (tmp_path / "warden.log").write_text("0.1 it watched\n")
+    logs, sentence = read_logs(tmp_path, [], None)
+    assert [log.node for log in logs] == ["warden"]
+    assert "not kept" in sentence
+    (tmp_path / "m1.log").write_text("0.1 it ran\n")
+    assert "not kept" not in read_logs(tmp_path, [], None)[1]
