@@ -70,8 +70,9 @@ class FakeReplica:
 
     def __init__(
         self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
-        on_role_change,
+        on_role_change, snapshot_every,
     ):  # fmt: skip
+        del snapshot_every
         self._env = env
         self._file = f"{folder}/meta"
         self._machine = machine
