@@ -34,7 +34,7 @@ REAL: Final = ("--target", "http-register", "--workload", "register", "--rate", 
                "kill-leader,partition-leader", "--time-limit", "4", "--interval", "1",
                "--duration", "0.5", "--seed", "1")  # fmt: skip
 CASES: Final = {
-    "sim": (*SIM, "--seed", "1"),
+    "sim": (*SIM, "--seed", "3"),
     "process": ("--env", "process", *REAL),
     "docker": ("--env", "docker", *REAL),
 }
@@ -199,34 +199,36 @@ class Run:
 
 
 def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
-    """Every point once and lasting; or that many, evenly over each kind, at least ten of each."""
+    """Every point once and lasting; or that many, evenly over each kind, at least ten of each.
+
+    Of fewer than fifty points, each kind has its fifth.
+    """
     found: list[Point] = []
     total = sum(counts.values())
+    least = POINTS_A_KIND_MIN if points is None else min(POINTS_A_KIND_MIN, points // len(KINDS))
     for kind in KINDS:
         count = counts[kind]
         share = count if points is None else round(points * count / max(1, total))
-        wanted = min(count, max(POINTS_A_KIND_MIN, share)) if count else 0
+        wanted = min(count, max(least, share)) if count else 0
         numbers = sorted({1 + index * count // wanted for index in range(wanted)})
         if points is None:
             found += [Point(kind, n, lasting) for n in numbers for lasting in (False, True)]
         else:
             found += [Point(kind, n, index % 2 == 1) for index, n in enumerate(numbers)]
-    if points is not None and len(found) > points:  # the rarest kinds keep their ten
-        keep = [p for p in found if counts[p.kind] <= POINTS_A_KIND_MIN]
-        keep += _thinned([p for p in found if p not in keep], points - len(keep), counts)
-        return [p for p in found if p in keep]
+    if points is not None:
+        _thin(found, points, least)
     return found
 
 
-def _thinned(points: list[Point], wanted: int, counts: dict[str, int]) -> list[Point]:
-    by_kind = {kind: [p for p in points if p.kind == kind] for kind in KINDS}
-    while sum(map(len, by_kind.values())) > wanted:
-        largest = max(by_kind.values(), key=len)
-        if len(largest) <= POINTS_A_KIND_MIN:
+def _thin(found: list[Point], points: int, least: int) -> None:
+    """Leave so many, of the most frequent kinds the fewest."""
+    while len(found) > points:
+        by_kind = collections.Counter(point.kind for point in found)
+        kind, count = by_kind.most_common(1)[0]
+        if count <= least:
             break
-        del largest[len(largest) // 2]
-    del counts
-    return [p for found in by_kind.values() for p in found]
+        places = [place for place, point in enumerate(found) if point.kind == kind]
+        del found[places[len(places) // 2]]
 
 
 def sweep(
