@@ -216,6 +216,10 @@ def other_entry(s: Json) -> None:
     s["masters"]["m3"]["raft"]["log"][2][1] = 2
 
 
+def other_last_entry(s: Json) -> None:
+    s["masters"]["m3"]["raft"]["log"][-1][1] = 2
+
+
 def other_replica_digest(s: Json) -> None:
     s["tservers"]["t3"]["tablets"][1]["raft"]["digests"][0][1] = "zz"
 
@@ -327,6 +331,7 @@ def risen_table(s: Json) -> None:
         (two_tablet_leaders, "one-leader", "t1 and t2 both lead tablet A1 in term 1"),
         (other_digest, "logs-agree", "digests differ at index 3"),
         (other_entry, "logs-agree", "different entries of the system catalog at index 3"),
+        (other_last_entry, "logs-agree", "different entries of the system catalog at index 5"),
         (other_replica_digest, "replica-logs-agree", "tablet A2"),
         (other_tablet_leader, "one-leader", "t2 names u2"),
         (stale_row_of_follower, "rows-agree", "another next_column_id"),
@@ -377,7 +382,8 @@ def test_each_broken_invariant_of_the_snapshot_is_named(
 def test_a_follower_that_lags_is_no_violation() -> None:
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
-    snapshot["masters"]["m3"]["raft"]["log"].append([6, 3, 999])  # not committed yet
+    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # not committed, by either
+    snapshot["masters"]["m3"]["raft"]["log"].append([6, 3, 999])
     assert judge(sound_history(), snapshot).verdict is Verdict.VALID
 
 
@@ -579,6 +585,15 @@ def stale_revision(h: Writer) -> tuple[int, int]:
     return first, h.get(5, "a", "A", revision=39)
 
 
+def staler_than_the_highest(h: Writer) -> tuple[int, int]:
+    """Of two changes at once, the one of the lower revision is acknowledged last."""
+    first = h.call(4, "create", {"name": "x", "nonce": "n-X", "columns": ["a"]})
+    h.call(5, "create", {"name": "y", "nonce": "n-Y", "columns": ["a"]})
+    h.ret(4, OpType.OK, {"result": "ok", "table_id": "X", "schema_version": 0, "revision": 40})
+    h.ret(5, OpType.OK, {"result": "ok", "table_id": "Y", "schema_version": 0, "revision": 39})
+    return first, h.get(6, "a", "A", revision=39)
+
+
 def applied_goes_back(h: Writer) -> tuple[int, int]:
     return 14, h.get(5, "b", "B", 2, applied_schema_version=1)
 
@@ -630,6 +645,7 @@ def created_twice(h: Writer) -> tuple[int, int]:
     ("mutate", "invariant"),
     [
         (stale_revision, "revisions"),
+        (staler_than_the_highest, "revisions"),
         (applied_goes_back, "applied-versions"),
         (done_but_not_applied, "alter-done"),
         (seen_after_deletion, "ids-not-reused"),

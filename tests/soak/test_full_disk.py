@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 WORK = (
     *("--seeds", "1..40", "--jobs", "2", "--target", "toy-register"),
-    *("--workload", "register", "--time-limit", "2"),
+    *("--workload", "register", "--nemesis", "none", "--time-limit", "2"),
 )
 
 

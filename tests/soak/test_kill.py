@@ -30,7 +30,7 @@ KUDU = (
 )
 ENDLESS = (
     *("--seeds", "1..1000", "--jobs", "2", "--target", "toy-register"),
-    *("--workload", "register", "--time-limit", "1"),
+    *("--workload", "register", "--nemesis", "none", "--time-limit", "1"),
 )
 
 
