@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -418,3 +419,17 @@ def test_what_a_subscriber_cannot_take_ends_the_run(run, three):
 
     with pytest.raises(InfrastructureError, match="no room for node-exited"):
         run(body, three)
+
+
+def test_an_exit_is_seen_even_if_the_last_output_cannot_be_read(run, three, monkeypatch):
+    def unreadable(descriptor, size):
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def body(driver):
+        with monkeypatch.context() as patched:
+            patched.setattr("harness.environments.process.child.os.read", unreadable)
+            assert await driver.cluster.kill("a")
+        exited = await driver.wait_event("node-exited", "a")
+        assert exited.data["expected"]
+
+    run(body, three)

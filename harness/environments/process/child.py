@@ -96,9 +96,11 @@ class Child:
         # Others of its group that still run are orphaned.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        for _ in range(_DRAIN_READS_MAX):
-            if not self._readable():
-                break
+        # What cannot be read must not hide that it has ended.
+        with contextlib.suppress(OSError):
+            for _ in range(_DRAIN_READS_MAX):
+                if not self._readable():
+                    break
         self._loop.remove_reader(self._output)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
