@@ -86,6 +86,7 @@ class _DdlOps:
     count: int = 0
     hot: int = 0
     left: int = 0
+    added: str = ""  # the column that was asked for last
 
     def op(self, ctx: Context) -> Step:
         """The next operation, drawn from the run's random stream."""
@@ -103,7 +104,9 @@ class _DdlOps:
         kind = _kind(self.reads if only_reads else self.mix, rng)
         value = self._value(kind, hot, rng)
         draft = Draft(kind, value, process, together=together)
-        return Emit(draft, dataclasses.replace(self, count=self.count + 1, hot=hot, left=left))
+        added = f"c{value['nonce']}" if kind == "alter" else self.added
+        count = self.count + 1
+        return Emit(draft, dataclasses.replace(self, count=count, hot=hot, left=left, added=added))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Outcomes change nothing: clients know no more than users do."""
@@ -118,7 +121,7 @@ class _DdlOps:
         if kind == "create":
             return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
         if kind == "alter":
-            return {"name": name, "nonce": nonce, "steps": _steps(nonce, rng)}
+            return {"name": name, "nonce": nonce, "steps": _steps(nonce, self.added, rng)}
         if kind == "rename":
             other = f"t{rng.randrange(self.names)}"
             old, new = (name, other) if rng.randrange(2) else (other, name)
@@ -147,12 +150,17 @@ def _create(name: str, nonce: str, partitions: int, replicas: int) -> dict[str, 
     }
 
 
-def _steps(nonce: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it."""
+def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
+    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it.
+
+    The column asked for `last` may be another table's, or gone: then the drop is refused.
+    """
     column = f"c{nonce}"
     choice = rng.randrange(10)
-    if choice < 7:
+    if choice < 6:
         return [["add", column]]
+    if choice < 7 and last:
+        return [["drop", last], ["add", column]]
     if choice < 9:
         return [["add", column], ["rename", column, f"{column}r"]]
     return [["add", column], ["drop", "v1"]]
