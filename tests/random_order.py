@@ -7,6 +7,8 @@ module is not started twice. The end of a run says the seed; `--order-seed N` re
 
 import random
 
+import pytest
+
 OPTION = "order_seed"
 
 
@@ -18,9 +20,18 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Draw the seed, in the controller of a run with workers: they get its options."""
-    if getattr(config.option, OPTION) is None:
+    """Draw the seed, or take the one that the controller of this worker drew."""
+    told = getattr(config, "workerinput", {}).get(OPTION)
+    if told is not None:
+        setattr(config.option, OPTION, told)
+    elif getattr(config.option, OPTION) is None:
         setattr(config.option, OPTION, random.SystemRandom().randrange(1, 1_000_000))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    """Tell a worker the seed: options that a conftest brings do not reach it by themselves."""
+    node.workerinput[OPTION] = getattr(node.config.option, OPTION)
 
 
 def pytest_terminal_summary(terminalreporter, config):
