@@ -431,5 +431,6 @@ def test_an_exit_is_seen_even_if_the_last_output_cannot_be_read(run, three, monk
             assert await driver.cluster.kill("a")
         exited = await driver.wait_event("node-exited", "a")
         assert exited.data["expected"]
+        assert "Input/output" in (await driver.wait_event("infrastructure", "a")).data["what"]
 
     run(body, three)

@@ -41,6 +41,7 @@ class Child:
         folder: Path,
         on_output: Callable[[bytes], None],
         on_exit: Callable[[int], None],
+        on_lost: Callable[[OSError], None],
     ) -> None:
         try:
             self._popen = subprocess.Popen(
@@ -60,6 +61,7 @@ class Child:
         self.exited = asyncio.Event()
         self._on_output = on_output
         self._on_exit = on_exit
+        self._on_lost = on_lost  # its output cannot be read any more
         self._loop = asyncio.get_running_loop()
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
@@ -83,6 +85,10 @@ class Child:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
             return False
+        except OSError as error:
+            self._loop.remove_reader(self._output)
+            self._on_lost(error)
+            return False
         if not data:
             self._loop.remove_reader(self._output)
             return False
@@ -96,11 +102,9 @@ class Child:
         # Others of its group that still run are orphaned.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        # What cannot be read must not hide that it has ended.
-        with contextlib.suppress(OSError):
-            for _ in range(_DRAIN_READS_MAX):
-                if not self._readable():
-                    break
+        for _ in range(_DRAIN_READS_MAX):
+            if not self._readable():
+                break
         self._loop.remove_reader(self._output)
         assert self._popen.stdout is not None
         self._popen.stdout.close()

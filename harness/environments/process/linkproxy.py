@@ -80,6 +80,7 @@ class LinkProxy:
             folder=folder,
             on_output=heard,
             on_exit=ended,
+            on_lost=lambda error: _log.warning("the link proxy is not heard any more: %s", error),
         )
         warden.guard(_KEY, Kill(*child.identity))
         try:

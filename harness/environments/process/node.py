@@ -110,6 +110,7 @@ class ProcessNode:
             folder=self._data,
             on_output=self.log.feed,
             on_exit=self._exited,
+            on_lost=self._output_lost,
         )
         self._child = child
         self._boots += 1
@@ -152,6 +153,10 @@ class ProcessNode:
     @property
     def _pause_key(self) -> str:
         return f"pause/{self.spec.name}"
+
+    def _output_lost(self, error: OSError) -> None:
+        what = f"the output of {self.spec.name} cannot be read any more: {error}"
+        self._bus.publish(self.spec.name, "infrastructure", {"what": what})
 
     def _exited(self, code: int) -> None:
         """The process has ended, whoever wanted it."""
