@@ -92,6 +92,8 @@ def _verdicts(
             "checker": pa.repeat(pa.scalar(name), count),
             "key": pa.array(columns.keys, pa.string()).take(pa.array(places)),
             "verdict": pa.repeat(pa.scalar(Verdict.VALID.value), count),
+            "rule": pa.nulls(count, pa.string()),
+            "signature": pa.nulls(count, pa.string()),
             "reason": pa.array(judged.reasons, pa.string()).take(pa.array(places)),
             "n_ops": pa.array(n_ops[places]),
             "configurations": pa.array(np.asarray(judged.configurations)[places], pa.int64()),

@@ -46,7 +46,7 @@ def share(value: float | None) -> str:
     if percent < 0.001:
         return "< 0.001 %"
     if percent < 1:
-        return f"{percent:.2g} %"
+        return f"{percent:#.2g} %"
     if 99.95 <= percent < 100:
         return "> 99.9 %"
     return f"{percent:.0f} %" if percent == 100 else f"{percent:.1f} %"
