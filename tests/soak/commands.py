@@ -79,7 +79,11 @@ def contents(store):
     for folder in sorted((store / "n").iterdir()):
         if folder.name.startswith(".") or folder.is_symlink():
             continue
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        files = {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
         record = msgspec.json.decode(files.pop("run.json"))
         found[folder.name] = (
             files,

@@ -14,7 +14,7 @@ from tests.soak.commands import journaled, soak, start, wait_until
 
 WORK = (
     *("--env", "process", "--target", "toy-register", "--workload", "register"),
-    *("--label", "real"),
+    *("--nemesis", "none", "--label", "real"),
 )
 
 

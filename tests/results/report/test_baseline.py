@@ -28,6 +28,7 @@ class Runs:
                     "environment": "sim",
                     "workload": "ddl",
                     "nemeses": "kill",
+                    "asked": "kill",
                     "bugs": bugs,
                     "profile": "strict",
                     "verdict": "invalid" if number < invalid else "valid",
