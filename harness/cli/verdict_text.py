@@ -8,7 +8,7 @@ from typing import Any, Final
 from harness.checking import Judgement
 from harness.ops import CheckResult, Verdict
 
-__all__ = ["describe"]
+__all__ = ["EXPLANATION_LINES_MAX", "describe"]
 
 EXPLANATION_LINES_MAX: Final = 6
 LINE_CHARACTERS_MAX: Final = 400

@@ -12,7 +12,7 @@ from checkers.linearizability import native
 from harness.case import Case
 from harness.checking import Judgement
 from harness.cli import main
-from harness.cli.verdict_text import describe
+from harness.cli.verdict_text import EXPLANATION_LINES_MAX, describe
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 
@@ -91,12 +91,13 @@ def test_a_broken_pipe_elsewhere_stays_a_crash(monkeypatch, capsys):
 # --- words -----------------------------------------------------------------------------------
 
 
-def test_an_explanation_has_five_lines_and_says_how_many_more():
-    many = CheckResult("a", Verdict.INVALID, "r" * 900, tuple(f"line {n}" for n in range(8)))
+def test_an_explanation_has_few_lines_and_says_how_many_more():
+    texts = tuple(f"line {n}" for n in range(EXPLANATION_LINES_MAX + 3))
+    many = CheckResult("a", Verdict.INVALID, "r" * 900, texts)
     few = CheckResult("b", Verdict.INVALID, "few", ("x" * 1000, *"1234"))
     lines = describe(Judgement((many, few)))
     assert [line for line in lines if line.startswith("  line")] == [
-        f"  line {n}" for n in range(5)
+        f"  {text}" for text in texts[:EXPLANATION_LINES_MAX]
     ]
     assert [line for line in lines if "more" in line] == ["  ... and 3 more, in results.json"]
     assert max(map(len, lines)) < 450
