@@ -200,7 +200,7 @@ def test_old_nights_are_forgotten(night, tmp_path):
     kept = labels(tmp_path)
     assert len(kept) == 2
     assert {path.stem for path in (tmp_path / "logs").iterdir()} == set(kept)
-    runs = [path for path in tmp_path.glob("store/register-any/*-seed-*") if path.is_dir()]
+    runs = [path for path in tmp_path.glob("store/register-none/*-seed-*") if path.is_dir()]
     assert sorted(path.name.split("--dirty-")[1].rsplit("-", 1)[1] for path in runs) == ["3", "4"]
     pages = {path.parent.name for path in (tmp_path / "reports").glob("*/report.html")}
     assert pages == {*kept, "latest"}
@@ -362,7 +362,7 @@ def test_the_workflow_soaks_reports_and_compares(github, tmp_path):
     text = (tmp_path / "report.txt").read_text()
     assert f"against '{second}'" in text
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.count("<h3>Soak register-any: seeds") == 3
+    assert summary.count("<h3>Soak register-none: seeds") == 3
     kept = {path.parent.name for path in (tmp_path / "soak" / "store").glob("*/*/run.json")}
     assert not [name for name in kept if name.startswith(first)]
     assert [name for name in kept if name.startswith(second)]

@@ -319,7 +319,7 @@ def test_the_zip_holds_what_workers_import(tmp_path):
         "name, where = 'catalog-harness', sys.path[:1]\n"
         "found = importlib.metadata.Distribution.discover(name=name, path=where)\n"
         "points = next(iter(found)).entry_points.select(group='harness.checkers')\n"
-        "print(sorted(point.name for point in points)[0])\n"
+        "print(any(point.name == 'catalog-invariants' for point in points))\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", script, str(path)],
@@ -328,4 +328,4 @@ def test_the_zip_holds_what_workers_import(tmp_path):
         check=True,
         timeout=60,
     )
-    assert done.stdout.strip() == "catalog-invariants"
+    assert done.stdout.strip() == "True"

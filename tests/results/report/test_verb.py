@@ -38,7 +38,7 @@ def quick_history(kind="ok"):
 def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("kill",), bugs=()):
     """A run folder by hand; a stale one has a read of a value that was overwritten."""
     folder = RunFolder(store, name, run)
-    case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs)
+    case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs, rate=5.0)
     history = quick_history()
     if stale:
         ops = [
