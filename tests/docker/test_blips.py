@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import socket
@@ -91,6 +92,7 @@ def door(engine, tmp_path, monkeypatch):
     yield made
     with contextlib.suppress(OSError):
         made.shut()
+    gc.collect()  # here, where it may warn, and not within whatever test comes next
 
 
 def execute(main, *, nodes=2, run_id=None):

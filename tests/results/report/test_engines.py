@@ -18,25 +18,26 @@ def registered(engine, store):
         engine.register(name, [store / ".report" / "tables" / f"{name}.parquet"])
     for name in BASES:
         engine.keep(name, query(name))
-    return engine
+
+
+def answers_of(engine, store):
+    """Every answer, at once: other tests close engines of the same session, and its views go."""
+    registered(engine, store)
+    found = {name: engine.sql(query(name)) for name in query_names()}
+    engine.close()
+    return found
 
 
 @pytest.fixture(scope="module")
 def spark(reported, store):
     from results.spark import get_spark
 
-    session = get_spark("local[2]")
-    engine = registered(SparkEngine(session), store)
-    yield engine
-    engine.close()
-    session.stop()
+    return answers_of(SparkEngine(get_spark("local[2]")), store)
 
 
 @pytest.fixture(scope="module")
 def duck(reported, store):
-    engine = registered(DuckEngine(), store)
-    yield engine
-    engine.close()
+    return answers_of(DuckEngine(), store)
 
 
 @pytest.mark.slow
@@ -44,7 +45,7 @@ def duck(reported, store):
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("name", query_names())
 def test_both_engines_give_equal_tables(spark, duck, name):
-    mine, theirs = duck.sql(query(name)), spark.sql(query(name))
+    mine, theirs = duck[name], spark[name]
 
     assert mine.schema.equals(theirs.schema)
     assert mine.to_pylist() == theirs.to_pylist()
