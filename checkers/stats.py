@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from checkers._load import Load
+from checkers._load import Load, LoadCase
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
@@ -56,7 +56,7 @@ class _Planned(Protocol):
     def nemesis(self) -> str: ...
 
 
-class _Case(Protocol):
+class _Case(LoadCase, Protocol):
     """The part of a case that matters here."""
 
     @property
@@ -64,18 +64,6 @@ class _Case(Protocol):
 
     @property
     def faults(self) -> Sequence[_Planned] | None: ...
-
-    @property
-    def rate(self) -> float: ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-    @property
-    def time_limit_s(self) -> float: ...
-
-    @property
-    def ops(self) -> Sequence[object] | None: ...
 
 
 class _Doubt(NamedTuple):
