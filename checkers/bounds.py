@@ -30,8 +30,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkers._disturbances import Disturbance, disturbances_of
 from checkers._sentences import seconds
-from harness.ops import HARNESS, NEMESIS, CheckResult, History, OpType, Verdict
+from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
 
 __all__ = ["BoundsChecker"]
@@ -46,22 +47,13 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Disturbance:
-    """What may have cost time and is not the target's doing, in ns since the start."""
-
-    begin: float
-    end: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Outage:
     """A time without any answer, and what it meets."""
 
     begin: int
     end: int
     faults: tuple[Fault, ...]
-    disturbances: tuple[_Disturbance, ...]
+    disturbances: tuple[Disturbance, ...]
 
     @property
     def length_s(self) -> float:
@@ -109,7 +101,7 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, missing, details=details)
         judged = _Judged()
         faults = [f for f in faults_of(history.of_process(NEMESIS), most=None) if f.targets]
-        disturbances = _disturbances(history)
+        disturbances = disturbances_of(history)
         settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
         amounts = _amounts(history, faults, declared)
         disturbed = {"fault": len(faults) + len(disturbances)}
@@ -167,28 +159,11 @@ class BoundsChecker:
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
-def _disturbances(history: History) -> list[_Disturbance]:
-    """What the harness, its engine or the host did that may have cost time.
-
-    A gap says when it was. Of a failure only its discovery is known: it may concern all of the run.
-    """
-    found = []
-    for fact in history.of_process(HARNESS):
-        value = fact.value if isinstance(fact.value, Mapping) else {}
-        match fact.f:
-            case "heartbeat-gap":
-                begin_s, end_s = value.get("from_s"), value.get("to_s")
-                begin = int(begin_s * NS_PER_S) if isinstance(begin_s, int | float) else 0
-                end = int(end_s * NS_PER_S) if isinstance(end_s, int | float) else fact.time
-                words = f"the harness did not run from {seconds(begin)} to {seconds(end)} s"
-                found.append(_Disturbance(begin, end, words))
-            case "infrastructure":
-                words = f"at {seconds(fact.time)} s {value.get('what')}"
-                found.append(_Disturbance(0, math.inf, words))
-            case "node-exit" if value.get("by") in {"host", "unknown"}:
-                words = f"{value.get('node')} was ended by the host at {seconds(fact.time)} s"
-                found.append(_Disturbance(0, math.inf, words))
-    return found
+def _may_concern(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
+    """A gap says when it was. Of a failure only its discovery is known: it may concern any time."""
+    if disturbance.kind != "heartbeat-gap":
+        return True
+    return disturbance.begin_ns < end_ns and disturbance.end_ns > begin_ns
 
 
 def _declared(snapshot: object) -> Json:
@@ -247,7 +222,7 @@ def _answers(history: History) -> Iterator[int]:
 def _outages(
     history: History,
     faults: Sequence[Fault],
-    disturbances: Sequence[_Disturbance],
+    disturbances: Sequence[Disturbance],
     declared: Json,
     judged: _Judged,
 ) -> None:
@@ -265,7 +240,7 @@ def _outages(
             judged.looked["outages"] = judged.looked.get("outages", 0) + 1
             continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
-        disturbed = [each for each in disturbances if each.begin < after and each.end > before]
+        disturbed = [each for each in disturbances if _may_concern(each, before, after)]
         outage = _Outage(before, after, met, tuple(disturbed))
         _hold_outage(outage, limits, quorum, judged)
 
@@ -286,7 +261,7 @@ def _hold_outage(
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
     if outage.disturbances and outage.length_s > bound:
-        judged.gaps.append(f"{what}, but {outage.disturbances[0].words}")
+        judged.gaps.append(f"{what}, but {outage.disturbances[0].text}")
         return
     judged.hold(
         limit, outage.length_s, bound, what, *(fault.begin.index for fault in outage.faults)
