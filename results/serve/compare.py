@@ -95,7 +95,7 @@ def _is_of_faults(field: str) -> bool:
 
 def _fields(folder: Path, row: RunRow) -> dict[str, str]:
     try:
-        # The row knows whether it is a plain file of bounded size: else there is no case in it.
+        # The row has a case only if the file is plain and of bounded size.
         case = load_case(folder / "case.json") if row.seed is not None else None
     except HarnessError:
         case = None
