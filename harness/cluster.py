@@ -17,6 +17,7 @@ import msgspec
 from harness.errors import UsageError
 
 __all__ = [
+    "CHECKPOINT",
     "CLIENT",
     "Bite",
     "Capability",
@@ -32,6 +33,9 @@ __all__ = [
 
 CLIENT: Final = "client"
 """The name of the harness's own clients as an end of links."""
+
+CHECKPOINT: Final = "checkpoint"
+"""The kind of the events by which replicas are compared (`harness.checkpoints`)."""
 
 
 class Capability(enum.Enum):
@@ -144,7 +148,8 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     Kinds from environments: `node-started` {boot}, `node-exited` {code, expected, log, by} (`by` is
     "nemesis", "itself", "host" or "unknown") and `infrastructure` {what}: the engine or the host
     failed, on a node or (an empty `node`) on all. All other kinds are the target's own
-    (`Env.event`). `time_ns` is the driver's monotonic clock at arrival.
+    (`Env.event`); a `checkpoint` (`harness.checkpoints`) is not kept in a node's log. `time_ns` is
+    the driver's monotonic clock at arrival.
     """
 
     time_ns: int

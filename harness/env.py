@@ -208,7 +208,8 @@ class Env(Protocol):
     def event(self, kind: str, **data: Any) -> None:
         """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
 
-        Roles are announced this way: kind `leader` or `follower` with `group` and `term`.
+        Roles are announced this way: kind `leader` or `follower` with `group` and `term`; and where
+        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.checkpoints`).
         """
         ...
 

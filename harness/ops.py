@@ -20,6 +20,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | unread      | final reads that were given up, and why                     |
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
+| "harness" | divergence  | two replicas that told of one place differently             |
+| "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
 
@@ -31,6 +33,7 @@ every checker is a pure function of a history and a stored run can be checked ag
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
   `"asked": true` says that nobody announces leaders: this one was seen at the set-up or when a
   fault took aim, and changes in between were not observed.
+* `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it.

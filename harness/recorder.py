@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from harness.cluster import ClusterEvent, NodeSpec
+from harness.checkpoints import Checkpoints
+from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
@@ -96,7 +97,8 @@ class Recorder:
 
 
 class EventScribe:
-    """Writes down who leads, which nodes ended and what of ours failed, as the events tell it.
+    """Writes down who leads, which nodes ended, what of ours failed and where replicas differed, as
+    the events tell it.
 
     Give its `on_event` to `Cluster.subscribe`.
     """
@@ -108,6 +110,7 @@ class EventScribe:
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
+        self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
         """Learn who can lead, and write down who does; called whenever somebody asked."""
@@ -117,7 +120,11 @@ class EventScribe:
 
     def on_event(self, event: ClusterEvent) -> None:
         """One event."""
-        if event.kind == "node-exited":
+        if event.kind == CHECKPOINT:
+            now_ns = self._recorder.now_ns()
+            for divergence in self._checkpoints.take(event.node, event.data, now_ns):
+                self._recorder.fact("divergence", divergence)
+        elif event.kind == "node-exited":
             by = event.data.get("by")
             self._recorder.fact(
                 "node-exit",
@@ -140,6 +147,12 @@ class EventScribe:
             and event.data.get("main", True)
         ):
             self._lead(event.node, int(event.data.get("term", 0)))
+
+    def summarize(self) -> None:
+        """Write down how much was compared, once nothing more will be."""
+        summary = self._checkpoints.summary()
+        if summary is not None:
+            self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
         """Each node once a term; where there are no terms (0), each change of leader."""

@@ -306,5 +306,6 @@ class _Run:
         snapshot = await look(
             self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
         )
+        self._scribe.summarize()
         self.recorder.fact("snapshot", snapshot)
         await self._driver.close()

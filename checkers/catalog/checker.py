@@ -10,7 +10,7 @@ from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
-from checkers.catalog.state import check_column_ids, check_state
+from checkers.catalog.state import check_checkpoints, check_column_ids, check_state
 from harness.ops import CheckResult, History, Verdict
 
 __all__ = ["CatalogInvariantsChecker"]
@@ -47,6 +47,7 @@ class CatalogInvariantsChecker:
                     findings.gaps.append("the run ended before it was known to have settled")
         else:
             findings.gaps.append("the run ended before its final snapshot")
+        check_checkpoints(history, findings)
         check_column_ids(history, snapshot, findings)
         check_answers(history, snapshot, findings)
         check_refusals(history, findings)

@@ -5,6 +5,8 @@
   its schema version; replicas of one tablet at one version hold the same.
 * Column ids are unique in a table and below its `next_column_id`; one that was dropped never comes
   back (KUDU-461): neither in answers along the history nor in the rows.
+* Whoever was at an index of a group, at any time of the run, had applied the same up to there and
+  held the same state; the harness has compared them (`harness.checkpoints`).
 * In one term a tablet has one leader, in the eyes of whoever names one (I1).
 """
 
@@ -13,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from checkers._sentences import seconds
 from checkers.catalog.findings import Findings, table_words
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType
 
-__all__ = ["check_column_ids", "check_state"]
+__all__ = ["check_checkpoints", "check_column_ids", "check_state"]
 
 Json = Mapping[str, Any]
 SHOWN_MAX: Final = 120
@@ -162,6 +165,30 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
             consensus = tablet.get("consensus") or {}
             if consensus.get("leader_uuid"):
                 yield tablet["id"], consensus["term"], consensus["leader_uuid"], name
+
+
+def check_checkpoints(history: History, findings: Findings) -> None:
+    """What replicas said along the run; histories of targets that said nothing have no such fact.
+
+    The harness counts what it compared when a run ends; a divergence holds without that.
+    """
+    for op in history.facts("checkpoints"):
+        findings.look("checkpoints", op.value.get("compared", 0))
+    for op in history.facts("divergence"):
+        value = op.value
+        (one, other), (then, later) = value["nodes"], value["times_ns"]
+        group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
+        had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")
+        again = "again " if one == other else ""
+        findings.violate(
+            "checkpoints",
+            f"{one} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
+            f"{value['index']} of {group}: {' and '.join(map(str, value['values']))}.",
+            op.index,
+        )
+
+
+_DIVERGED: Final = {"log": "had applied different entries", "state": "held different states"}
 
 
 class _Sight(NamedTuple):

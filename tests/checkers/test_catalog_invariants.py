@@ -693,3 +693,47 @@ def test_many_violations_are_cut_and_say_so() -> None:
     assert result.details["violations"] > 12
     assert result.details["rule"] == "ids-not-reused"
     assert "more violations are not shown" in result.explanation[-1]
+
+
+def divergence(**more: Any) -> Json:
+    return {
+        "group": "A1",
+        "index": 4,
+        "what": "log",
+        "nodes": ["t1", "t2"],
+        "values": ["aa", "bb"],
+        "times_ns": [2_000_000_000, 3_000_000_000],
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "t1 at 2.000 s and t2 at 3.000 s had applied different entries at index 4 of tablet"),
+        ({"what": "state", "nodes": ["t1", "t1"]}, "t1 again at 3.000 s held different states"),
+        ({"group": "master"}, "the system catalog"),
+        ({"what": "epoch"}, "said different things (epoch)"),
+    ],
+)
+def test_replicas_that_differed_along_the_run_convict(more: Json, words: str) -> None:
+    h = sound_history()
+    index = h.fact("divergence", divergence(**more))
+    result = judge(h, sound_snapshot())
+    assert broken(result) == ["checkpoints"]
+    assert words in result.reason
+    assert index in result.operations
+
+
+def test_a_divergence_convicts_a_run_that_never_ended() -> None:
+    h = sound_history()
+    h.fact("divergence", divergence())
+    assert broken(judge(h, None, settled=None)) == ["checkpoints"]
+
+
+def test_checkpoints_that_agree_are_counted() -> None:
+    h = sound_history()
+    h.fact("checkpoints", {"told": 9, "compared": 6, "diverged": 0, "forgotten": 0})
+    result = judge(h, sound_snapshot())
+    assert result.verdict is Verdict.VALID
+    assert result.details["looked"]["checkpoints"] == 6

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness.cluster import ClusterEvent, Link
+from harness.checkpoints import Checkpoints
+from harness.cluster import CHECKPOINT, ClusterEvent, Link
 from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan, Session
 from targets.kudu.raft import messages as msg
@@ -30,10 +31,16 @@ class Group:
         self.exits: list[ClusterEvent] = []
         self.acknowledged: dict[str, int] = {}
         self.failed: list[str] = []
+        self.checkpoints = Checkpoints()
+        self.told: dict[tuple[str, int], list[str]] = {}  # (node, index) -> "log" or "state"
         session.cluster.subscribe(self.note)
 
     def note(self, event: ClusterEvent) -> None:
         self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
+        if event.kind == CHECKPOINT:
+            assert self.checkpoints.take(event.node, event.data, event.time_ns) == []
+            kind = "state" if "state" in event.data else "log"
+            self.told.setdefault((event.node, event.data["index"]), []).append(kind)
         if event.kind == "leader":
             known = self.leaders.setdefault(event.data["term"], event.node)
             assert known == event.node, f"two leaders in term {event.data['term']}"
@@ -343,6 +350,28 @@ def test_a_node_that_fell_behind_is_sent_a_snapshot() -> None:
     dump = simulate(main, snapshot_every=50, flags=flags)  # the snapshot takes several chunks
     assert len(dump["items"]) == 300
     assert dump["first_index"] > 100
+
+
+def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_restored() -> None:
+    async def main(group: Group) -> None:
+        leader = await group.leader()
+        late = next(name for name in group.names if name != leader)
+        await group.session.cluster.kill(late)
+        await group.write_all(120)
+        taken = [at for (node, at), kinds in group.told.items() if "state" in kinds]
+        assert len(taken) == 2 * 2  # by two nodes, twice
+        assert all((leader, at) in group.told for at in range(1, 121))
+        await group.session.cluster.start(late)
+        await group.check()
+        installed = [at for (node, at), k in group.told.items() if node == late and "state" in k]
+        assert set(installed) <= set(taken)
+        assert len(installed) == 1
+        await group.session.cluster.kill(late)
+        await group.session.cluster.start(late)
+        await group.check()
+        assert group.told[late, installed[0]] == ["state", "state"]
+
+    simulate(main, snapshot_every=50, flags={"log_segment_size_kb": 1})
 
 
 def test_a_wiped_node_is_filled_again() -> None:

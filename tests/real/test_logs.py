@@ -35,6 +35,16 @@ def test_events_are_found_in_any_pieces(bus, tmp_path):
     assert (tmp_path / "a.log").read_bytes() == raw + b"\n"
 
 
+def test_checkpoints_are_delivered_and_not_kept(bus, tmp_path):
+    log = NodeLog("a", bus, tmp_path / "a.log")
+    log.feed(event("checkpoint", group="g", index=1) + event("x"))
+    log.close()
+
+    assert [kind for _, kind, _ in bus.seen] == ["checkpoint", "x"]
+    assert len(log.tail(9)) == 1
+    assert (tmp_path / "a.log").read_bytes() == event("x")
+
+
 def test_log_lines_are_no_events(bus):
     log = NodeLog("a", bus, None)
     log.feed(encode_line(NodeLine(1, "info", "log", "a", {"message": "hello"})))

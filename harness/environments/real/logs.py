@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from harness.cluster import ClusterEvent
+from harness.cluster import CHECKPOINT, ClusterEvent
 from harness.environments.real.lines import EVENT_LEVEL, LINE_BYTES_MAX, parse_line
 
 __all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
@@ -63,8 +63,9 @@ class EventBus:
 class NodeLog:
     """The output of one node over all of its incarnations.
 
-    Everything goes to `path` (if given) up to `LOG_BYTES_MAX`, after which the file says that it
-    was cut; the last `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit reports.
+    Everything but checkpoints goes to `path` (if given) up to `LOG_BYTES_MAX`, after which the file
+    says that it was cut; the last `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit
+    reports.
     """
 
     def __init__(self, node: str, bus: EventBus, path: Path | None) -> None:
@@ -97,11 +98,13 @@ class NodeLog:
             self._partial = b""
 
     def _line(self, raw: bytes) -> None:
-        self._tail.append(raw.decode("utf-8", "replace"))
-        self._keep(raw + b"\n")
         line = parse_line(raw)
-        if line is not None and line.level == EVENT_LEVEL:
-            self._bus.publish(self._node, line.event, line.data)
+        event = line if line is not None and line.level == EVENT_LEVEL else None
+        if event is None or event.event != CHECKPOINT:
+            self._tail.append(raw.decode("utf-8", "replace"))
+            self._keep(raw + b"\n")
+        if event is not None:
+            self._bus.publish(self._node, event.event, event.data)
 
     def _keep(self, raw: bytes) -> None:
         if self._file is None:

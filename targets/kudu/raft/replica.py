@@ -26,6 +26,7 @@ from targets.kudu.raft import cmeta
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.calls import ConsensusCalls
+from targets.kudu.raft.checkpoints import Checkpoints
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
 from targets.kudu.raft.dump import describe
 from targets.kudu.raft.errors import (
@@ -86,6 +87,7 @@ class Replica:
         flags: Flags,
         machine: StateMachine,
         snapshot_every: int,
+        checkpoint_every: int = 1,
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
@@ -132,11 +134,13 @@ class Replica:
         self._task_count = 0
         self._proposals: dict[int, Waiter] = {}
         self._applied_waiters: list[tuple[int, Waiter]] = []
+        self._checkpoints = Checkpoints(env, self._group_label, every=checkpoint_every)
         self._snapshots = Snapshots(
             env.disk,
             folder,
             self._wal,
             machine,
+            self._checkpoints,
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
         )
@@ -232,6 +236,7 @@ class Replica:
             self._machine.restore(snapshot.data, found.base.index)
             self._journal = Journal(found.base, snapshot.digest)
             self._snapshots.index = found.base.index
+            self._checkpoints.held(self._journal, self._machine.snapshot())
         return RaftCore(
             self.local_uuid,
             self.group_id,
@@ -374,6 +379,7 @@ class Replica:
             if entry.kind is msg.EntryKind.WRITE:
                 result = self._machine.apply(entry.index, entry.term, entry.payload)
             journal.add(entry)
+            self._checkpoints.applied(journal)
             waiter = self._proposals.pop(entry.index, None)
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from harness.env import Disk
 from targets.kudu.raft import cmeta
 from targets.kudu.raft import events as ev
+from targets.kudu.raft.checkpoints import Checkpoints
 from targets.kudu.raft.core import RaftCore
 from targets.kudu.raft.journal import Journal
 from targets.kudu.raft.machine import StateMachine
@@ -32,6 +33,7 @@ class Snapshots:
         folder: str,
         wal: Wal,
         machine: StateMachine,
+        checkpoints: Checkpoints,
         *,
         every: int,
         log_bytes_max: int,
@@ -41,6 +43,7 @@ class Snapshots:
         self._path = snapshot_path(folder)
         self._wal = wal
         self._machine = machine
+        self._checkpoints = checkpoints
         self._every = every
         self._log_bytes_max = log_bytes_max
         self._lock = asyncio.Lock()
@@ -69,6 +72,7 @@ class Snapshots:
                 last_included = OpId(journal.term, journal.index)
                 config = core.configs.committed
                 data = self._machine.snapshot()
+                self._checkpoints.held(journal, data)
                 snapshot = cmeta.Snapshot(last_included, config, journal.digest, data)
                 await cmeta.save(self._disk, self._path, snapshot)
                 self.index = last_included.index
@@ -89,7 +93,9 @@ class Snapshots:
                 await self._wal.reset()
             self._machine.restore(effect.data, last_included.index)
             self.index = last_included.index
-            return Journal(last_included, effect.digest)
+            journal = Journal(last_included, effect.digest)
+            self._checkpoints.held(journal, self._machine.snapshot())
+            return journal
 
     async def load(self) -> cmeta.Snapshot | None:
         """The one on disk."""

@@ -1,0 +1,116 @@
+"""Checkpoints: equal places are compared for ever, and nothing else is."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import checkpoints
+from harness.checkpoints import Checkpoints
+from harness.cluster import ClusterEvent
+from harness.recorder import EventScribe, Recorder
+
+TOLD = st.lists(
+    st.tuples(
+        st.sampled_from(["t1", "t2"]),
+        st.sampled_from(["g", "h"]),
+        st.integers(0, 3),
+        st.sampled_from(["x", "y"]),
+    ),
+    max_size=25,
+)
+
+
+@given(TOLD)
+def test_it_finds_what_comparing_all_with_all_finds(told):
+    compare = Checkpoints()
+    found = []
+    for number, (node, group, index, log) in enumerate(told):
+        data = {"group": group, "index": index, "log": log}
+        found += [d["group"] for d in compare.take(node, data, number)]
+
+    different = {
+        one[1] for one in told for two in told if one[1:3] == two[1:3] and one[3] != two[3]
+    }
+    assert sorted(found) == sorted(different)  # each once
+    places = Counter(entry[1:3] for entry in told)
+    assert compare.summary() == (
+        {
+            "told": len(told),
+            "compared": len(told) - len(places),
+            "diverged": len(different),
+            "forgotten": 0,
+        }
+        if told
+        else None
+    )
+
+
+def test_a_divergence_says_who_was_there_before():
+    compare = Checkpoints()
+    compare.take("t1", {"group": "g", "index": 4, "log": "a", "state": "s"}, 10)
+    assert compare.take("t2", {"group": "g", "index": 4, "log": "a"}, 20) == []
+    assert compare.take("t1", {"group": "g", "index": 4, "log": "a", "state": "z"}, 30) == [
+        {
+            "group": "g",
+            "index": 4,
+            "what": "state",
+            "nodes": ["t1", "t1"],
+            "values": ["s", "z"],
+            "times_ns": [10, 30],
+        }
+    ]
+
+
+def test_other_groups_and_indices_are_other_places():
+    compare = Checkpoints()
+    for group, index, log in [("g", 1, "a"), ("g", 2, "b"), ("h", 1, "c"), ("g", 0, "d")]:
+        assert compare.take("t1", {"group": group, "index": index, "log": log}, 0) == []
+
+
+def test_what_is_no_checkpoint_is_left_alone():
+    compare = Checkpoints()
+    for data in ({}, {"group": "g"}, {"group": 1, "index": 1}, {"group": "g", "index": "1"}):
+        assert compare.take("t1", data, 0) == []
+    assert compare.summary() is None
+    for value in (1, None, ["a"], 2):
+        assert compare.take("t1", {"group": "g", "index": 1, "log": value}, 0) == []
+
+
+def test_memory_is_bounded_and_says_what_it_forgot(monkeypatch):
+    monkeypatch.setattr(checkpoints, "POINTS_MAX", 2)
+    compare = Checkpoints()
+    for index in (1, 2, 3):
+        compare.take("t1", {"group": "g", "index": index, "log": "a"}, 0)
+    assert compare.take("t2", {"group": "g", "index": 1, "log": "b"}, 0) == []  # forgotten
+    assert len(compare.take("t2", {"group": "g", "index": 3, "log": "b"}, 0)) == 1
+    assert compare.summary()["forgotten"] == 2
+
+
+def test_divergences_are_bounded():
+    compare = Checkpoints()
+    found = []
+    for number in range(checkpoints.DIVERGENCES_MAX + 5):
+        for log in ("a", "b"):
+            found += compare.take("t1", {"group": f"g{number}", "index": 1, "log": log}, 0)
+    assert len(found) == checkpoints.DIVERGENCES_MAX
+
+
+def test_the_history_has_what_differed_and_how_much_was_compared():
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 7))
+    scribe = EventScribe(recorder, [])
+    for node, log in [("t1", "a"), ("t2", "a"), ("t3", "b")]:
+        data = {"group": "g", "index": 1, "log": log}
+        scribe.on_event(ClusterEvent(0, node, "checkpoint", data))
+    scribe.summarize()
+    facts = [(op.f, op.value) for op in recorder.history()]
+    assert [f for f, _ in facts] == ["divergence", "checkpoints"]
+    assert facts[0][1]["nodes"] == ["t1", "t3"]
+    assert facts[1][1] == {"told": 3, "compared": 2, "diverged": 1, "forgotten": 0}
+
+
+def test_a_target_without_checkpoints_leaves_no_fact():
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
+    EventScribe(recorder, []).summarize()
+    assert list(recorder.history()) == []
