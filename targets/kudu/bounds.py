@@ -3,8 +3,8 @@
 Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
 election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
-and 1.65 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest), and below
-what a storm, a leak or a cluster that sits out a fault shows.
+and 1.65 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
+files a tablet), and below what a storm, a leak or a cluster that sits out a fault shows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from targets.kudu.flags import Flags
 __all__ = ["describe_bounds"]
 
 Json = Mapping[str, Any]
+_DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
 
@@ -41,13 +42,16 @@ def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, An
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own, and the worst of its Raft groups."""
+    """A node's own, and the worst of its Raft groups; files are those beside the logs of groups."""
     found = dict(dump.get("counters", {}))
-    groups = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
+    rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
+    groups: list[Json] = [(raft or {}).get("counters") or {} for raft in rafts]
     for group in groups:
-        for name, value in ((group or {}).get("counters") or {}).items():
+        for name, value in group.items():
             key = f"{name} of a group"
             found[key] = max(found.get(key, 0), value)
+    if "files" in dump:
+        found["files"] = dump["files"] - sum(group.get("log segments", 0) for group in groups)
     return found
 
 
@@ -64,6 +68,7 @@ def _amounts(masters: Json) -> dict[str, int]:
     tables = rows["tables"]
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
+        "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
@@ -142,6 +147,11 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
         _limit("requests in flight", "counter", "requests in flight", 4, idle),
         _limit("reserved names", "counter", "reserved names", 4, idle),
         _limit("tablets in transition", "counter", "tablets in transition", 4, idle),
+        _limit(
+            "files", "counter", "files", 12,
+            "a replica has a superblock, a vote state and a snapshot, and takes them along",
+            live_tablet=4,
+        ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(
             "log segments", "counter", "log segments of a group", retained,

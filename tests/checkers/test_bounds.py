@@ -230,7 +230,12 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 2},
         {"id": "B", "state": "REMOVED", "num_replicas": 1, "version": 1},
     ]
-    tablets = [{"table_id": "A"}, {"table_id": "A"}, {"table_id": "B"}]
+    tablets = [
+        {"table_id": "A", "state": "RUNNING"},
+        {"table_id": "A", "state": "CREATING"},
+        {"table_id": "A", "state": "REPLACED"},
+        {"table_id": "B", "state": "DELETED"},
+    ]
     group = {"counters": {"garbage segments": 1}}
     leader = {
         "revision": 9, "tables": tables, "tablets": tablets, "raft": group,
@@ -238,16 +243,39 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
     }  # fmt: skip
     server = {
         "calls": {"x": 2},
-        "tablets": [{"raft": {"counters": {"garbage segments": n}}} for n in (0, 3)]
+        "files": 17,
+        "tablets": [
+            {"raft": {"counters": {"garbage segments": n, "log segments": n + 1}}} for n in (0, 3)
+        ]
         + [{"raft": None}],
     }
     behind = {"revision": 3, "tables": [], "tablets": []}
     found = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
     assert found["calls"] == {"x": 3}
     assert found["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
-    assert found["counters"]["t1"] == {"garbage segments of a group": 3}
-    assert found["amounts"] == {"live table": 1, "replica made": 7, "tablet altered": 5}
+    assert found["counters"]["t1"] == {
+        "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
+    }  # fmt: skip
+    assert found["amounts"] == {
+        "live table": 1, "live tablet": 2, "replica made": 10, "tablet altered": 7
+    }  # fmt: skip
     assert found["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}
     assert kinds == {"none", "cut", "kill", "power-cut", "pause"}
     assert len({each["name"] for each in found["limits"]}) == len(found["limits"])
+
+
+@pytest.mark.parametrize(
+    ("files", "tablets", "verdict"),
+    [(9, 2, Verdict.VALID), (20, 2, Verdict.VALID), (21, 2, Verdict.INVALID), (21, 3, "valid")],
+)
+def test_files_go_with_their_tablets(files: int, tablets: int, verdict: str) -> None:
+    rows = [{"table_id": "A", "state": "RUNNING"}] * tablets
+    table = {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 0}
+    master = {"revision": 1, "tables": [table], "tablets": rows}
+    declared = describe_bounds({"m1": master}, {"t1": {"files": files}}, Flags())
+    limits = [each for each in declared["limits"] if each["name"] == "files"]
+    h = Timeline()
+    h.served(*steady())
+    found = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
+    assert found.verdict == verdict, found

@@ -271,8 +271,12 @@ class FakeMaster:
             ddl=Ddl(self.env, self.flags, behaviour, self.tservers),
             heartbeats=Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers),
             monotonic_ns=self.env.clock.monotonic_ns,
+            list_files=self._list_files,
         )
         self.heartbeats = Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers)
+
+    async def _list_files(self) -> list[str]:
+        return ["instance"]
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
         """Win an election, load the catalog, hear of tablet servers."""

@@ -539,7 +539,7 @@ def test_dumps_are_plain_sorted_data() -> None:
         master = await FakeMaster().lead()
         await master.create("t")
         await asyncio.sleep(0.1)
-        dump = master.service.dump_entities(m.DumpEntitiesRequest(), "c").data
+        dump = (await master.service.dump_entities(m.DumpEntitiesRequest(), "c")).data
         assert dump == msgspec.json.decode(msgspec.json.encode(dump))
         assert (dump["role"], dump["term"], dump["ready"]) == ("LEADER", 1, True)
         assert [table["name"] for table in dump["tables"]] == ["t"]

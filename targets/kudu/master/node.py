@@ -126,6 +126,7 @@ def _wire(
         ddl=Ddl(env, flags, behaviour, tservers),
         heartbeats=Heartbeats(env, uuid, flags, leadership, tservers),
         monotonic_ns=env.clock.monotonic_ns,
+        list_files=env.disk.list,
     )
     service.register(server)
     return leadership

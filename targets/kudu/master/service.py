@@ -77,6 +77,7 @@ class MasterService:
         ddl: Ddl,
         heartbeats: Heartbeats,
         monotonic_ns: Callable[[], int],
+        list_files: Callable[[], Awaitable[list[str]]],
     ) -> None:
         self._uuid = uuid
         self._address = address
@@ -87,6 +88,7 @@ class MasterService:
         self._ddl = ddl
         self._heartbeats = heartbeats
         self._monotonic_ns = monotonic_ns
+        self._list_files = list_files
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -254,18 +256,18 @@ class MasterService:
         )
         return ListTabletServersResponse(self._meta(), servers=servers)
 
-    def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
+    async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
-        return DumpResponse(
-            dump_entities(
-                self._uuid,
-                self._leadership,
-                self._rows,
-                self._tservers,
-                self._monotonic_ns(),
-                self._calls,
-            )
+        files = len(await self._list_files())
+        data = dump_entities(
+            self._uuid,
+            self._leadership,
+            self._rows,
+            self._tservers,
+            self._monotonic_ns(),
+            self._calls,
         )
+        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

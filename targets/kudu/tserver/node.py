@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.env import Env
+from harness.env import Disk, Env
 from harness.errors import TargetError, UsageError
 from targets.kudu import messages as m
 from targets.kudu.behaviour import behaviour_of
@@ -73,7 +73,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         flags=settings.flags,
         on_dirty=heartbeater.mark_dirty,
     )
-    _register(server, manager)
+    _register(server, manager, env.disk)
     await manager.open_all()
     await server.start()
     env.event("tserver-started", uuid=uuid)
@@ -95,7 +95,7 @@ async def _start_instance(env: Env) -> _Instance:
     return instance
 
 
-def _register(server: RpcServer, manager: TabletManager) -> None:
+def _register(server: RpcServer, manager: TabletManager, disk: Disk) -> None:
     def admin(
         operation: Callable[[Any], Coroutine[Any, Any, m.TabletError | None]],
     ) -> Callable[[Any, str], Awaitable[m.TabletServerResponse]]:
@@ -105,10 +105,11 @@ def _register(server: RpcServer, manager: TabletManager) -> None:
 
         return handle
 
-    def dump(request: m.DumpTabletsRequest, peer: str) -> m.DumpResponse:
+    async def dump(request: m.DumpTabletsRequest, peer: str) -> m.DumpResponse:
         del request, peer
+        files = len(await disk.list())
         calls = dict(sorted(server.calls.items()))
-        return m.DumpResponse({**manager.dump(), "calls": calls})
+        return m.DumpResponse({**manager.dump(), "calls": calls, "files": files})
 
     service = "TabletServerAdminService"
     server.register(f"{service}.CreateTablet", admin(manager.create_tablet), m.CreateTabletRequest)
