@@ -13,6 +13,7 @@ from harness.cluster import CHECKPOINT, ClusterEvent, Link
 from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan, Session
 from targets.kudu.raft import messages as msg
+from targets.kudu.raft.wal import Wal
 from targets.kudu.rpc import RpcClient, RpcError
 from tests.raft.group import GROUP, PORT, Ask, Told, specs
 
@@ -372,6 +373,31 @@ def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_rest
         assert group.told[late, installed[0]] == ["state", "state"]
 
     simulate(main, snapshot_every=50, flags={"log_segment_size_kb": 1})
+
+
+def test_a_start_finishes_what_a_crash_left_of_a_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def crashed(self: Wal, index: int) -> None:
+        del self, index
+
+    async def main(group: Group) -> list[int]:
+        with monkeypatch.context() as patch:
+            patch.setattr(Wal, "collect", crashed)
+            for round_number in range(4):
+                await group.write_all(20, f"r{round_number}-")
+                for name in group.names:
+                    await group.session.cluster.kill(name)
+                    await group.session.cluster.start(name)
+            dumps = await group.check()
+            assert min(dump["counters"]["garbage segments"] for dump in dumps) > 1
+            for name in group.names:
+                await group.session.cluster.kill(name)
+        for name in group.names:
+            await group.session.cluster.start(name)
+        return [dump["counters"]["garbage segments"] for dump in await group.check()]
+
+    assert max(simulate(main, snapshot_every=60)) <= 1
 
 
 def test_a_wiped_node_is_filled_again() -> None:

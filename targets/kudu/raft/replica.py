@@ -236,6 +236,7 @@ class Replica:
             self._machine.restore(snapshot.data, found.base.index)
             self._journal = Journal(found.base, snapshot.digest)
             self._snapshots.index = found.base.index
+            await self._wal.collect(found.base.index)  # a crash came before, right after the save
             self._checkpoints.held(self._journal, self._machine.snapshot())
         return RaftCore(
             self.local_uuid,
