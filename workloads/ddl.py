@@ -48,6 +48,8 @@ DEFAULT_MIX: Final = (
 )
 NAMES_MAX: Final = 10_000
 BURST_MAX: Final = 1000
+DONE_MAX: Final = 200
+"""Of how many names the final reads ask whether all is done."""
 BURST_PERCENT: Final = 30
 """How many of the operations that come by themselves begin a burst."""
 REPLICAS: Final = (1, 3, 5, 7)
@@ -250,6 +252,11 @@ class DdlWorkload:
         )
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One list, then every name."""
+        """One list, then every name; of the first ones also whether all is done."""
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
-        return (Request("list", {}), *(Request("get", {"name": name}) for name in names))
+        kinds = ("get", "is-create-done", "is-alter-done")
+        return (
+            Request("list", {}),
+            *(Request(kind, {"name": name}) for name in names[:DONE_MAX] for kind in kinds),
+            *(Request("get", {"name": name}) for name in names[DONE_MAX:]),
+        )

@@ -6,6 +6,8 @@
   configuration never changed, the same replicas.
 * `done` is not too early: at the revision of the answer every tablet ran (rows tell since when);
   and not forgotten: what was done once stays so, and so does what `locate` or `get` proved.
+* At rest all is done: once the target has settled, `done` is true of every table, and `get` shows
+  its newest version as the applied one.
 * An answer's term is at least that of everything acknowledged before it was asked.
 """
 
@@ -63,6 +65,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Finding
         _covers(shown, asked.get(shown.ident), findings)
     _tablets_keep(located, findings)
     _done_stays_done(history, located, findings)
+    _done_at_rest(history, findings)
     if snapshot is not None:
         _known_to_rows(located, snapshot, findings)
         _done_too_early(history, snapshot, findings)
@@ -208,6 +211,25 @@ def _subject(shown: _Shown) -> tuple[str, Any]:
     """What an answer with `done` is about: a table, and its creation or a version of it."""
     created = shown.pair.invoke.f == "is-create-done"
     return shown.ident, CREATION if created else shown.value.get("schema_version")
+
+
+def _done_at_rest(history: History, findings: Findings) -> None:
+    """What was asked for after the target had settled; nobody changes anything any more."""
+    settled = list(history.facts("converged"))
+    if not settled or not settled[-1].value.get("ok"):
+        return
+    for shown in _shown(history, "is-create-done", "is-alter-done", "get"):
+        if shown.pair.invoke.index < settled[-1].index:
+            continue
+        findings.look("done-at-rest")
+        version, applied = (shown.value.get(f"{of}schema_version") for of in ("", "applied_"))
+        if shown.value.get("done") is False:
+            what = "was told that it is not done, although all had settled"
+        elif applied is not None and applied != version:
+            what = f"all had settled, and version {applied} is the applied one"
+        else:
+            continue
+        _complain(findings, "done-at-rest", shown, what)
 
 
 def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:

@@ -210,6 +210,58 @@ def test_what_is_done_stays_done(undo: Callable[[Writer], None]) -> None:
     assert rules(h) == ["done"]
 
 
+def converged(h: Writer, *, ok: bool = True) -> None:
+    h.fact("converged", {"ok": ok, "took_s": 1.0, "bound_s": 90.0, "pending": []})
+
+
+def not_created(h: Writer) -> None:
+    ask_done(h, done=False)
+
+
+def not_altered(h: Writer) -> None:
+    ask_done(h, done=False, f="is-alter-done", schema_version=2)
+
+
+def not_applied(h: Writer) -> None:
+    h.get(3, "a", "A", 2, applied_schema_version=1)
+
+
+UNDONE = [not_created, not_altered, not_applied]
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+def test_what_is_not_done_when_all_has_settled_never_will_be(ask: Callable[[Writer], None]) -> None:
+    h = made()
+    converged(h)
+    ask(h)
+    assert rules(h) == ["done-at-rest"]
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+@pytest.mark.parametrize("settled", [True, False, None])
+def test_before_it_has_settled_something_may_be_open(
+    ask: Callable[[Writer], None], settled: bool | None
+) -> None:
+    h = made()
+    if settled is False:
+        converged(h, ok=False)
+    ask(h)
+    if settled:
+        converged(h)
+    assert rules(h) == []
+
+
+def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
+    h = made()
+    converged(h)
+    ask_done(h, done=True)
+    h.ok(4, "is-alter-done", {"name": "z"}, {"result": "not-found"})
+    findings = Findings()
+    check_answers(h.history, None, findings)
+    assert findings.looked["done-at-rest"] == 1
+    assert findings.violations == []
+
+
 def test_a_concurrent_answer_may_still_say_not_done() -> None:
     h = made()
     h.call(5, "is-create-done", {"name": "a"})

@@ -9,7 +9,7 @@ from harness.case import Case, stream
 from harness.errors import UsageError
 from harness.generator import Emit, new_context
 from harness.planning import with_defaults
-from workloads.ddl import KINDS, READS, DdlWorkload, parse_mix
+from workloads.ddl import DONE_MAX, KINDS, READS, DdlWorkload, parse_mix
 
 
 def case(**options):
@@ -102,7 +102,17 @@ def test_probe_covers_every_kind_with_fresh_names():
 
 def test_final_reads_every_name():
     final = DdlWorkload().final(case(names=3))
-    assert [request.value.get("name") for request in final] == [None, "t0", "t1", "t2"]
+    assert final[0].f == "list"
+    kinds = ("get", "is-create-done", "is-alter-done")
+    assert [(request.f, request.value["name"]) for request in final[1:]] == [
+        (kind, name) for name in ("t0", "t1", "t2") for kind in kinds
+    ]
+
+
+def test_final_reads_of_many_names_are_bounded():
+    final = DdlWorkload().final(case(names=1000))
+    assert len(final) == 1 + 1000 + 2 * DONE_MAX
+    assert len({request.value.get("name") for request in final}) == 1001
 
 
 def test_a_retried_probe_keeps_its_names_and_changes_its_nonces():
