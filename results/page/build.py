@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -125,9 +126,11 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """The command for a run whose results do not say it."""
-    judged = stored.record is not None and not stored.foreign
-    return "" if judged else f"harness check {stored.folder}"
+    """The command for a run whose results do not say it, such as a seed of a soak."""
+    if stored.record is None or stored.foreign:
+        return f"harness check {stored.folder}"
+    words = ["harness", "run", "--env", stored.record.environment, "--case"]
+    return shlex.join([*words, str(stored.folder / "case.json")])
 
 
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:

@@ -4,7 +4,9 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -109,6 +111,14 @@ def test_what_the_page_of_a_run_says(folder):
     assert data["links"] == ["case.json", "results.json", "run.json", "history.parquet"]
     assert data["end"] == 1800 * MS
     assert [fault["lane"] for fault in data["faults"]] == [0, 0]
+
+
+def test_a_soaked_seed_is_replayed_from_its_case(tmp_path):
+    folder = write_run(tmp_path, small_run(), [stale_read(small_run())], replay="")
+    said = build(load_run(folder), read_results(folder))["replay"]
+    environment = load_run(folder).record.environment
+    assert shlex.split(said)[:5] == ["harness", "run", "--env", environment, "--case"]
+    assert Path(shlex.split(said)[5]) == folder / "case.json"
 
 
 def test_sentences_have_a_bound(tmp_path):
