@@ -6,9 +6,13 @@ same, also a node that was wiped, overwritten or repaired since: what a dump at 
 shows is seen here. TigerBeetle's simulator compares its replicas so (`testing/cluster/
 state_checker.zig`).
 
-Only what differs is kept for the history, since what is equal says nothing more; so a run's store
-does not grow with the number of checkpoints. Equal indices alone are compared: a node that is
-behind, or half recovered, has said nothing wrong.
+Whole numbers besides the index (which may then be left out) are what the group has reached: a
+version of its schema, say. It is kept when anybody first had each, so that an answer "all have it"
+can be held against it.
+
+Of the rest only what differs is kept for the history, since what is equal says nothing more; so
+the store of a run hardly grows. Equal indices alone are compared: a node that is behind, or half
+recovered, has said nothing wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["DIVERGENCES_MAX", "POINTS_MAX", "Checkpoints"]
+__all__ = ["DIVERGENCES_MAX", "POINTS_MAX", "REACHED_MAX", "Checkpoints"]
 
 POINTS_MAX: Final = 200_000
 """Places remembered; beyond, the oldest are forgotten, and the summary says how many were."""
 DIVERGENCES_MAX: Final = 20
+REACHED_MAX: Final = 50_000
+"""Steps forward that are kept; beyond, none are: one that is missing would prove the opposite."""
 
 
 class Checkpoints:
@@ -29,6 +35,8 @@ class Checkpoints:
     def __init__(self) -> None:
         self._first: dict[tuple[str, int, str], tuple[str, str, int]] = {}
         self._diverged: dict[tuple[str, str], None] = {}
+        self._reached: dict[str, dict[str, list[tuple[int, int]]]] = {}
+        self._steps = 0
         self._told = 0
         self._compared = 0
         self._forgotten = 0
@@ -40,12 +48,14 @@ class Checkpoints:
         What is not such an event is left alone.
         """
         group, index = data.get("group"), data.get("index")
-        if not isinstance(group, str) or not isinstance(index, int):
+        if not isinstance(group, str):
             return []
         self._told += 1
         found = []
         for what, value in data.items():
-            if what == "group" or not isinstance(value, str):
+            if isinstance(value, int) and what != "index":
+                self._reach(what, group, value, now_ns)
+            if what == "group" or not isinstance(value, str) or not isinstance(index, int):
                 continue
             key = (group, index, what)
             first = self._first.get(key)
@@ -66,16 +76,32 @@ class Checkpoints:
                 )
         return found
 
-    def summary(self) -> dict[str, int] | None:
-        """How much was compared; `None` where nobody announced anything."""
+    def summary(self) -> dict[str, Any] | None:
+        """How much was compared, and what was `reached` when: {what: {group: [[number, ns]...]}}.
+
+        `None` where nobody announced anything.
+        """
         if not self._told:
             return None
+        reached = self._reached if self._steps <= REACHED_MAX else {}
         return {
+            "reached": {
+                what: {group: list(steps) for group, steps in groups.items()}
+                for what, groups in reached.items()
+            },
             "told": self._told,
             "compared": self._compared,
             "diverged": len(self._diverged),
             "forgotten": self._forgotten,
         }
+
+    def _reach(self, what: str, group: str, value: int, now_ns: int) -> None:
+        steps = self._reached.setdefault(what, {}).setdefault(group, [])
+        if steps and steps[-1][0] >= value:
+            return
+        self._steps += 1
+        if self._steps <= REACHED_MAX:
+            steps.append((value, now_ns))
 
     def _remember(self, key: tuple[str, int, str], said: tuple[str, str, int]) -> None:
         if len(self._first) >= POINTS_MAX:

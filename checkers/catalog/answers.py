@@ -4,7 +4,8 @@
   create asked for; each belongs to one table and keeps its key range for ever; its leader is one of
   its replicas, which are different servers. The final rows know the tablet, and if its
   configuration never changed, the same replicas.
-* `done` is not too early: at the revision of the answer every tablet ran (rows tell since when);
+* `done` is not too early: at the revision of the answer every tablet ran (rows tell since when),
+  and some replica of each had the version that is called applied (checkpoints tell when);
   and not forgotten: what was done once stays so, and so does what `locate` or `get` proved.
 * At rest all is done: once the target has settled, `done` is true of every table, and `get` shows
   its newest version as the applied one.
@@ -16,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from checkers._sentences import sentence
+from checkers._disturbances import citation, disturbances_of
+from checkers._sentences import seconds, sentence
 from checkers.catalog.findings import Findings, counted, table_words
 from checkers.catalog.snapshot import Snapshot
 from harness.ops import History, OpType, Pair
@@ -24,6 +26,8 @@ from harness.ops import History, OpType, Pair
 __all__ = ["check_answers"]
 
 CREATION: Final = "creation"
+TOLD_WITHIN_NS: Final = 1_000_000_000
+"""How late the harness may hear what a replica announces, where it was not disturbed itself."""
 FIRST_CONFIG: Final = -1
 """The index of a configuration that was never changed."""
 
@@ -69,6 +73,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Finding
     if snapshot is not None:
         _known_to_rows(located, snapshot, findings)
         _done_too_early(history, snapshot, findings)
+        _applied_too_early(history, snapshot, findings)
 
 
 def _complain(findings: Findings, invariant: str, shown: _Shown, what: str) -> None:
@@ -257,3 +262,39 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) ->
                     shown,
                     f"its answer is of revision {revision}, and tablet {row['id']} {when}",
                 )
+
+
+def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:
+    """A version is applied when some replica of every tablet has it: its group committed it.
+
+    Tablets of a table that are not REPLACED in the end are those that it always had.
+    """
+    facts = list(history.facts("checkpoints"))
+    reached = facts[-1].value.get("reached", {}).get("version") if facts else None
+    if not reached:
+        return
+    tablets: dict[str, list[str]] = {}
+    for row in snapshot.tablets.values():
+        if row["state"] != "REPLACED":
+            tablets.setdefault(row["table_id"], []).append(row["id"])
+    disturbances = disturbances_of(history)
+    for shown in _shown(history, "is-alter-done", "get"):
+        is_get = shown.pair.invoke.f == "get"
+        version = shown.value.get("applied_schema_version" if is_get else "schema_version")
+        if shown.value.get("done") is False or not isinstance(version, int) or version < 1:
+            continue  # at version 0 nothing was altered
+        done = shown.pair.completion
+        assert done is not None
+        for tablet_id in tablets.get(shown.ident, ()):
+            findings.look("applied-early")
+            steps = reached.get(tablet_id, ())
+            since = next((at for step, at in steps if step >= version), None)
+            if since is not None and since <= done.time + TOLD_WITHIN_NS:
+                continue
+            when = "at no time" if since is None else f"only at {seconds(since)} s"
+            what = f"version {version} was applied in tablet {tablet_id} {when}"
+            if disturbances:  # they may have kept from the harness what the replica announced
+                what = f"{what}. That proves nothing: {citation(disturbances)}"
+                findings.gaps.append(f"{sentence(shown.pair)}, but {what}")
+            else:
+                _complain(findings, "applied-early", shown, what)

@@ -262,6 +262,70 @@ def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
     assert findings.violations == []
 
 
+S = 1_000_000_000
+
+
+def altered(h: Writer, version: int = 1) -> None:
+    """Both kinds of answer that call a version applied; they return within the first second."""
+    ask_done(h, done=True, f="is-alter-done", schema_version=version)
+    h.get(3, "a", "A", version)
+
+
+def told(h: Writer, **steps: list[list[int]]) -> None:
+    h.fact("checkpoints", {"told": 4, "compared": 2, "reached": {"version": steps}})
+
+
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        ([[0, 0], [1, S // 2]], False),
+        ([[2, 0]], False),  # made with a later version
+        ([[0, 0], [1, S]], False),  # heard a bit late
+        ([[0, 0], [1, 3 * S]], True),
+        ([[0, 0], [3, 3 * S]], True),
+        ([[0, 0]], True),
+        ([], True),
+    ],
+)
+def test_a_version_is_applied_when_every_tablet_has_it(
+    steps: list[list[int]], broken: bool
+) -> None:
+    h = made()
+    altered(h)
+    told(h, A1=[[1, 0]], A2=steps)
+    findings = looked_at(h)
+    assert [v.invariant for v in findings.violations] == ["applied-early"] * (2 * broken)
+    assert findings.looked["applied-early"] == 4  # A0 was replaced
+    assert findings.gaps == []
+
+
+@pytest.mark.parametrize("answer", [{"done": False, "schema_version": 1}, {"schema_version": 0}])
+def test_what_claims_no_version_needs_no_tablet(answer: Json) -> None:
+    h = made()
+    ask_done(h, f="is-alter-done", **{"done": True, **answer})
+    h.get(3, "a", "A", 1, applied_schema_version=0)
+    told(h, A1=[[0, 0]], A2=[[0, 0]])
+    assert rules(h) == []
+
+
+def test_targets_that_tell_no_versions_are_not_held_to_them() -> None:
+    h = made()
+    altered(h)
+    assert rules(h) == []
+    h.fact("checkpoints", {"told": 4, "compared": 2})
+    assert rules(h) == []
+
+
+def test_a_disturbed_harness_may_have_missed_an_announcement() -> None:
+    h = made()
+    altered(h)
+    told(h, A1=[[1, 0]], A2=[[0, 0]])
+    h.fact("infrastructure", {"node": None, "what": "the log of t1 broke off"})
+    findings = looked_at(h)
+    assert findings.violations == []
+    assert "the log of t1 broke off" in findings.gaps[0]
+
+
 def test_a_concurrent_answer_may_still_say_not_done() -> None:
     h = made()
     h.call(5, "is-create-done", {"name": "a"})

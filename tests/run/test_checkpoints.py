@@ -41,6 +41,7 @@ def test_it_finds_what_comparing_all_with_all_finds(told):
             "compared": len(told) - len(places),
             "diverged": len(different),
             "forgotten": 0,
+            "reached": {},
         }
         if told
         else None
@@ -71,9 +72,13 @@ def test_other_groups_and_indices_are_other_places():
 
 def test_what_is_no_checkpoint_is_left_alone():
     compare = Checkpoints()
-    for data in ({}, {"group": "g"}, {"group": 1, "index": 1}, {"group": "g", "index": "1"}):
+    for data in ({}, {"group": 1, "index": 1}):
         assert compare.take("t1", data, 0) == []
     assert compare.summary() is None
+    for data in (
+        {"group": "g", "log": "a"}, {"group": "g", "log": "b"}, {"group": "g", "index": "1"}
+    ):  # fmt: skip
+        assert compare.take("t1", data, 0) == []
     for value in (1, None, ["a"], 2):
         assert compare.take("t1", {"group": "g", "index": 1, "log": value}, 0) == []
 
@@ -107,10 +112,42 @@ def test_the_history_has_what_differed_and_how_much_was_compared():
     facts = [(op.f, op.value) for op in recorder.history()]
     assert [f for f, _ in facts] == ["divergence", "checkpoints"]
     assert facts[0][1]["nodes"] == ["t1", "t3"]
-    assert facts[1][1] == {"told": 3, "compared": 2, "diverged": 1, "forgotten": 0}
+    assert facts[1][1] == {
+        "told": 3, "compared": 2, "diverged": 1, "forgotten": 0, "reached": {}
+    }  # fmt: skip
 
 
 def test_a_target_without_checkpoints_leaves_no_fact():
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
     EventScribe(recorder, []).summarize()
     assert list(recorder.history()) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(["g", "h"]), st.integers(0, 5)), max_size=20))
+def test_it_keeps_when_anybody_first_had_reached_a_number(told):
+    compare = Checkpoints()
+    for now, (group, version) in enumerate(told, start=1):
+        compare.take("t1", {"group": group, "version": version}, now)
+    kept = (compare.summary() or {}).get("reached", {}).get("version", {})
+    for group in ("g", "h"):
+        for version in range(6):
+            first = [now for now, (g, v) in enumerate(told, 1) if g == group and v >= version]
+            steps = [now for number, now in kept.get(group, []) if number >= version]
+            assert steps[:1] == first[:1]
+
+
+def test_of_too_many_steps_none_are_kept(monkeypatch):
+    monkeypatch.setattr(checkpoints, "REACHED_MAX", 2)
+    compare = Checkpoints()
+    for version in (1, 2, 3):
+        compare.take("t1", {"group": "g", "index": 0, "version": version}, version)
+        assert (compare.summary()["reached"] == {}) == (version == 3)
+
+
+def test_a_summary_does_not_change_afterwards():
+    compare = Checkpoints()
+    compare.take("t1", {"group": "g", "version": 1}, 0)
+    summary = compare.summary()
+    compare.take("t1", {"group": "g", "version": 2}, 9)
+    compare.take("t1", {"group": "h", "version": 2}, 9)
+    assert summary["reached"] == {"version": {"g": [(1, 0)]}}

@@ -56,6 +56,17 @@ def test_create_is_idempotent_and_makes_the_tablet_dirty():
     asyncio.run(main())
 
 
+def test_the_versions_that_a_replica_has_are_announced():
+    async def main():
+        tablets = manager()
+        await tablets.create_tablet(create())
+        await tablets.alter_schema(alter(4, "a"))
+        told = [data for kind, data in tablets._env.events if kind == "checkpoint"]
+        assert told == [{"group": "x", "version": 3}, {"group": "x", "version": 4}]
+
+    asyncio.run(main())
+
+
 def test_requests_meant_for_another_server_are_refused():
     async def main():
         tablets = manager()
@@ -110,7 +121,8 @@ def test_memory_of_deleted_ids_is_bounded_and_says_so(monkeypatch):
         for tablet_id in "xyz":
             await tablets.create_tablet(create(tablet_id))
             await tablets.delete_tablet(delete(tablet_id))
-        assert tablets._env.events == [("deleted-id-forgotten", {"tablet": "x", "limit": 2})]
+        said = [event for event in tablets._env.events if event[0] != "checkpoint"]
+        assert said == [("deleted-id-forgotten", {"tablet": "x", "limit": 2})]
         assert code(await tablets.create_tablet(create("y"))) is Code.TABLET_NOT_FOUND
         assert await tablets.create_tablet(create("x")) is None
 

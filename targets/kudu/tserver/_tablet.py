@@ -38,13 +38,15 @@ class Tablet:
     ) -> None:
         """A replica on server `uuid`; `on_dirty` hears its id whenever masters should know."""
         self.superblock = superblock
+        self._env = env
+        self._on_dirty = on_dirty
         self._alter_limit_s = flags.master_ts_rpc_timeout_ms / 1000
         self._altering = False
         self._machine = TabletMachine(
             table_name=superblock.table_name,
             schema=superblock.schema,
             schema_version=superblock.schema_version,
-            on_change=lambda: on_dirty(superblock.tablet_id),
+            on_change=self._changed,
         )
         self._replica = Replica(
             env,
@@ -78,6 +80,7 @@ class Tablet:
 
     async def start(self) -> None:
         """Recover and take part in the group."""
+        self._tell_version()
         await self._replica.start()
 
     async def stop(self) -> None:
@@ -132,6 +135,15 @@ class Tablet:
                 _Code.MISMATCHED_SCHEMA, f"the tablet has another schema of version {asked}"
             )
         return None
+
+    def _changed(self) -> None:
+        self._tell_version()
+        self._on_dirty(self.tablet_id)
+
+    def _tell_version(self) -> None:
+        """Masters may call an alter done once some replica of each tablet has its version."""
+        version = self._machine.schema_version
+        self._env.event("checkpoint", group=self.tablet_id, version=version)
 
     def report(self) -> m.ReportedTablet:
         """The replica as masters hear of it."""
