@@ -41,7 +41,7 @@ class Checkpoints:
         self._compared = 0
         self._forgotten = 0
 
-    def take(self, node: str, data: Mapping[str, Any], now_ns: int) -> list[dict[str, Any]]:
+    def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
         """One event of `node`; returns what contradicts an earlier one, for the history.
 
         A group is named once for each thing that it differs in: whatever follows differs as well.
@@ -54,13 +54,13 @@ class Checkpoints:
         found = []
         for what, value in data.items():
             if isinstance(value, int) and what != "index":
-                self._reach(what, group, value, now_ns)
+                self._reach(what, group, value, said_ns)
             if what == "group" or not isinstance(value, str) or not isinstance(index, int):
                 continue
             key = (group, index, what)
             first = self._first.get(key)
             if first is None:
-                self._remember(key, (value, node, now_ns))
+                self._remember(key, (value, node, said_ns))
                 continue
             self._compared += 1
             if first[0] != value and self._is_new(group, what):
@@ -71,7 +71,7 @@ class Checkpoints:
                         "what": what,
                         "nodes": [first[1], node],
                         "values": [first[0], value],
-                        "times_ns": [first[2], now_ns],
+                        "times_ns": [first[2], said_ns],
                     }
                 )
         return found
@@ -95,13 +95,15 @@ class Checkpoints:
             "forgotten": self._forgotten,
         }
 
-    def _reach(self, what: str, group: str, value: int, now_ns: int) -> None:
+    def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
+            if steps[-1][0] == value and said_ns < steps[-1][1]:  # said before, heard after
+                steps[-1] = (value, said_ns)
             return
         self._steps += 1
         if self._steps <= REACHED_MAX:
-            steps.append((value, now_ns))
+            steps.append((value, said_ns))
 
     def _remember(self, key: tuple[str, int, str], said: tuple[str, str, int]) -> None:
         if len(self._first) >= POINTS_MAX:

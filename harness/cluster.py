@@ -149,13 +149,15 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     "nemesis", "itself", "host" or "unknown") and `infrastructure` {what}: the engine or the host
     failed, on a node or (an empty `node`) on all. All other kinds are the target's own
     (`Env.event`); a `checkpoint` (`harness.checkpoints`) is not kept in a node's log. `time_ns` is
-    the driver's monotonic clock at arrival.
+    the driver's monotonic clock at arrival, which came `late_ns` after the node said it, by the
+    clock of its host.
     """
 
     time_ns: int
     node: str
     kind: str
     data: dict[str, Any]
+    late_ns: int = 0
 
 
 def unsupported(

@@ -121,8 +121,8 @@ class EventScribe:
     def on_event(self, event: ClusterEvent) -> None:
         """One event."""
         if event.kind == CHECKPOINT:
-            now_ns = self._recorder.now_ns()
-            for divergence in self._checkpoints.take(event.node, event.data, now_ns):
+            said_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.take(event.node, event.data, said_ns):
                 self._recorder.fact("divergence", divergence)
         elif event.kind == "node-exited":
             by = event.data.get("by")

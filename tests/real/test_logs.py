@@ -45,6 +45,16 @@ def test_checkpoints_are_delivered_and_not_kept(bus, tmp_path):
     assert (tmp_path / "a.log").read_bytes() == event("x")
 
 
+@pytest.mark.parametrize(("said_ns", "late_ns"), [(400, 600), (1000, 0), (5000, 0)])
+def test_events_say_how_late_they_came(monkeypatch, said_ns, late_ns):
+    monkeypatch.setattr(logs.time, "time_ns", lambda: 1000)
+    seen, bus = [], EventBus(pytest.fail)
+    bus.subscribe(lambda e: seen.append(e.late_ns))
+    NodeLog("a", bus, None).feed(encode_line(NodeLine(said_ns, "event", "x", "a", {})))
+
+    assert seen == [late_ns]
+
+
 def test_log_lines_are_no_events(bus):
     log = NodeLog("a", bus, None)
     log.feed(encode_line(NodeLine(1, "info", "log", "a", {"message": "hello"})))

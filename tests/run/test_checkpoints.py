@@ -104,14 +104,16 @@ def test_divergences_are_bounded():
 
 def test_the_history_has_what_differed_and_how_much_was_compared():
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 7))
+    recorder.start_ns = -7
     scribe = EventScribe(recorder, [])
-    for node, log in [("t1", "a"), ("t2", "a"), ("t3", "b")]:
+    for node, log, late_ns in [("t1", "a", 0), ("t2", "a", 0), ("t3", "b", 3)]:
         data = {"group": "g", "index": 1, "log": log}
-        scribe.on_event(ClusterEvent(0, node, "checkpoint", data))
+        scribe.on_event(ClusterEvent(0, node, "checkpoint", data, late_ns))
     scribe.summarize()
     facts = [(op.f, op.value) for op in recorder.history()]
     assert [f for f, _ in facts] == ["divergence", "checkpoints"]
     assert facts[0][1]["nodes"] == ["t1", "t3"]
+    assert facts[0][1]["times_ns"] == [14, 11]  # when they said so
     assert facts[1][1] == {
         "told": 3, "compared": 2, "diverged": 1, "forgotten": 0, "reached": {}
     }  # fmt: skip
@@ -134,6 +136,13 @@ def test_it_keeps_when_anybody_first_had_reached_a_number(told):
             first = [now for now, (g, v) in enumerate(told, 1) if g == group and v >= version]
             steps = [now for number, now in kept.get(group, []) if number >= version]
             assert steps[:1] == first[:1]
+
+
+def test_what_was_said_first_counts_not_what_was_heard_first():
+    compare = Checkpoints()
+    for said_ns in (9, 4, 7):
+        compare.take("t1", {"group": "g", "version": 1}, said_ns)
+    assert compare.summary()["reached"] == {"version": {"g": [(1, 4)]}}
 
 
 def test_of_too_many_steps_none_are_kept(monkeypatch):

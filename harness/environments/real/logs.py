@@ -47,9 +47,9 @@ class EventBus:
         except Exception as error:  # noqa: BLE001 - told to the run, which it ends
             self._on_failure(error)
 
-    def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
+    def publish(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
         """Deliver one event, stamped with the driver's monotonic clock."""
-        event = ClusterEvent(time.monotonic_ns(), node, kind, data)
+        event = ClusterEvent(time.monotonic_ns(), node, kind, data, late_ns)
         if not self._callbacks:
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
@@ -104,7 +104,8 @@ class NodeLog:
             self._tail.append(raw.decode("utf-8", "replace"))
             self._keep(raw + b"\n")
         if event is not None:
-            self._bus.publish(self._node, event.event, event.data)
+            late_ns = max(0, time.time_ns() - event.ts_ns)
+            self._bus.publish(self._node, event.event, event.data, late_ns)
 
     def _keep(self, raw: bytes) -> None:
         if self._file is None:
