@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,11 @@ from hypothesis import settings
 from tests.requirements import NEEDS, refusal
 
 pytest_plugins = ["tests.random_order", "tests.xdist_groups"]
+
+# The tests start interpreters by the hundred, which import the same modules: each is compiled once,
+# ours with their assertions too, also where the machine's settings say otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
 # No deadline, since 200 ms by the wall clock (the first example imports a library) say more of what
