@@ -12,9 +12,11 @@ and `harness` imports none of them by itself.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.metadata
 import os
 import random
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -481,9 +483,27 @@ class Environment(Protocol):
 # --- registry --------------------------------------------------------------------------------
 
 
-def _entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
+    return _read_entry_points(group, os.environ.get("HARNESS_NO_PLUGINS") == "1", _search_path())
+
+
+def _search_path() -> tuple[tuple[str, int, int], ...]:
+    """Where packages are looked for, as (place, inode, time of the last change in ns)."""
+    found = []
+    for place in sys.path:
+        try:
+            about = os.stat(place or os.curdir)
+        except OSError:
+            continue  # nothing can be installed there
+        found.append((place, about.st_ino, about.st_mtime_ns))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)  # reading them takes milliseconds, and a run asks thirty times
+def _read_entry_points(
+    group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
+) -> Mapping[str, importlib.metadata.EntryPoint]:
     found: dict[str, importlib.metadata.EntryPoint] = {}
-    only_builtin = os.environ.get("HARNESS_NO_PLUGINS") == "1"
     for point in importlib.metadata.entry_points(group=f"harness.{group}"):
         owner = point.dist.name if point.dist is not None else "?"
         if only_builtin and owner != "catalog-harness":

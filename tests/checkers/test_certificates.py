@@ -43,7 +43,7 @@ def proven(model: Any, operations: Ops) -> Certificate:
 
 def test_thousands_of_verdicts_are_proven_and_cores_are_minimal() -> None:
     invalid = 0
-    for seed in range(1_000):
+    for seed in range(500):
         operations = [replace(o, id=n) for n, o in enumerate(random_register(seed))]
         found = proven(Register(0), operations)
         if found.verdict is Result.OK:
@@ -58,7 +58,7 @@ def test_thousands_of_verdicts_are_proven_and_cores_are_minimal() -> None:
             if rest:
                 with pytest.raises(CertificateError, match="has a legal order"):
                     verify_core(Register(0), operations, rest, steps_max=10_000)
-    assert 300 < invalid < 700
+    assert 150 < invalid < 350
 
 
 def stale_read_after(count: int, seed: int = 0) -> Ops:

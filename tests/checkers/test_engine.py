@@ -145,13 +145,13 @@ def assert_agrees(model: Model[Any, Any, Any], operations: Ops) -> CheckOutcome:
 
 
 @given(operations_of(register_calls, 6))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_register_agrees_with_all_permutations(operations: Ops) -> None:
     assert_agrees(Register(0), operations)
 
 
 @given(operations_of(kv_calls, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_key_value_agrees_with_all_permutations_with_and_without_partitions(
     operations: Ops,
 ) -> None:
@@ -181,7 +181,7 @@ def random_register(seed: int) -> Ops:
 
 def test_thousands_of_random_registers_agree_with_wing_and_gong() -> None:
     invalid = 0
-    total = 2_000
+    total = 1_000
     for seed in range(total):
         operations = random_register(seed)
         expected = wing_and_gong(Register(0), operations)

@@ -72,7 +72,7 @@ def test_narrowing_loses_no_legal_order() -> None:
 
 def test_what_nobody_could_tell_does_not_matter() -> None:
     legal = 0
-    for seed in range(1_500):
+    for seed in range(600):
         found = small(seed, count=8, lost=0.5, clients=3)
         if found.conflicts:
             continue
@@ -80,7 +80,7 @@ def test_what_nobody_could_tell_does_not_matter() -> None:
         expected = wing_and_gong(plain(found), operations)
         assert wing_and_gong(Catalog(operations, found.bindings), operations) == expected
         legal += expected
-    assert legal > 500
+    assert legal > 200
 
 
 def op(number: int, input_: Any, call: float, answer: Any, end: float | None) -> Any:

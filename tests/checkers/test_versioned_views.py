@@ -61,7 +61,7 @@ ALL_KINDS = ("name", "tenants", "id", "window")
 def test_a_view_is_linearizable_whenever_the_whole_is(name: str) -> None:
     valid = refuted = 0
     kinds: Counter[str] = Counter()
-    for seed in range(700):
+    for seed in range(350):
         rng = random.Random(seed)
         lost = rng.choice((0, 0.15, 0.4))
         total = rng.randint(3, 8) if seed % 2 else rng.randint(9, 24)
@@ -80,9 +80,9 @@ def test_a_view_is_linearizable_whenever_the_whole_is(name: str) -> None:
                 kinds[kind_of(view)] += 1
                 found = True
         refuted += found
-    assert 200 < valid < 600
-    assert refuted > 0.8 * (700 - valid)  # few contradictions need more than one name or id
-    assert min(kinds[kind] for kind in ALL_KINDS) >= (2 if "twice" in name else 5)
+    assert 100 < valid < 300
+    assert refuted > 0.8 * (350 - valid)  # few contradictions need more than one name or id
+    assert min(kinds[kind] for kind in ALL_KINDS) >= (1 if "twice" in name else 2)
 
 
 class Plain(Model[Any, Any, Any]):
@@ -119,7 +119,7 @@ def assert_blurring_changes_nothing(view: Projection[Any, Any, Any], rng: random
 @pytest.mark.usefixtures("short_windows")
 def test_what_a_view_leaves_out_around_a_core_cannot_matter() -> None:
     illegal: Counter[str] = Counter()
-    for seed in range(900):
+    for seed in range(350):
         rng = random.Random(seed)
         total, lost = rng.randint(4, 30), rng.choice((0, 0.1))
         operations = simulate(
@@ -127,14 +127,14 @@ def test_what_a_view_leaves_out_around_a_core_cannot_matter() -> None:
         )
         for view in VersionedCatalog().projections(operations):
             illegal[kind_of(view)] += assert_blurring_changes_nothing(view, rng)
-    assert min(illegal[kind] for kind in ALL_KINDS) >= 5
+    assert min(illegal[kind] for kind in ALL_KINDS) >= 2
     refuted = 0
-    for seed in range(400):
+    for seed in range(150):
         converted = catalog_history(small_history(seed))
         model = Catalog(converted.operations, converted.bindings)
         for view in model.projections(converted.operations):
             refuted += assert_blurring_changes_nothing(view, random.Random(seed))
-    assert refuted > 50
+    assert refuted > 20
 
 
 def done(
@@ -336,7 +336,7 @@ def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
 @pytest.mark.parametrize(("total", "clients"), [(300, 4), (1000, 8), (5000, 8)])
 def test_cores_of_long_histories_are_small_and_proven(total: int, clients: int) -> None:
     sizes = []
-    for seed in range(6 if total > 1000 else 12):
+    for seed in range({300: 12, 1000: 6, 5000: 2}[total]):
         rng = random.Random(seed)
         kind = catalog(20)
         operations = simulate(kind, rng, clients=clients, total=total, lost=0, lies=1)
@@ -348,5 +348,5 @@ def test_cores_of_long_histories_are_small_and_proven(total: int, clients: int) 
         assert proof.confirmed_by == "the verifier, by enumeration"
         assert proof.minimal
         sizes.append(len(proof.core))
-    assert len(sizes) >= 4
+    assert len(sizes) >= {300: 4, 1000: 3, 5000: 1}[total]
     assert max(sizes) <= 8

@@ -121,9 +121,9 @@ def test_exactly_the_models_beyond_the_boundary_fall(case: str) -> None:
     session = check(kind, history, **asked, consistency_models=SERIAL)
     fallen = impossible_models({*strict.anomalies, *session.anomalies})
 
-    for model in sorted(MODELS):
+    for model in sorted({canonical(model) for model in MODELS}):
         verdict = check(kind, history, **asked, consistency_models=(model,)).verdict
-        assert (verdict is Verdict.INVALID) is (canonical(model) in fallen), model
+        assert (verdict is Verdict.INVALID) is (model in fallen), model
     for result in (strict, session):
         edge = boundary(result.anomalies)
         assert (edge.not_, edge.also_not) == (result.not_, result.also_not)

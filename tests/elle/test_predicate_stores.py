@@ -15,7 +15,7 @@ from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
 from harness.ops import OpType, Verdict
 from tests.elle.predicates import LEVELS, matching, run
 
-HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "150"))
+HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "60"))
 TINY = 20 * HISTORIES
 """`HARNESS_ELLE_HISTORIES` a level, and twenty times as many tiny ones."""
 

@@ -195,13 +195,13 @@ def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, co
 
 
 def test_old_nights_are_forgotten(night, tmp_path):
-    for _ in range(4):
+    for _ in range(3):
         assert night(more="KEEP_NIGHTS=2\nSEEDS=1").returncode == 0
     kept = labels(tmp_path)
     assert len(kept) == 2
     assert {path.stem for path in (tmp_path / "logs").iterdir()} == set(kept)
     runs = [path for path in tmp_path.glob("store/register-none/*-seed-*") if path.is_dir()]
-    assert sorted(path.name.split("--dirty-")[1].rsplit("-", 1)[1] for path in runs) == ["3", "4"]
+    assert sorted(path.name.split("--dirty-")[1].rsplit("-", 1)[1] for path in runs) == ["2", "3"]
     pages = {path.parent.name for path in (tmp_path / "reports").glob("*/report.html")}
     assert pages == {*kept, "latest"}
 
