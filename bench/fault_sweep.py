@@ -235,6 +235,8 @@ def sweep(
     env: str, *, points: int | None, jobs: int, bug: bool = False, only: str | None = None
 ) -> Iterator[tuple[Point, Outcome]]:
     """All points and how they ended."""
+    import pyarrow.parquet  # noqa: F401 - so that not every run imports it
+
     words = (BUGS if bug else CASES)[env]
     limit_s = LIMITS_S[env]
     folder = Path(tempfile.mkdtemp(prefix=f"fault-sweep-{env}-"))

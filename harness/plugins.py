@@ -492,7 +492,7 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     found = []
     for place in sys.path:
         try:
-            about = os.stat(place or os.curdir)
+            about = Path(place).stat()
         except OSError:
             continue  # nothing can be installed there
         found.append((place, about.st_ino, about.st_mtime_ns))

@@ -32,6 +32,7 @@ import msgspec
 
 from harness.errors import HistoryError, InfrastructureError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Process
+from harness.store.arrays import column_of
 from harness.store.buckets import lat_bucket
 from harness.store.footer import BY_INDEX, Footer, cost_of, first_line, footer_of, open_sealed
 
@@ -173,7 +174,7 @@ def table_of(history: History) -> tuple[pa.Table, int]:
         tried = [[getattr(attempt, name) for attempt in attempts] for name in _ATTEMPT]
         structs = pa.StructArray.from_arrays(
             [
-                pa.array(column, field.type)
+                column_of(column, field.type)
                 for column, field in zip(
                     tried, schema.field("attempts").type.value_type, strict=True
                 )
@@ -181,10 +182,10 @@ def table_of(history: History) -> tuple[pa.Table, int]:
             fields=list(schema.field("attempts").type.value_type),
         )
         arrays = [
-            *(pa.array(column, schema.field(n).type) for n, column in enumerate(plain)),
-            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs),
+            *(column_of(column, schema.field(n).type) for n, column in enumerate(plain)),
+            pa.ListArray.from_arrays(column_of(offsets, pa.int32()), structs),
             pa.nulls(len(rows), pa.string()),
-            pa.array(took_column, pa.int32()),
+            column_of(took_column, pa.int32()),
         ]
         return pa.Table.from_arrays(arrays, schema=schema), open_max
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:

@@ -336,8 +336,8 @@ def test_surrogate_halves_make_one_character():
     "beginning", [b'{:value "', b"[" + b"{:a 1 :b [", b'{:process 0 :f "', b"; "]
 )
 def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, beginning):
-    monkeypatch.setattr(edn_forms, "FORM_BYTES_MAX", 1 << 18)
-    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(edn_forms, "FORM_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", 1 << 12)
     path = tmp_path / "h.edn"
     path.write_bytes(beginning + b"1 " * (1 << 20))
     tracemalloc.start()
