@@ -23,6 +23,7 @@ _MARKS: Final = (
     "log",
     "heartbeat-gap",
     "infrastructure",
+    "divergence",
 )
 
 
