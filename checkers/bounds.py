@@ -13,6 +13,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | counter   | the counter `of`, of each node, once all has settled                              |
 | calls     | the calls of the method `of`                                                      |
 | elections | the terms in which a leader was heard of                                          |
+| leaders   | the nodes that announced to lead in one term                                      |
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
@@ -115,6 +116,8 @@ class BoundsChecker:
                 continue  # below: they are added up
             if measure == "elections":
                 _elections(history, limit, bound, judged)
+            elif measure == "leaders":
+                _leaders(history, limit, bound, judged)
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
             elif measure == "counter" and settled and settled[-1]:
@@ -191,6 +194,17 @@ def _elections(history: History, limit: Json, bound: float, judged: _Judged) -> 
     terms = {op.value.get("term"): op.index for op in history.facts("leader")}
     what = f"{len(terms)} leaders were elected"
     judged.hold(limit, len(terms), bound, what, *list(terms.values())[:SHOWN_MAX])
+
+
+def _leaders(history: History, limit: Json, bound: float, judged: _Judged) -> None:
+    terms: dict[int, dict[str, int]] = {}
+    for op in history.facts("leader"):
+        if not op.value.get("asked"):  # who was asked may have said it of two moments
+            terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
+    for term, nodes in terms.items():
+        if term:  # 0: a target without terms
+            what = f"{' and '.join(nodes)} led in term {term}"
+            judged.hold(limit, len(nodes), bound, what, *nodes.values())
 
 
 def _calls(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:

@@ -107,6 +107,9 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
             fault=3,
             second=0.2 / timeout_s,
         ),
+        _limit(
+            "leaders of a term", "leaders", "", 1, "a replica votes once a term, and keeps to it"
+        ),
     ]
 
 

@@ -188,6 +188,28 @@ def test_elections_grow_with_faults_and_seconds() -> None:
         assert judge(h, limit("elections", number=2, fault=3, second=0.1)).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [
+        ([("m1", 1), ("m2", 2), ("m1", 3)], Verdict.VALID),
+        ([("m1", 1), ("m2", 2), ("m3", 2)], Verdict.INVALID),
+        ([("m1", 0), ("m2", 0)], Verdict.UNKNOWN),  # a target without terms: nothing to look at
+    ],
+)
+def test_a_term_has_one_leader(facts: list[tuple[str, int]], verdict: Verdict) -> None:
+    h = Timeline()
+    for node, term in facts:
+        h.fact("leader", {"node": node, "term": term})
+    assert judge(h, limit("leaders", number=1)).verdict is verdict
+
+
+def test_who_leads_by_asking_is_no_announcement() -> None:
+    h = Timeline()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.fact("leader", {"node": "m2", "term": 1, "asked": True})
+    assert judge(h, limit("leaders", number=1)).verdict is Verdict.VALID
+
+
 def test_calls_are_held_against_amounts() -> None:
     bound = limit("calls", "Create", 10, replica=2)
     for count, verdict in ((16, Verdict.VALID), (17, Verdict.INVALID)):
