@@ -76,7 +76,8 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
     order: LongArray | None = None
     first = np.zeros(0, np.int64)
     work = _WORK_FACTOR * len(source) + 1000
-    for rounds in range(_ROUNDS_MAX):
+    # No path without a cycle is longer than there are nodes: what still falls then, falls for ever.
+    for rounds in range(min(_ROUNDS_MAX, len(level))):
         if not len(falling) or work < 0:
             break
         heads = target[falling]
