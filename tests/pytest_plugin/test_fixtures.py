@@ -1,4 +1,4 @@
-"""The fixtures as a user's tests have them: pytest in a subprocess, strict about everything."""
+"""The fixtures as a user's tests have them: in a pytest of their own, strict about everything."""
 
 import json
 import os
@@ -24,6 +24,8 @@ addopts = --strict-markers --strict-config -p no:cacheprovider SEED
 filterwarnings = error
 xfail_strict = true
 """
+# Signals and timers are the outer pytest's.
+OUTER = ("-p", "no:timeout", "-p", "no:faulthandler")
 GROUPS = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -44,14 +46,30 @@ def test_finds(run_case):
 """
 
 
-@pytest.fixture
-def suite(pytester):
-    """Run pytest on this text as a user's suite; returns the result."""
+@pytest.fixture(scope="module")
+def imported():
+    """What suites import: `pytester` forgets what came after it, and numpy cannot come twice."""
+    import numpy as np  # noqa: F401
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401
 
-    def go(text, *arguments, seed="--harness-seed=1"):
+    import harness.pytesting
+    import harness.run  # noqa: F401
+
+
+@pytest.fixture
+def suite(imported, pytester):
+    """Run pytest on this text as a user's suite; returns the result.
+
+    In this process, which spares the imports, unless it must be `alone` in one.
+    """
+
+    def go(text, *arguments, seed="--harness-seed=1", alone=False):
         pytester.makeini(INI.replace("SEED", seed))
         pytester.makepyfile(test_user=text)
-        return pytester.runpytest_subprocess(*arguments)
+        if alone:
+            return pytester.runpytest_subprocess(*arguments)
+        return pytester.runpytest_inprocess(*OUTER, *arguments)
 
     return go
 
@@ -83,7 +101,8 @@ def test_nothing_of_ours_is_imported_before_a_test_asks(suite):
         def test_nothing_is_there():
             assert "_harness_pytestplugin" in sys.modules
             assert not OURS & {name.split(".")[0] for name in sys.modules}
-        """
+        """,
+        alone=True,
     )
     result.assert_outcomes(passed=1)
 
@@ -353,7 +372,7 @@ def test_artefacts_that_were_asked_for_stay(suite, pytester):
 def test_workers_share_the_seed_and_no_folder(suite, pytester):
     text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
     text = text.replace("(run_case)", "(run_case, n)").replace("kill-leader", "none")
-    result = suite(text, "-n2", "--harness-artifacts=kept", seed="")
+    result = suite(text, "-n2", "--harness-artifacts=kept", seed="", alone=True)
     result.assert_outcomes(passed=4)
     folders = runs_in(pytester.path / "kept")
     assert len(folders) == 4
@@ -389,7 +408,7 @@ def test_the_line_that_repeats_a_test_is_right_under_loadgroup(suite, pytester):
     grouped = STALE.replace(
         "def test_finds", 'import pytest\n\n@pytest.mark.xdist_group("g")\ndef test_finds'
     )
-    result = suite(grouped, "-n1", "--dist=loadgroup")
+    result = suite(grouped, "-n1", "--dist=loadgroup", alone=True)
     result.assert_outcomes(failed=1)
     line = r"^test again +pytest test_user.py::test_finds --harness-seed=1$"
     assert re.search(line, text_of(result), re.MULTILINE)

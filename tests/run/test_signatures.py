@@ -148,7 +148,8 @@ def test_whatever_a_checker_says_has_a_signature(operations, reason, details):
         story.call(time, "get")
     story.fact(30, "snapshot", None)
     for verdict in (Verdict.INVALID, Verdict.UNKNOWN):
-        found = signature(result(operations, verdict, reason, **details), story.history)
+        said = CheckResult("c", verdict, reason, (), tuple(operations), details)
+        found = signature(said, story.history)
         assert found.startswith("c · ")
         assert len(found) < 200
         assert "\n" not in found
