@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from harness.case import Case
-from harness.drawing import ANY
+from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
 from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted
@@ -92,13 +92,15 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
     chosen: list[str | None] = [name for name in MUTANTS if _wanted(name, arguments.only)]
     if arguments.clean:
         chosen.insert(0, None)
+    fields = _pairs(arguments.set)
     case = Case(
         seed=1,
+        given=tuple(name for name in DRAWABLE if name in fields),
         nemeses=tuple(arguments.nemesis.split(",")),
         workload=arguments.workload,
         workload_options=_pairs(arguments.option),
         target_options=_pairs(arguments.target_option),
-        **_pairs(arguments.set),
+        **fields,
     )
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:

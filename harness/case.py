@@ -52,8 +52,10 @@ class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to run. `faults` and `ops` are `None` until planned; `ops` stays so unless given,
     and the workload's generator then makes them from the seed. With `draw` the seed draws 1 to
-    that many of the nemeses, and knobs that are not given; a planned case has drawn, and holds in
-    `drawn` what these fields were before: equal for all seeds of a soak.
+    that many of the nemeses, knobs, options and the pace of faults, but nothing of what the user
+    gave: options and knobs that are there, other fields if they are not as by default or are named
+    in `given`. A planned case has drawn, and holds in `drawn` what these fields were before: equal
+    for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -66,6 +68,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
     draw: int = 0
+    given: tuple[str, ...] = ()  # fields that no seed draws, though they are as by default
     drawn: dict[str, Any] = msgspec.field(default_factory=dict)
     interval_s: float = 10.0
     duration_s: float = 5.0

@@ -1,27 +1,52 @@
-"""What a seed draws for itself in a soak: which nemeses strike it, and how its world is.
+"""What a seed draws for itself in a soak: what strikes it and how often, its world and its load.
 
 Composing every nemesis in every seed weakens runs: little is written while so much is down, and
-each fault hides the others. One or two nemeses a seed, and worlds that differ, find more (Groce et
-al., "Swarm Testing", ISSTA 2012). The draw depends on the seed alone and is written into the case,
-so a run replays and shrinks like any other.
+each fault hides the others. One or two nemeses a seed, and runs that differ in all that is not
+given, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a random stream of its
+own, which depends on the seed alone: what is given changes no other draw. All is written into the
+case, so a run replays and shrinks like any other.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import random
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from harness.case import Case, stream
 from harness.cluster import Fidelity
 from harness.errors import UsageError
-from harness.plugins import Environment, Nemesis, Target, load_plugin, plugin_names
+from harness.plugins import (
+    Environment,
+    Nemesis,
+    Target,
+    Workload,
+    load_plugin,
+    plugin_names,
+)
 
-__all__ = ["ANY", "draw_case", "expand_any"]
+__all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "undrawn"]
 
 ANY: Final = "any"
 ANY_DRAW: Final = 2
 NONE: Final = "none"
+Fields = dict[str, Any]
+DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
+    (
+        "pace",
+        (
+            {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
+            {"interval_s": 5.0, "duration_s": 2.5},
+            {"interval_s": 4.0, "duration_s": 1.0},  # back before anybody else took over
+        ),
+    ),
+    ("clients", ({"concurrency": 10}, {"concurrency": 10}, {"concurrency": 30})),
+)
+"""Fields of a case that are drawn in groups: a group of which something is given is not drawn."""
+_DEFAULTS: Final = Case(seed=0)
+DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
@@ -55,13 +80,38 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
         return case
     rng = stream(case.seed, "draw/nemeses")
     count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
-    drawn = rng.sample(case.nemeses, count)
-    knobs = case.knobs
+    fields: Fields = {"nemeses": tuple(rng.sample(case.nemeses, count)), "draw": 0}
     draw_knobs = getattr(environment, "draw_knobs", None)
     if draw_knobs is not None:
-        knobs = {**draw_knobs(stream(case.seed, "draw/knobs")), **knobs}
-    asked = {"nemeses": list(case.nemeses), "knobs": case.knobs, "draw": case.draw}
-    return msgspec.structs.replace(case, nemeses=tuple(drawn), knobs=knobs, draw=0, drawn=asked)
+        fields["knobs"] = {**draw_knobs(stream(case.seed, "draw/knobs")), **case.knobs}
+    for label, choices in DRAWN_TOGETHER:
+        if not any(_is_given(case, name) for name in choices[0]):
+            fields |= _choice(stream(case.seed, f"draw/{label}"), choices)
+    target: Target = load_plugin("targets", case.target)
+    workload: Workload = load_plugin("workloads", case.workload)
+    for plugin, field in ((target, "target_options"), (workload, "workload_options")):
+        draw_options = getattr(plugin, "draw_options", None)
+        if draw_options is not None:
+            given = getattr(case, field)
+            fields[field] = draw_options(stream(case.seed, f"draw/{field}"), dict(given))
+    asked = {name: getattr(case, name) for name in fields}
+    return msgspec.structs.replace(case, **fields, drawn={**asked, "nemeses": list(case.nemeses)})
+
+
+def undrawn(case: Case) -> Case:
+    """The case before its seed drew."""
+    if not case.drawn:
+        return case
+    asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}
+    return msgspec.structs.replace(case, **asked, drawn={})
+
+
+def _is_given(case: Case, name: str) -> bool:
+    return name in case.given or getattr(case, name) != getattr(_DEFAULTS, name)
+
+
+def _choice(rng: random.Random, choices: Sequence[Fields]) -> Fields:
+    return choices[rng.randrange(len(choices))]
 
 
 def _suits_all(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
+from harness.drawing import undrawn
 from results.schema import LIST_SEPARATOR
 
 __all__ = ["asked_nemeses", "setting_of"]
@@ -30,7 +31,5 @@ def setting_of(case: Case, environment: str | None) -> str:
 
     Operations are not: where a case lists them, somebody gave them.
     """
-    bare = msgspec.structs.replace(case, seed=0, faults=None)
-    if case.drawn:
-        bare = msgspec.structs.replace(bare, nemeses=(), knobs={}, draw=0)
+    bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from harness.case import Case
@@ -44,7 +44,7 @@ KINDS: Final = (
 )
 READS: Final = ("get", "list", "locate", "is-create-done", "is-alter-done")
 DEFAULT_MIX: Final = (
-    "create=24,alter=26,rename=10,delete=16,get=10,list=6,locate=4,is-create-done=2,is-alter-done=2"
+    "create=24,alter=26,rename=8,delete=14,get=10,list=6,locate=5,is-create-done=3,is-alter-done=5"
 )
 NAMES_MAX: Final = 10_000
 BURST_MAX: Final = 1000
@@ -52,6 +52,10 @@ DONE_MAX: Final = 200
 """Of how many names the final reads ask whether all is done."""
 BURST_PERCENT: Final = 30
 """How many of the operations that come by themselves begin a burst."""
+ADDED_MAX: Final = 16
+"""Names of which it is known which column was added last."""
+DRAWN: Final[dict[str, tuple[int, ...]]] = {"names": (2, 4, 4), "partitions": (2, 3)}
+"""Drawn in soaks: fewer names race more, more tablets are done at more moments."""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -88,7 +92,7 @@ class _DdlOps:
     count: int = 0
     hot: int = 0
     left: int = 0
-    added: str = ""  # the column that was asked for last
+    added: tuple[tuple[str, str], ...] = ()  # (name, the column asked for last), the latest last
 
     def op(self, ctx: Context) -> Step:
         """The next operation, drawn from the run's random stream."""
@@ -106,7 +110,7 @@ class _DdlOps:
         kind = _kind(self.reads if only_reads else self.mix, rng)
         value = self._value(kind, hot, rng)
         draft = Draft(kind, value, process, together=together)
-        added = f"c{value['nonce']}" if kind == "alter" else self.added
+        added = _added_now(self.added, kind, value)
         count = self.count + 1
         return Emit(draft, dataclasses.replace(self, count=count, hot=hot, left=left, added=added))
 
@@ -123,7 +127,8 @@ class _DdlOps:
         if kind == "create":
             return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
         if kind == "alter":
-            return {"name": name, "nonce": nonce, "steps": _steps(nonce, self.added, rng)}
+            last = dict(self.added).get(name, "")
+            return {"name": name, "nonce": nonce, "steps": _steps(nonce, last, rng)}
         if kind == "rename":
             other = f"t{rng.randrange(self.names)}"
             old, new = (name, other) if rng.randrange(2) else (other, name)
@@ -152,18 +157,29 @@ def _create(name: str, nonce: str, partitions: int, replicas: int) -> dict[str, 
     }
 
 
-def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it.
+def _added_now(
+    added: tuple[tuple[str, str], ...], kind: str, value: dict[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """`added` after one more operation; of `ADDED_MAX` names it is known."""
+    if kind != "alter":
+        return added
+    names = [step[1] for step in value["steps"] if step[0] == "add"]
+    others = tuple(each for each in added if each[0] != value["name"])
+    return (*others[1 - ADDED_MAX :], (value["name"], names[-1] if names else ""))
 
-    The column asked for `last` may be another table's, or gone: then the drop is refused.
+
+def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
+    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it, or a drop
+    alone, of the column that was asked for `last` under this name. It may be renamed, another
+    table's, or gone: then the alter is refused.
     """
     column = f"c{nonce}"
-    choice = rng.randrange(10)
-    if choice < 6:
-        return [["add", column]]
+    choice = rng.randrange(20)
     if choice < 7 and last:
-        return [["drop", last], ["add", column]]
-    if choice < 9:
+        return [["drop", last]] if choice < 4 else [["drop", last], ["add", column]]
+    if choice < 15:
+        return [["add", column]]
+    if choice < 18:
         return [["add", column], ["rename", column, f"{column}r"]]
     return [["add", column], ["drop", "v1"]]
 
@@ -234,6 +250,11 @@ class DdlWorkload:
             readers=case.concurrency * percent // 100 if reads else 0,
             burst=checked_burst(case),
         )
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
+        return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """The life of one table that nobody else touches."""

@@ -4,7 +4,8 @@
 * A replica holds the columns, ids included, the name and the key range that the catalog has for
   its schema version; replicas of one tablet at one version hold the same.
 * Column ids are unique in a table and below its `next_column_id`; one that was dropped never comes
-  back (KUDU-461): neither in answers along the history nor in the rows.
+  back (KUDU-461): neither in answers along the history nor in the rows. An id is of one column all
+  along: the names that it shows are linked by renames that somebody asked for.
 * Whoever was at an index of a group, at any time of the run, had applied the same up to there and
   held the same state; the harness has compared them (`harness.checkpoints`).
 * In one term a tablet has one leader, in the eyes of whoever names one (I1).
@@ -197,11 +198,12 @@ class _Sight(NamedTuple):
     version: int
     invoke: int
     ids: tuple[int, ...]
+    names: tuple[str, ...]
     where: str
 
 
 def check_column_ids(history: History, snapshot: Snapshot | None, findings: Findings) -> None:
-    """Ids are unique, never used again, and below the next one."""
+    """Ids are unique, never used again or for another column, and below the next one."""
     sights: dict[str, list[_Sight]] = {}
     for pair in history.pairs:
         done = pair.completion
@@ -210,14 +212,17 @@ def check_column_ids(history: History, snapshot: Snapshot | None, findings: Find
         value = done.value if isinstance(done.value, Mapping) else {}
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
-            sight = _Sight(version, pair.invoke.index, tuple(ids), f"op {pair.invoke.index}")
+            names = tuple(map(str, value.get("columns") or ()))
+            index = pair.invoke.index
+            sight = _Sight(version, index, tuple(ids), names, f"op {index}")
             sights.setdefault(value["table_id"], []).append(sight)
     for table in () if snapshot is None else snapshot.live_tables:
         if table.get("columns") is None:
             continue
-        found = [column["id"] for column in table["columns"] if not column.get("is_key")]
+        found = _columns([column for column in table["columns"] if not column.get("is_key")])
+        final_ids, names = (tuple(part) for part in zip(*found, strict=True)) if found else ((), ())
         sights.setdefault(table["id"], []).append(
-            _Sight(table["version"], -1, tuple(found), "the final rows")
+            _Sight(table["version"], -1, final_ids, names, "the final rows")
         )
         highest = max((column["id"] for column in table["columns"]), default=-1)
         findings.look("column-ids")
@@ -227,8 +232,11 @@ def check_column_ids(history: History, snapshot: Snapshot | None, findings: Find
                 f"{table_words(table['id'], table['name'])} has a column with id {highest}, but "
                 f"would give the id {table['next_column_id']} to the next one.",
             )
+    renames = _Renames(history)
     for ident, seen in sorted(sights.items()):
-        _never_again(ident, sorted(seen), findings)
+        seen.sort()
+        _never_again(ident, seen, findings)
+        _one_column_each(ident, seen, renames, findings)
 
 
 def _never_again(ident: str, seen: list[_Sight], findings: Findings) -> None:
@@ -260,3 +268,45 @@ def _never_again(ident: str, seen: list[_Sight], findings: Findings) -> None:
                     *indices,
                 )
         present = sight.ids
+
+
+class _Renames:
+    """Which names of columns may be of one column: those that renames link, done or not."""
+
+    def __init__(self, history: History) -> None:
+        """Take in the steps of all alters."""
+        self._parent: dict[str, str] = {}
+        for pair in history.pairs:
+            value = pair.invoke.value
+            if pair.invoke.f == "alter" and isinstance(value, Mapping):
+                for step in value.get("steps") or ():
+                    if step[0] == "rename":
+                        self._parent[self._root(step[1])] = self._root(step[2])
+
+    def link(self, one: str, two: str) -> bool:
+        """Whether both may be of one column."""
+        return self._root(one) == self._root(two)
+
+    def _root(self, name: str) -> str:
+        while (parent := self._parent.get(name, name)) != name:
+            self._parent[name] = self._parent.get(parent, parent)
+            name = parent
+        return name
+
+
+def _one_column_each(ident: str, seen: list[_Sight], renames: _Renames, findings: Findings) -> None:
+    """`seen` of one table: an id never shows two columns."""
+    first: dict[int, tuple[str, _Sight]] = {}
+    for sight in seen:
+        for number, name in zip(sight.ids, sight.names, strict=False):
+            before, where = first.setdefault(number, (name, sight))
+            if before != name and not renames.link(before, name):
+                findings.violate(
+                    "column-ids",
+                    f"The column id {number} of {table_words(ident, None)} is of two columns: it "
+                    f"shows {before!r} at version {where.version} ({where.where}) and {name!r} at "
+                    f"version {sight.version} ({sight.where}), and nobody asked to rename one to "
+                    "the other.",
+                    *(each.invoke for each in (where, sight) if each.invoke >= 0),
+                )
+                first[number] = (name, sight)

@@ -17,6 +17,7 @@ import msgspec
 
 from harness.case import Case, load_case
 from harness.cli.parser import Parser
+from harness.drawing import DRAWABLE
 from harness.errors import UsageError
 from harness.plugins import Option, Target, Workload, load_plugin
 
@@ -164,6 +165,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
         return load_case(parsed.case)
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+    fields["given"] = tuple(name for name in DRAWABLE if name in fields)
     fields["bugs"] = tuple(parsed.bug or ())
     fields["nemeses"] = _nemeses(parsed.nemesis or parsed.nemesis_default)
     fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())

@@ -21,7 +21,7 @@ from harness.cli.run_verb import default_name
 from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak_output import Replays, SoakOutput
 from harness.cli.soak_progress import SoakProgress
-from harness.drawing import expand_any
+from harness.drawing import undrawn
 from harness.errors import (
     EXIT_CRASH,
     EXIT_INTERRUPTED,
@@ -61,12 +61,9 @@ def main(arguments: Sequence[str]) -> int:
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     """What is asked for, with every default filled in; refuses bad cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
-    undrawn = expand_any(msgspec.structs.replace(asked, faults=None), environment)
-    case = plan_case(undrawn, environment).case
+    planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     return SoakSpec(
-        case=msgspec.structs.replace(
-            case, nemeses=undrawn.nemeses, draw=undrawn.draw, knobs=undrawn.knobs, faults=None
-        ),
+        case=msgspec.structs.replace(undrawn(planned), faults=None),
         environment=environment.name,
         label=parsed.label,
         first=parsed.first,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, load_case
+from harness.drawing import DRAWABLE
 from harness.errors import UsageError
 from harness.plugins import Target, Workload, load_plugin
 
@@ -66,7 +67,7 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
             fields[_FIELDS[name]] = _names(name, value) if name in _LISTS else value
         else:
             others[name] = value
-    case = _convert(fields)
+    case = _convert({**fields, "given": [name for name in DRAWABLE if name in fields]})
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     options: dict[str, dict[str, object]] = {"target": {}, "workload": {}}

@@ -3,7 +3,7 @@
 Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
 election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
-and 1.65 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
+and 3.3 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
 files a tablet), and below what a storm, a leak or a cluster that sits out a fault shows.
 """
 
@@ -18,6 +18,7 @@ __all__ = ["describe_bounds"]
 
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
+CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
 
@@ -28,17 +29,26 @@ def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, An
     `masters` and `tservers` are dumps by node, `None` where a node did not answer.
     """
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
-    calls: dict[str, int] = {}
-    for _, dump in sorted(dumps.items()):
-        for method, count in dump.get("calls", {}).items():
-            calls[method] = calls.get(method, 0) + count
     return {
         "limits": _limits(flags),
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
-        "calls": calls,
+        "calls": _calls_of(dumps),
         "amounts": _amounts(masters),
         "quorum": sorted(masters),
     }
+
+
+def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
+    """By method; those that tablet servers did not put off also by method and `CARRIED_OUT`."""
+    calls: dict[str, int] = {}
+    for _, dump in sorted(dumps.items()):
+        put_off = dump.get("put_off")
+        for method, count in dump.get("calls", {}).items():
+            calls[method] = calls.get(method, 0) + count
+            if put_off is not None:
+                name = f"{method} {CARRIED_OUT}"
+                calls[name] = calls.get(name, 0) + count - put_off.get(method, 0)
+    return calls
 
 
 def _counters(dump: Json) -> dict[str, int]:
@@ -114,7 +124,11 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _calls() -> list[dict[str, Any]]:
-    """Each call is made once for what it is about, and again where an answer was lost."""
+    """Each call is made once for what it is about, and again where an answer was lost.
+
+    A call that meets another one for the same tablet is put off and comes again, at first after
+    16 ms: with slow disks 3.3 deletions a replica were seen, of which 1.02 were carried out.
+    """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     return [
         _limit(
@@ -123,7 +137,12 @@ def _calls() -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of DeleteTablet", "calls", f"{service}.DeleteTablet", 100, why,
-            replica_made=2.5, fault=20,
+            replica_made=8, fault=20,
+        ),
+        _limit(
+            "deletions", "calls", f"{service}.DeleteTablet {CARRIED_OUT}", 30,
+            "a replica is deleted once, and again where an answer was lost",
+            replica_made=1.2, fault=5,
         ),
         _limit(
             "calls of AlterSchema", "calls", f"{service}.AlterSchema", 60, why,

@@ -7,11 +7,15 @@ Times keep Kudu's unit in their name. A case may override any of them through th
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["Flags", "parse_flags"]
+__all__ = ["Flags", "draw_flags", "parse_flags"]
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,3 +75,18 @@ def parse_flags(text: str) -> Flags:
         raise UsageError(
             f"bad flags {text!r}: {error}; names and units are in targets/kudu/flags.py"
         ) from error
+
+
+DRAWN: Final[Mapping[str, Sequence[int]]] = {
+    "master_snapshot_every": (10, 30, 60),
+    "tablet_snapshot_every": (2, 4, 50),
+    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
+    "log_segment_size_kb": (512, 8),
+}
+"""Drawn in soaks: how much is in a log or an append, and how often snapshots take its place."""
+
+
+def draw_flags(rng: random.Random, given: str) -> str:
+    """Flags as `parse_flags` reads them: drawn ones, then `given` ones; the last of a name wins."""
+    drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
+    return ",".join([*drawn, *([given] if given else [])])

@@ -31,7 +31,7 @@ from targets.kudu.behaviour import BUGS, PROFILES, behaviour_of
 from targets.kudu.bounds import describe_bounds
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.convergence import MasterView, find_pending
-from targets.kudu.flags import Flags, parse_flags
+from targets.kudu.flags import Flags, draw_flags, parse_flags
 from targets.kudu.rpc import RpcClient, RpcError
 
 __all__ = ["KuduTarget"]
@@ -41,7 +41,11 @@ TSERVER_PORT: Final = 7050
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _TSERVERS_MAX: Final = 99
-RESENDING: Final = RetryPolicy(resend=True, repeat=True, mutation_attempt_timeout_s=0.5)
+RESENDING: Final = RetryPolicy(
+    resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
+)
+SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
+"""Drawn in soaks. A fourth tablet server lets tablets be made anew where one is down."""
 SPREAD: Final = 37
 """Spreads resending clients over the numbers of processes: it has no factor in common with 100."""
 R = TypeVar("R", bound=msgspec.Struct)
@@ -129,6 +133,12 @@ class KuduTarget:
             *(spec(n, a, "master", MASTER_PORT) for n, a in layout.masters.items()),
             *(spec(n, a, "tserver", TSERVER_PORT) for n, a in layout.tservers.items()),
         ]
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a seed of a soak runs with: what is `given`, and drawn sizes and flags beside it."""
+        drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}
+        flags = draw_flags(rng, str(given.get("kudu_flag", "")))
+        return {**drawn, **given, "kudu_flag": flags}
 
     def client(self, env: ClientEnv, settings: TargetSettings, process: int) -> Client:
         """A client with connections of its own, like a process of its own.

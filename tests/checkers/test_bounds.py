@@ -264,7 +264,8 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         "counters": {"locks": 1}, "calls": {"x": 1},
     }  # fmt: skip
     server = {
-        "calls": {"x": 2},
+        "calls": {"x": 5},
+        "put_off": {"x": 2},
         "files": 17,
         "tablets": [
             {"raft": {"counters": {"garbage segments": n, "log segments": n + 1}}} for n in (0, 3)
@@ -273,7 +274,7 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
     }
     behind = {"revision": 3, "tables": [], "tablets": []}
     found = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
-    assert found["calls"] == {"x": 3}
+    assert found["calls"] == {"x": 6, "x carried out": 3}
     assert found["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
     assert found["counters"]["t1"] == {
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12

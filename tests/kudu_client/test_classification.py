@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -283,6 +284,57 @@ def test_a_repetition_without_an_answer_changes_nothing(f):
     assert completion.type is OpType.OK
     assert completion.value["table_id"] == "id1"
     assert len(completion.attempts) >= 2
+
+
+def late_copies(f, answers, *, closed=False, **limits):
+    """The requests of one operation, and how many were sent before it ended."""
+
+    async def main():
+        masters = {(name, "ConnectToMaster"): [connect(7)] for name in (OTHER, THIRD)}
+        leads = {(LEADER, "ConnectToMaster"): [connect(7, "LEADER")]}
+        rpc = FakeRpc({**masters, **leads, (LEADER, RPC_OF[f]): answers})
+        policy = RetryPolicy(late_percent=100, late_s_max=9.0, **limits)
+        client = KuduClient(
+            FakeEnv(), rpc, masters=(LEADER, OTHER, THIRD), process=3, policy=policy
+        )
+        completion = await client.invoke(Request(f, VALUES[f]), timeout_s=2.0)
+        before = len(rpc.requests(RPC_OF[f]))
+        if closed:
+            await client.close()
+        await asyncio.sleep(20.0)
+        return completion, rpc.requests(RPC_OF[f]), before
+
+    return run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "last", [NOT_FOUND, NOT_LEADER, None, RpcError("connection reset", sent=True)]
+)
+@pytest.mark.parametrize("f", MUTATIONS)
+def test_a_late_copy_has_the_same_id_and_its_answer_is_nobodys(f, last):
+    second = last if isinstance(last, RpcError) else answer(f, last)
+    completion, requests, before = late_copies(f, [answer(f, table_id="id1"), second])
+    assert completion.type is OpType.OK
+    assert len(completion.attempts) == before == 1
+    assert len(requests) == 2
+    assert requests[0] == requests[1]
+
+
+@pytest.mark.parametrize("f", MUTATIONS)
+def test_a_client_that_is_closed_sends_no_late_copy(f):
+    _, requests, _ = late_copies(f, [answer(f)], closed=True)
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("error", [NOT_FOUND, EXISTS, LOST_LEADERSHIP])
+def test_only_what_was_acknowledged_comes_again_late(error):
+    _, requests, before = late_copies("create", [answer("create", error)])
+    assert len(requests) == before
+
+
+def test_reads_do_not_come_again_late():
+    _, requests, before = late_copies("get", [answer("get")])
+    assert len(requests) == before == 1
 
 
 @pytest.mark.parametrize("f", MUTATIONS)

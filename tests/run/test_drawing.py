@@ -6,11 +6,16 @@ import msgspec
 import pytest
 
 from harness.case import Case
+from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.parser import Parser
 from harness.cluster import Capability, Fidelity
-from harness.drawing import ANY, draw_case, expand_any
+from harness.drawing import ANY, DRAWABLE, draw_case, expand_any, undrawn
 from harness.errors import UsageError
 from harness.planning import plan_case
 from harness.plugins import load_plugin
+from harness.pytesting.markers import case_from_settings
+from results.setting import setting_of
+from targets.kudu.flags import parse_flags
 
 SIM = load_plugin("environments", "sim")
 PROCESS = load_plugin("environments", "process")
@@ -56,9 +61,77 @@ def test_worlds_differ_from_seed_to_seed_but_for_what_is_given():
     cases = [planned(seed, nemeses=(ANY,), knobs={"cpu_us": 7.0}) for seed in range(40)]
     assert {case.knobs["cpu_us"] for case in cases} == {7.0}
     assert len({case.knobs.get("latency_ms_max", 1.0) for case in cases}) == 3
-    assert {case.knobs.get("disk_ms_max", 2.0) for case in cases} == {2.0, 25.0}
+    assert {case.knobs.get("disk_ms_max", 2.0) for case in cases} == {2.0, 25.0, 50.0}
     assert planned(3).knobs == {}
     assert planned(3, PROCESS, nemeses=(ANY,)).knobs == {}
+
+
+def paces(cases):
+    return {(case.interval_s, case.duration_s) for case in cases}
+
+
+def test_pace_clients_and_options_differ_from_seed_to_seed():
+    cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
+    assert paces(cases) == {(10.0, 5.0), (5.0, 2.5), (4.0, 1.0)}
+    assert {case.concurrency for case in cases} == {10, 30}
+    assert {case.target_options["masters"] for case in cases} == {3, 5}
+    assert len({case.target_options["kudu_flag"] for case in cases}) > 10
+    assert len({case.workload_options["partitions"] for case in cases}) > 1
+
+
+def test_what_the_user_gave_is_not_drawn_and_changes_no_other_draw():
+    free = [planned(seed, nemeses=(ANY,)) for seed in range(30)]
+    given = {
+        "given": ("interval_s",),
+        "concurrency": 7,
+        "target_options": {"masters": 1, "kudu_flag": "log_segment_size_kb=64"},
+        "workload_options": {"names": 5},
+    }
+    bound = [planned(seed, nemeses=(ANY,), **given) for seed in range(30)]
+    assert paces(bound) == {(10.0, 5.0)}
+    for one, other in zip(free, bound, strict=True):
+        assert (other.concurrency, other.target_options["masters"]) == (7, 1)
+        flags, others = (parse_flags(case.target_options["kudu_flag"]) for case in (one, other))
+        assert others == msgspec.structs.replace(flags, log_segment_size_kb=64)
+        assert other.workload_options == {**one.workload_options, "names": 5}
+        assert (other.nemeses, other.knobs) == (one.nemeses, one.knobs)
+
+
+def test_seeds_are_equal_but_for_what_they_drew():
+    asked = Case(seed=1, nemeses=(ANY,), rate=20.0, target_options={"masters": 5})
+    bare = [
+        msgspec.structs.replace(
+            undrawn(plan_case(msgspec.structs.replace(asked, seed=seed), SIM).case),
+            seed=0, faults=None, checkers=(),
+        )
+        for seed in range(10)
+    ]  # fmt: skip
+    assert all(case == bare[0] for case in bare)
+    assert bare[0].target_options == {"masters": 5}
+    settings = {setting_of(planned(seed, nemeses=(ANY,)), "sim") for seed in range(10)}
+    assert len(settings) == 1
+    assert settings != {setting_of(planned(1, nemeses=(ANY,), rate=20.0), "sim")}
+
+
+def test_a_case_that_drew_less_in_older_versions_still_says_what_was_asked_for():
+    old = {"nemeses": ["kill-leader", "kill-all"], "knobs": {}, "draw": 2}
+    case = Case(seed=1, nemeses=("kill-all",), knobs={"cpu_us": 100.0}, drawn=old)
+    assert undrawn(case) == Case(seed=1, nemeses=("kill-leader", "kill-all"), draw=2)
+
+
+def test_a_target_that_draws_nothing_keeps_its_options():
+    fields = {"target": "toy-register", "workload": "register"}
+    drawn = planned(1, nemeses=("pause-random",), draw=1, **fields)
+    assert drawn.target_options == planned(1, **fields).target_options
+
+
+def test_options_of_the_command_line_are_given():
+    parser = Parser(allow_abbrev=False)
+    parsed = parse_case_options(parser, ["--nemesis", ANY, "--duration", "5", "--rate", "40"])
+    case = case_from(parsed, 1)
+    assert case.given == ("duration_s",)
+    assert set(case.given) < set(DRAWABLE)
+    assert case_from_settings({"seed": 1, "concurrency": 10}).given == ("concurrency",)
 
 
 def test_any_stands_alone():

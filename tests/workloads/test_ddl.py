@@ -142,3 +142,28 @@ def test_bursts_meet_on_one_name_and_are_off_with_one():
 def test_an_impossible_burst_is_refused(burst):
     with pytest.raises(UsageError, match="--burst"):
         DdlWorkload().generator(case(burst=burst))
+
+
+def test_the_column_added_last_under_a_name_is_dropped_alone_or_before_another():
+    drafts = take(DdlWorkload().generator(case(readers=0, mix="alter=1")), 2000)
+    last, alone, beside = {}, 0, 0
+    for draft in drafts:
+        steps, name = draft.value["steps"], draft.value["name"]
+        dropped = [step[1] for step in steps if step[0] == "drop" and step[1] != "v1"]
+        assert dropped in ([], [last.get(name)])
+        alone += bool(dropped) and len(steps) == 1
+        beside += bool(dropped) and len(steps) == 2
+        added = [step[1] for step in steps if step[0] == "add"]
+        last[name] = added[0] if added else None
+    assert 200 < alone < 600
+    assert 150 < beside < 500
+
+
+def test_drawn_options_differ_and_what_is_given_stays():
+    workload = DdlWorkload()
+    drawn = [workload.draw_options(stream(seed, "draw"), {}) for seed in range(40)]
+    assert drawn == [workload.draw_options(stream(seed, "draw"), {}) for seed in range(40)]
+    assert len({one["names"] for one in drawn}) == len({one["partitions"] for one in drawn}) == 2
+    for seed, one in enumerate(drawn):
+        again = workload.draw_options(stream(seed, "draw"), {"names": 7, "burst": 1})
+        assert again == {**one, "names": 7, "burst": 1}

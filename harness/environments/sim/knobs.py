@@ -73,7 +73,11 @@ NETWORKS: Final[tuple[dict[str, Any], ...]] = (
     {"latency_ms_min": 1.0, "latency_ms_max": 10.0},
     {"latency": "uniform", "latency_ms_min": 0.2, "latency_ms_max": 40.0},
 )
-DISKS: Final[tuple[dict[str, Any], ...]] = ({}, {"disk_ms_min": 2.0, "disk_ms_max": 25.0})
+DISKS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"disk_ms_min": 2.0, "disk_ms_max": 25.0},
+    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # much is written, but not durable yet
+)
 PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
 
 

@@ -19,6 +19,7 @@ of its own success, and an old request may still be on its way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
@@ -46,6 +47,8 @@ from targets.kudu.rpc import RpcError
 
 __all__ = ["KuduClient"]
 
+LATE_LIMIT_S: Final = 2.0
+"""How long a late copy looks for a leader, and for an answer then."""
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
 
@@ -86,6 +89,8 @@ class KuduClient:
         self._leader = LeaderFinder(env, rpc, masters, self._policy)
         self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
         self._seq_no = 0
+        self._late: dict[asyncio.Task[None], None] = {}
+        self._revision = 0  # the newest that was answered
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Do one operation; see the module's table for how it ends.
@@ -110,7 +115,9 @@ class KuduClient:
             await self._pause(operation)
 
     async def close(self) -> None:
-        """Drop all connections."""
+        """Drop all connections, and copies that were to be sent."""
+        for task in self._late:
+            task.cancel()
         self._rpc.close()
 
     # --- one attempt -------------------------------------------------------------------------
@@ -156,6 +163,7 @@ class KuduClient:
         if error is None and call.unsettled(response) is not None:
             return self._after(operation, Effect.NONE)
         if error is None:
+            self._keep_late_copy(call, response.meta.revision)
             answer = self._complete(operation, OpType.OK, call.answered_value(response), None)
             if self._is_to_repeat(operation):
                 operation.done = answer
@@ -188,6 +196,35 @@ class KuduClient:
         """Whether an acknowledged operation is to be sent once more."""
         first = operation.call.is_mutation and operation.done is None
         return first and self._policy.repeat and self._seq_no % 2 == 1
+
+    def _keep_late_copy(self, call: Call, revision: int) -> None:
+        """Some acknowledged mutations come once more, late (`RetryPolicy`)."""
+        self._revision = max(self._revision, revision)
+        if not call.is_mutation or not self._policy.late_percent:
+            return
+        random = self._env.random
+        if random.randrange(100) < self._policy.late_percent:
+            pause_s = random.random() * self._policy.late_s_max
+            copy = self._send_late(call, revision, pause_s)
+            task = self._env.spawn(copy, name=f"late-copy-{self._seq_no}")
+            self._late[task] = None
+            task.add_done_callback(self._late.pop)
+
+    async def _send_late(self, call: Call, revision: int, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        deadline_ns = self._env.clock.monotonic_ns() + int(LATE_LIMIT_S * 1e9)
+        address = await self._leader.find(deadline_ns)
+        if address is None or self._revision - revision > self._policy.late_revisions_max:
+            return
+        self._env.event("late-copy", method=call.method, revision=revision)
+        with contextlib.suppress(RpcError):  # nobody waits for an answer
+            await self._rpc.call(
+                address,
+                call.method,
+                call.request,
+                call.response_type,
+                timeout_s=LATE_LIMIT_S,
+            )
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
         """Whether another attempt is allowed after one with `effect`."""

@@ -23,10 +23,19 @@ class RetryPolicy:
 
     `repeat` sends every second mutation that was acknowledged once more, with the same id. It is
     the answer to the last copy that counts: exactly-once says it is the same.
+
+    Of `late_percent` of the acknowledged mutations a copy with the same id is sent up to
+    `late_s_max` later, when the operation is long over: a network that kept it may deliver it to
+    another leader, or to one that has restarted. Its answer is nobody's; exactly-once says that it
+    changes nothing. No copy is sent after `late_revisions_max` further changes: a target may forget
+    what is so old.
     """
 
     resend: bool = False
     repeat: bool = False
+    late_percent: int = 0
+    late_s_max: float = 12.0
+    late_revisions_max: int = 2000
     attempts_max: int = 50
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
     read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried

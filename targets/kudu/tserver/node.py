@@ -10,7 +10,7 @@ take the living server for its own predecessor. All replicas are open before the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -96,23 +96,31 @@ async def _start_instance(env: Env) -> _Instance:
 
 
 def _register(server: RpcServer, manager: TabletManager, disk: Disk) -> None:
+    service = "TabletServerAdminService"
+    put_off: dict[str, int] = {}
+
     def admin(
-        operation: Callable[[Any], Coroutine[Any, Any, m.TabletError | None]],
-    ) -> Callable[[Any, str], Awaitable[m.TabletServerResponse]]:
+        name: str, operation: Callable[[Any], Coroutine[Any, Any, m.TabletError | None]], kind: type
+    ) -> None:
+        method = f"{service}.{name}"
+
         async def handle(request: Any, peer: str) -> m.TabletServerResponse:
             del peer
-            return m.TabletServerResponse(await operation(request))
+            error = await operation(request)
+            if error is not None and error.code is m.TabletErrorCode.ALREADY_INPROGRESS:
+                put_off[method] = put_off.get(method, 0) + 1
+            return m.TabletServerResponse(error)
 
-        return handle
+        server.register(method, handle, kind)
 
     async def dump(request: m.DumpTabletsRequest, peer: str) -> m.DumpResponse:
         del request, peer
         files = len(await disk.list())
         calls = dict(sorted(server.calls.items()))
-        return m.DumpResponse({**manager.dump(), "calls": calls, "files": files})
+        found = {"calls": calls, "put_off": put_off, "files": files}
+        return m.DumpResponse({**manager.dump(), **found})
 
-    service = "TabletServerAdminService"
-    server.register(f"{service}.CreateTablet", admin(manager.create_tablet), m.CreateTabletRequest)
-    server.register(f"{service}.DeleteTablet", admin(manager.delete_tablet), m.DeleteTabletRequest)
-    server.register(f"{service}.AlterSchema", admin(manager.alter_schema), m.AlterSchemaRequest)
+    admin("CreateTablet", manager.create_tablet, m.CreateTabletRequest)
+    admin("DeleteTablet", manager.delete_tablet, m.DeleteTabletRequest)
+    admin("AlterSchema", manager.alter_schema, m.AlterSchemaRequest)
     server.register("TabletServerService.DumpTablets", dump, m.DumpTabletsRequest)
