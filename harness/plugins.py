@@ -173,6 +173,9 @@ class Target(Protocol):
 
     Optional: `checkers`, names of checkers of what only this target promises (such as `bounds`).
     They judge its runs beside those of the workload.
+
+    Optional, also of workloads: `draw_options(rng, given) -> dict`, the options that one seed of a
+    soak runs with: those in `given` as they are, and what it draws beside them.
     """
 
     api_version: int
