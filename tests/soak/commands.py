@@ -70,7 +70,7 @@ def wait_until(condition, limit_s=60.0):
     end_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end_s, "it did not come to pass"
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def contents(store):
