@@ -41,8 +41,10 @@ FOUND = {
 }
 WHOLE = {
     "ack-before-durable": (6, "catalog-invariants"),
+    "altered-by-one": (1, "catalog-invariants"),
     "calls-multiply": (2, "bounds"),
     "commits-unmatched": (4, "crash"),
+    "creates-not-resent": (5, "liveness"),
     "long-lease": (15, "linearizable-catalog"),
     "recovery-drops-last": (6, "linearizable-catalog"),
     "refusals-unconfirmed": (15, "linearizable-catalog"),
@@ -60,8 +62,6 @@ OPEN = {
     f"entry that the others lack: {EVENTS}",
     "marks-cleared-when-sent": f"an incremental report must be lost and no other follow: {EVENTS}",
     "no-full-report": "equivalent: tablet servers send a leader of a later term one unasked",
-    "altered-by-one": SOME,
-    "creates-not-resent": SOME,
     "list-in-two-steps": SOME,
     "term-not-saved": SOME,
 }
