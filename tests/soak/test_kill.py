@@ -49,7 +49,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
     expected, uninterrupted = whole
     rng = random.Random(1)
     kills = 0
-    while kills < 5 and journaled(tmp_path) < SEEDS - 3:
+    while kills < 3 and journaled(tmp_path) < SEEDS - 3:
         process = start(tmp_path, *KUDU)
         enough = journaled(tmp_path) + rng.randrange(3)
         wait_until(
