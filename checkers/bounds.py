@@ -14,6 +14,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | calls     | the calls of the method `of`                                                      |
 | elections | the terms in which a leader was heard of                                          |
 | leaders   | the nodes that announced to lead in one term                                      |
+| diverged  | places of a group of which replicas told differently (`harness.checkpoints`)      |
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
@@ -118,6 +119,10 @@ class BoundsChecker:
                 _elections(history, limit, bound, judged)
             elif measure == "leaders":
                 _leaders(history, limit, bound, judged)
+            elif measure == "diverged":
+                found = list(history.facts("divergence"))
+                what = f"Replicas differed in {len(found)} places"
+                judged.hold(limit, len(found), bound, what, *(op.index for op in found[:SHOWN_MAX]))
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
             elif measure == "counter" and settled and settled[-1]:

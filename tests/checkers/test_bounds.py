@@ -210,6 +210,14 @@ def test_who_leads_by_asking_is_no_announcement() -> None:
     assert judge(h, limit("leaders", number=1)).verdict is Verdict.VALID
 
 
+def test_replicas_do_not_differ() -> None:
+    for count, verdict in ((0, Verdict.VALID), (1, Verdict.INVALID)):
+        h = Timeline()
+        facts = [h.fact("divergence", {"group": "g", "index": 4}) for _ in range(count)]
+        result = judge(h, limit("diverged", number=0))
+        assert (result.verdict, list(result.operations)) == (verdict, facts)
+
+
 def test_calls_are_held_against_amounts() -> None:
     bound = limit("calls", "Create", 10, replica=2)
     for count, verdict in ((16, Verdict.VALID), (17, Verdict.INVALID)):
