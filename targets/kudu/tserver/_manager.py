@@ -72,8 +72,8 @@ class TabletManager:
                 continue
             self._tablets[tablet.tablet_id] = tablet
             if tablet.has_data:
-                started.append(tablet.start())
-        await asyncio.gather(*started)
+                started.append(tablet)
+        await asyncio.gather(*(tablet.start() for tablet in started))
 
     # --- TabletServerAdminService ------------------------------------------------------------
 
