@@ -105,6 +105,7 @@ class BoundsChecker:
         faults = [f for f in faults_of(history.of_process(NEMESIS), most=None) if f.targets]
         disturbances = disturbances_of(history)
         settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
+        at_rest = bool(settled and settled[-1]) and not snapshots[-1].get("pending")
         amounts = _amounts(history, faults, declared)
         disturbed = {"fault": len(faults) + len(disturbances)}
         for limit in declared["limits"]:
@@ -125,7 +126,7 @@ class BoundsChecker:
                 judged.hold(limit, len(found), bound, what, *(op.index for op in found[:SHOWN_MAX]))
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
-            elif measure == "counter" and settled and settled[-1]:
+            elif measure == "counter" and at_rest:
                 _counters(limit, bound, declared, judged)
             elif measure == "counter":
                 judged.exempt[limit["name"]] = 1

@@ -127,10 +127,16 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """Whether the target came to rest; `pending` says in words what is still open."""
+    """Whether the target came to rest; `pending` says in words what is still open.
+
+    `at` may say of which state that is, by fields that answers carry too (a term, a revision), and
+    a snapshot may have `pending` and `at` as well. Then the final reads and the snapshot are
+    repeated where the target was disturbed meanwhile, by a call that the network had kept.
+    """
 
     ok: bool
     pending: tuple[str, ...] = ()
+    at: dict[str, Any] | None = None
 
 
 class Completion(msgspec.Struct, frozen=True):

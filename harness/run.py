@@ -11,7 +11,7 @@ gone: a failing teardown can never destroy a verdict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -49,6 +49,8 @@ LIVE_BOUND_S: Final = 60.0
 Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
+FINALS_MAX: Final = 5
+"""How often all is read again, where the target did not stay at rest meanwhile."""
 """All final reads together; what is still unread then is said in the history."""
 PATIENCE_S_MIN: Final = 2.0
 """The driver's own operations wait at least this long, however impatient the workload's clients
@@ -163,9 +165,9 @@ class _Run:
         self._phase("heal-all")
         await self._heal_all()
         self._phase("converge")
-        await self._converge()
+        settled = await self._converge()
         self._phase("final")
-        await self._final_reads()
+        await self._final(settled)
 
     def _phase(self, name: str) -> None:
         self.recorder.fact("phase", {"phase": name})
@@ -271,7 +273,7 @@ class _Run:
             if self.cluster.state(name) is NodeState.DOWN:
                 await self.cluster.start(name)
 
-    async def _converge(self) -> None:
+    async def _converge(self) -> Convergence:
         begin_ns = self.recorder.now_ns()
         state = await self._poll(
             lambda: self.plan.target.converged(self.env, self.plan.settings), CONVERGE_BOUND_S
@@ -283,8 +285,10 @@ class _Run:
                 "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
                 "bound_s": CONVERGE_BOUND_S,
                 "pending": list(state.pending),
+                **({} if state.at is None else {"at": state.at}),
             },
         )
+        return state
 
     async def _poll(
         self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float
@@ -292,6 +296,24 @@ class _Run:
         return await poll(
             looking, self.case.target, now_ns=self.recorder.now_ns, bound_s=bound_s, every_s=POLL_S
         )
+
+    async def _final(self, settled: Convergence) -> None:
+        """Read everything, then have every node dumped: of the rest that was found, if it lasts.
+
+        The network may have kept a call, or an operation for which nobody waits any more. Where one
+        arrives only now, the target has to come to rest once more.
+        """
+        for _ in range(FINALS_MAX):
+            await self._final_reads()
+            snapshot = await look(
+                self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
+            )
+            if not settled.ok or _is_of(snapshot, settled):
+                break
+            settled = await self._converge()
+        self._scribe.summarize()
+        self.recorder.fact("snapshot", snapshot)
+        await self._driver.close()
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
@@ -303,9 +325,9 @@ class _Run:
             self.recorder.fact(
                 "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
             )
-        snapshot = await look(
-            self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
-        )
-        self._scribe.summarize()
-        self.recorder.fact("snapshot", snapshot)
-        await self._driver.close()
+
+
+def _is_of(snapshot: object, settled: Convergence) -> bool:
+    """Whether a snapshot is of the state that had settled, as far as it says."""
+    said = snapshot if isinstance(snapshot, Mapping) else {}
+    return not said.get("pending") and said.get("at") == settled.at

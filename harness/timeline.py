@@ -48,8 +48,8 @@ __all__ = [
 FACTS_MAX: Final = 10_000
 """Bound of every list here: faults, terms, states of nodes."""
 NODES_MAX: Final = 1_000
-BOUNDS: Final = "bounds"
-"""The part of a snapshot that is not about nodes: limits that the target declares."""
+NOT_NODES: Final = frozenset({"bounds", "at"})
+"""The parts of a snapshot that are not about nodes: limits, and of which state it is."""
 CUT: Final = "cut"
 KILL: Final = "kill"
 POWER_CUT: Final = "power-cut"
@@ -288,7 +288,7 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
             masters = op.value.get("masters")
             led += sorted(masters) if isinstance(masters, dict) else []
             for name, group in op.value.items():
-                if name != BOUNDS and isinstance(group, dict):  # nodes by role
+                if name not in NOT_NODES and isinstance(group, dict):  # nodes by role
                     rest.update(group)
     rest.update(_field(op.value, "node") for op in history.facts("node-exit"))
     for op in history.facts("live"):

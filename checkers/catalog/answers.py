@@ -219,12 +219,16 @@ def _subject(shown: _Shown) -> tuple[str, Any]:
 
 
 def _done_at_rest(history: History, findings: Findings) -> None:
-    """What was asked for after the target had settled; nobody changes anything any more."""
+    """What was asked for after the target had settled, of the state that had: something that was
+    kept on its way may have changed it since.
+    """
     settled = list(history.facts("converged"))
-    if not settled or not settled[-1].value.get("ok"):
+    at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
+    if not at:
         return
     for shown in _shown(history, "is-create-done", "is-alter-done", "get"):
-        if shown.pair.invoke.index < settled[-1].index:
+        later = shown.pair.invoke.index > settled[-1].index
+        if not later or any(shown.value.get(name) != value for name, value in at.items()):
             continue
         findings.look("done-at-rest")
         version, applied = (shown.value.get(f"{of}schema_version") for of in ("", "applied_"))

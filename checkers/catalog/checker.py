@@ -40,11 +40,14 @@ class CatalogInvariantsChecker:
             snapshot = read_snapshot(snapshots[-1].value, findings)
             if snapshot is not None:
                 settled = [fact.value.get("ok") for fact in history.facts("converged")]
-                check_snapshot(snapshot, findings, settled=bool(settled and settled[-1]))
+                at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
+                check_snapshot(snapshot, findings, settled=at_rest)
                 check_state(snapshot, findings)
                 check_acknowledged(history, snapshot, findings)
                 if not settled:
                     findings.gaps.append("the run ended before it was known to have settled")
+                elif settled[-1] and not at_rest:
+                    findings.gaps.append("all had settled, but not when its state was looked at")
         else:
             findings.gaps.append("the run ended before its final snapshot")
         check_checkpoints(history, findings)

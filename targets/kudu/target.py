@@ -220,16 +220,12 @@ class KuduTarget:
 
     async def converged(self, env: ClientEnv, settings: TargetSettings) -> Convergence:
         """Whether masters, tablets and tablet servers agree and nothing is under way."""
-        roles, dumps = await asyncio.gather(self.roles(env, settings), self.snapshot(env, settings))
-        masters = {
-            name: MasterView(dump=dump, role=roles.by_node.get(name))
-            for name, dump in dumps["masters"].items()
-        }
-        pending = find_pending(masters, dumps["tservers"])
-        return Convergence(ok=not pending, pending=pending)
+        found = await self.snapshot(env, settings)
+        pending = tuple(found["pending"])
+        return Convergence(ok=not pending, pending=pending, at=found["at"])
 
     async def snapshot(self, env: ClientEnv, settings: TargetSettings) -> dict[str, Any]:
-        """Every node's own dump, `None` for those that did not answer."""
+        """Every node's own dump, `None` for those that did not answer, and whether they rest."""
         layout = _Layout(settings)
 
         async def dump(address: str, method: str, request: msgspec.Struct) -> Any:
@@ -238,7 +234,8 @@ class KuduTarget:
             )
             return None if answer is None else answer.data
 
-        dumps = await asyncio.gather(
+        roles, *dumps = await asyncio.gather(
+            self.roles(env, settings),
             *(
                 dump(address, "MasterService.DumpEntities", m.DumpEntitiesRequest())
                 for address in layout.masters.values()
@@ -251,8 +248,15 @@ class KuduTarget:
         count = len(layout.masters)
         masters = dict(zip(layout.masters, dumps[:count], strict=True))
         tservers = dict(zip(layout.tservers, dumps[count:], strict=True))
-        bounds = describe_bounds(masters, tservers, layout.flags)
-        return {"masters": masters, "tservers": tservers, "bounds": bounds}
+        views = {n: MasterView(dump=d, role=roles.by_node.get(n)) for n, d in masters.items()}
+        leader = masters.get(roles.leader or "")
+        return {
+            "masters": masters,
+            "tservers": tservers,
+            "bounds": describe_bounds(masters, tservers, layout.flags),
+            "pending": list(find_pending(views, tservers)),
+            "at": leader and {name: leader[name] for name in ("term", "revision")},
+        }
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -210,8 +210,9 @@ def test_what_is_done_stays_done(undo: Callable[[Writer], None]) -> None:
     assert rules(h) == ["done"]
 
 
-def converged(h: Writer, *, ok: bool = True) -> None:
-    h.fact("converged", {"ok": ok, "took_s": 1.0, "bound_s": 90.0, "pending": []})
+def converged(h: Writer, *, ok: bool = True, revision: int = 7) -> None:
+    fact = {"ok": ok, "took_s": 1.0, "bound_s": 90.0, "pending": [], "at": {"revision": revision}}
+    h.fact("converged", fact)
 
 
 def not_created(h: Writer) -> None:
@@ -223,7 +224,7 @@ def not_altered(h: Writer) -> None:
 
 
 def not_applied(h: Writer) -> None:
-    h.get(3, "a", "A", 2, applied_schema_version=1)
+    h.get(3, "a", "A", 2, applied_schema_version=1, revision=7)
 
 
 UNDONE = [not_created, not_altered, not_applied]
@@ -248,6 +249,14 @@ def test_before_it_has_settled_something_may_be_open(
     ask(h)
     if settled:
         converged(h)
+    assert rules(h) == []
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+def test_what_came_after_it_had_settled_may_be_open(ask: Callable[[Writer], None]) -> None:
+    h = made()
+    converged(h, revision=6)
+    ask(h)
     assert rules(h) == []
 
 

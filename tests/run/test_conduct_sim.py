@@ -13,7 +13,7 @@ from harness.errors import InfrastructureError, TargetError
 from harness.ops import NEMESIS, OpType, Verdict
 from harness.planning import plan_case
 from harness.plugins import Completion, Convergence, load_plugin
-from harness.run import FINAL_BOUND_S, LIVE_BOUND_S, conduct
+from harness.run import FINAL_BOUND_S, FINALS_MAX, LIVE_BOUND_S, conduct
 from harness.store import RunFolder, load_run
 
 PHASES = ["setup", "warm-up", "chaos", "heal-core", "heal-all", "converge", "final"]
@@ -386,6 +386,47 @@ def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
     (result,) = judge(outcome.history, plan.case, [load_plugin("checkers", "liveness")]).results
     assert result.verdict is Verdict.INVALID
     assert "the register is restless" in result.reason
+
+
+@pytest.mark.parametrize("calm_after", [0, 1, 2, 100])
+def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
+    """A call that the network kept arrives after the target had settled: the dump shows it."""
+    snapshots = []
+
+    async def settles(env, settings):
+        return Convergence(True, at={"revision": len(snapshots)})
+
+    async def snapshot(env, settings):
+        snapshots.append(None)
+        pending = ["a call came late"] if len(snapshots) <= calm_after else []
+        return {"pending": pending, "at": {"revision": len(snapshots) - 1}}
+
+    register = load_plugin("targets", "toy-register")
+    target = Behaving(register, converged=settles, snapshot=snapshot)
+    _, outcome = run(toy(12, time_limit_s=3.0), target=target)
+    rounds = min(calm_after + 1, FINALS_MAX)
+    assert len(snapshots) == rounds
+    assert bool(only(outcome.history, "snapshot")["pending"]) is (calm_after > rounds)
+    facts = [(op.f, op.index) for op in outcome.history.facts("converged")]
+    assert len(facts) == min(calm_after, FINALS_MAX) + 1
+    last_read = max(op.index for op in outcome.history if op.is_client)
+    assert (facts[-1][1] < last_read) is (calm_after < FINALS_MAX)
+
+
+@pytest.mark.parametrize("field", ["term", "revision"])
+def test_a_state_that_went_on_is_read_again(field):
+    snapshots = []
+
+    async def settles(env, settings):
+        return Convergence(True, at={"term": 1, "revision": 7} | {field: 8 + len(snapshots)})
+
+    async def snapshot(env, settings):
+        snapshots.append(None)
+        return {"at": {"term": 1, "revision": 7} | {field: 9}}
+
+    register = load_plugin("targets", "toy-register")
+    run(toy(12, time_limit_s=3.0), target=Behaving(register, converged=settles, snapshot=snapshot))
+    assert len(snapshots) == 2
 
 
 class Spying:
