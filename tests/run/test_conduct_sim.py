@@ -430,11 +430,12 @@ def test_a_state_that_went_on_is_read_again(field):
 
 
 class Spying:
-    """The simulation, which notes what is cut and healed in which order."""
+    """The simulation, which notes what is cut, thawed and healed in which order."""
 
     def __init__(self):
         self._sim = load_plugin("environments", "sim")
         self.noted = []
+        self.thawed = []
 
     def execute(self, plan, main):
         async def spying(session):
@@ -449,7 +450,16 @@ class Spying:
                 self.noted.append(("heal", fault))
                 return await cluster.heal(fault)
 
-            return await main(Behaving(session, cluster=Behaving(cluster, cut=cut, heal=heal)))
+            async def resume(node):
+                self.thawed.append(node)
+                await cluster.resume(node)
+
+            async def heal_all():
+                self.noted.append(("heal-all",))
+                await cluster.heal_all()
+
+            spied = Behaving(cluster, cut=cut, heal=heal, resume=resume, heal_all=heal_all)
+            return await main(Behaving(session, cluster=spied))
 
         return self._sim.execute(plan, spying)
 
@@ -460,9 +470,11 @@ def test_the_rest_is_cut_off_from_the_core_until_all_is_healed():
     live = only(outcome.history, "live")
     assert live["core"]
     assert live["rest"]
-    (cut, fault, links), healed = spying.noted
+    (cut, fault, links), healed, *rest = spying.noted
     assert (cut, links) == ("cut", tuple(Link.between(live["core"], live["rest"])))
     assert healed == ("heal", fault)
+    assert rest == [("heal-all",)]
+    assert spying.thawed == live["core"]
 
 
 def test_final_reads_have_a_bound_and_say_what_is_unread():

@@ -1,0 +1,66 @@
+"""What becomes of what checkers return, raise or cannot say."""
+
+import pytest
+
+from harness.case import Case
+from harness.checking import judge
+from harness.errors import CheckerLimitError
+from harness.ops import CheckResult, History, Verdict
+
+CASE = Case(seed=1, target="toy-register", workload="register")
+
+
+class Checker:
+    """Does what it was told."""
+
+    api_version = 1
+
+    def __init__(self, name, does):
+        self.name = name
+        self._does = does
+
+    def check(self, history, case, *, time_limit_s):
+        return self._does()
+
+
+def says(verdict, **fields):
+    return Checker(verdict, lambda: CheckResult(verdict, Verdict(verdict), "so it is", **fields))
+
+
+def raising(error):
+    def fail():
+        raise error
+
+    return Checker("failing", fail)
+
+
+def only(checker):
+    (result,) = judge(History(()), CASE, [checker]).results
+    return result
+
+
+@pytest.mark.parametrize("error", [CheckerLimitError("too many states"), ValueError("a defect")])
+def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
+    result = only(raising(error))
+    assert result.verdict is Verdict.UNKNOWN
+    assert str(error) in result.reason
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (("valid", "valid"), "valid"),
+        (("valid", "unknown"), "unknown"),
+        (("valid", "unknown", "invalid"), "invalid"),
+        (("valid", "invalid", "unknown"), "invalid"),
+    ],
+)
+def test_the_worst_verdict_counts_wherever_it_stands(verdicts, worst):
+    assert judge(History(()), CASE, [says(verdict) for verdict in verdicts]).verdict == worst
+
+
+@pytest.mark.parametrize("verdict", ["invalid", "unknown", "valid"])
+def test_a_conviction_outlives_what_cannot_be_stored_of_it(verdict):
+    result = only(says(verdict, details={"found": object()}))
+    assert result.verdict == ("invalid" if verdict == "invalid" else "unknown")
+    assert "cannot be stored" in result.reason
