@@ -32,10 +32,11 @@ __all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "undrawn"]
 ANY: Final = "any"
 ANY_DRAW: Final = 2
 NONE: Final = "none"
+PACE: Final = "pace"
 Fields = dict[str, Any]
 DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
     (
-        "pace",
+        PACE,
         (
             {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
             {"interval_s": 5.0, "duration_s": 2.5},
@@ -45,7 +46,10 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
     # With many, some are still free when another leader is elected, and stay with the old one.
     ("clients", ({"concurrency": 10}, {"concurrency": 10}, {"concurrency": 60})),
 )
-"""Fields of a case that are drawn in groups: a group of which something is given is not drawn."""
+"""Fields of a case that are drawn in groups: a group of which something is given is not drawn.
+
+The pace is drawn in simulations alone: to start real nodes again takes longer than such a fault.
+"""
 _DEFAULTS: Final = Case(seed=0)
 DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
 
@@ -86,7 +90,8 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     if draw_knobs is not None:
         fields["knobs"] = {**draw_knobs(stream(case.seed, "draw/knobs")), **case.knobs}
     for label, choices in DRAWN_TOGETHER:
-        if not any(_is_given(case, name) for name in choices[0]):
+        able = label != PACE or draw_knobs is not None
+        if able and not any(_is_given(case, name) for name in choices[0]):
             fields |= _choice(stream(case.seed, f"draw/{label}"), choices)
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)

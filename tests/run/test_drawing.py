@@ -70,6 +70,12 @@ def paces(cases):
     return {(case.interval_s, case.duration_s) for case in cases}
 
 
+def test_real_nodes_are_given_the_time_that_their_start_takes():
+    cases = [planned(seed, PROCESS, nemeses=(ANY,)) for seed in range(30)]
+    assert paces(cases) == {(10.0, 5.0)}
+    assert len({case.concurrency for case in cases}) == 2
+
+
 def test_pace_clients_and_options_differ_from_seed_to_seed():
     cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
     assert paces(cases) == {(10.0, 5.0), (5.0, 2.5), (4.0, 1.0)}
