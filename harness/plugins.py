@@ -129,9 +129,8 @@ class Roles(msgspec.Struct, frozen=True):
 class Convergence(msgspec.Struct, frozen=True):
     """Whether the target came to rest; `pending` says in words what is still open.
 
-    `at` may say of which state that is, by fields that answers carry too (a term, a revision), and
-    a snapshot may have `pending` and `at` as well. Then the final reads and the snapshot are
-    repeated where the target was disturbed meanwhile, by a call that the network had kept.
+    `at` may say of which state, by fields of answers (term, revision); a snapshot may have both.
+    Where that is of another state, final reads and snapshot are repeated (`harness.run`).
     """
 
     ok: bool
@@ -177,11 +176,9 @@ class Target(Protocol):
     An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
-    Optional: `checkers`, names of checkers of what only this target promises (such as `bounds`).
-    They judge its runs beside those of the workload.
-
-    Optional, also of workloads: `draw_options(rng, given) -> dict`, the options that one seed of a
-    soak runs with: those in `given` as they are, and what it draws beside them.
+    Optional: `checkers`, names of checkers of what only this target promises (such as `bounds`),
+    beside those of the workload; and, also of workloads, `draw_options(rng, given) -> dict`, what
+    one seed of a soak runs with: the options in `given` as they are, and drawn ones beside them.
     """
 
     api_version: int
