@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "stream"]
+__all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "replay_command", "stream"]
 
 CASE_SCHEMA: Final = 1
 NS_PER_S: Final = 1_000_000_000
@@ -131,6 +132,12 @@ def load_case(path: Path) -> Case:
             f"the case file {str(path)!r} is not a valid case file: {error}; "
             "write one with `harness run --dry-run`"
         ) from error
+
+
+def replay_command(case_file: Path | str, environment: str | None) -> str:
+    """The command that runs a case again; without `environment`, where `harness run` chooses."""
+    where = [] if environment is None else ["--env", environment]
+    return shlex.join(["harness", "run", *where, "--case", str(case_file)])
 
 
 def stream(seed: int, label: str) -> random.Random:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import platform
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 
 from harness import __version__
-from harness.case import Case
+from harness.case import Case, replay_command
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.case_options import case_from, parse_case_options
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     judgement = judge(
         outcome.history, plan.case, plan.checkers, time_limit_s=parsed.check_time_limit
     )
-    replay = _replay_command(environment, folder.path)
+    replay = replay_command(folder.path / "case.json", environment.name)
     report = _report(plan, environment, outcome, judgement, folder.path, replay)
     record = RunRecord(
         run=folder.path.name,
@@ -176,12 +175,6 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 def default_name(case: Case) -> str:
     """The name of a run's series where the user gives none."""
     return "-".join([case.workload, *case.nemeses])[:100]
-
-
-def _replay_command(environment: Environment, folder: Path) -> str:
-    return shlex.join(
-        ["harness", "run", "--env", environment.name, "--case", str(folder / "case.json")]
-    )
 
 
 def _report(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from harness import __version__
-from harness.case import Case
+from harness.case import Case, replay_command
 from harness.cli.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict, worst
@@ -193,8 +193,7 @@ class RunsOfTest:
 
     def replay(self, environment: str, folder: RunFolder) -> str:
         """The command that replays a run without pytest."""
-        path = self.shown(folder.path / "case.json")
-        return shlex.join(["harness", "run", "--env", environment, "--case", path])
+        return replay_command(self.shown(folder.path / "case.json"), environment)
 
     def tidy(self, *, failed: bool) -> None:
         """Remove the runs of a test that passed, not cut short; what cannot be removed stays."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
+from harness.case import replay_command
 from harness.ops import History, OpType, Verdict
 from harness.store import StoredRun
 from harness.timeline import faults_of, nodes_of, reigns_of, states_of
@@ -129,8 +129,7 @@ def _replay(stored: StoredRun) -> str:
     """The command for a run whose results do not say it, such as a seed of a soak."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
-    words = ["harness", "run", "--env", stored.record.environment, "--case"]
-    return shlex.join([*words, str(stored.folder / "case.json")])
+    return replay_command(stored.folder / "case.json", stored.record.environment)
 
 
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:

@@ -7,11 +7,12 @@ populations of a store share is said once; the words of each are what it does no
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+
+from harness.case import replay_command
 
 __all__ = ["Places", "Populations"]
 
@@ -86,7 +87,4 @@ class Places:
 
     def replay(self, run: str, environment: str | None) -> str:
         """A command that runs the case again, or makes the page of a run that was cut short."""
-        case = str(self._store / run / "case.json")
-        if environment is None:
-            return shlex.join(["harness", "run", "--case", case])
-        return shlex.join(["harness", "run", "--env", environment, "--case", case])
+        return replay_command(self._store / run / "case.json", environment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.case import replay_command
 from harness.errors import HistoryError
 from harness.ops import CheckResult
 from results.run_index import OUTCOMES, RunRow
@@ -190,8 +190,7 @@ def _bounded(check: CheckResult) -> list[str]:
 def _replay(store: Path, row: RunRow) -> str | None:
     if row.seed is None or not row.environment:
         return None
-    case = store / row.name / row.run / "case.json"
-    return shlex.join(["harness", "run", "--env", row.environment, "--case", str(case)])
+    return replay_command(store / row.name / row.run / "case.json", row.environment)
 
 
 def _siblings(library: Library, row: RunRow) -> list[RunRow]:
