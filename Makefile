@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-stamp
 NATIVE_STAMP := $(VENV)/.native-stamp
 TEST_STAMP := $(VENV)/.test-stamp
 
-.PHONY: run test check setup native lock bench clean-venv
+.PHONY: run test nightly check setup native lock bench clean-venv
 
 # A native core that was built once is kept in step with its sources.
 run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP))
@@ -21,6 +21,10 @@ run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP))
 
 test: $(TEST_STAMP)
 	$(BIN)/pytest -n 2 --dist loadgroup -q
+
+# What `make test` leaves out; CONTRIBUTING.md has the other commands for a night.
+nightly: $(TEST_STAMP)
+	$(BIN)/pytest -m nightly -n 2 --dist loadgroup -q
 
 check: $(TEST_STAMP)
 	$(BIN)/ruff check .
