@@ -11,6 +11,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | measure   | what is held against the limit                                                    |
 |-----------|-----------------------------------------------------------------------------------|
 | counter   | the counter `of`, of each node, once all has settled                              |
+| memory    | the MiB that each node's processes hold at the end, where that is measured        |
 | calls     | the calls of the method `of`                                                      |
 | elections | the terms in which a leader was heard of                                          |
 | leaders   | the nodes that announced to lead in one term                                      |
@@ -40,6 +41,7 @@ from harness.timeline import Fault, faults_of
 __all__ = ["BoundsChecker"]
 
 NS_PER_S: Final = 1_000_000_000
+MIB: Final = 1024 * 1024
 CALM: Final = "none"
 """The kind of fault of an outage that met none."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
@@ -126,6 +128,8 @@ class BoundsChecker:
                 judged.hold(limit, len(found), bound, what, *(op.index for op in found[:SHOWN_MAX]))
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
+            elif measure == "memory":
+                _memory(history, limit, bound, judged)
             elif measure == "counter" and at_rest:
                 _counters(limit, bound, declared, judged)
             elif measure == "counter":
@@ -164,7 +168,7 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
         if exempt:
-            reason += f"; {exempt} were not judged, since the run did not settle"
+            reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
@@ -216,6 +220,17 @@ def _leaders(history: History, limit: Json, bound: float, judged: _Judged) -> No
 def _calls(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:
     count = (declared.get("calls") or {}).get(limit["of"], 0)
     judged.hold(limit, count, bound, f"{limit['of']} was called {count} times")
+
+
+def _memory(history: History, limit: Json, bound: float, judged: _Judged) -> None:
+    """In simulation nobody measures it, and a node that was not measured is not judged."""
+    for op in history.facts("memory"):
+        for node, held in op.value["bytes"].items():
+            if held is None:
+                judged.exempt[limit["name"]] = judged.exempt.get(limit["name"], 0) + 1
+            else:
+                what = f"{node} ended with {held / MIB:.0f} MiB of memory"
+                judged.hold(limit, held / MIB, bound, what, op.index)
 
 
 def _counters(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:

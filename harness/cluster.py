@@ -261,6 +261,13 @@ class Cluster(Protocol):
         """Make the node's CPU slower by `factor` (1.0 = normal)."""
         ...
 
+    async def memory_bytes(self, node: str) -> int | None:
+        """What the node's processes hold now, but for files that the kernel caches.
+
+        `None` where nobody tells: a node that is down, a simulation.
+        """
+        ...
+
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
         ...

@@ -19,6 +19,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
 | "harness" | unread      | final reads that were given up, and why                     |
 | "harness" | log         | a message of a generator, or of a client that did not close |
+| "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
 | "harness" | divergence  | two replicas that told of one place differently             |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |

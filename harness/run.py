@@ -20,7 +20,7 @@ import msgspec
 from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, Link, NodeState
 from harness.driver import POLL_S, Driver, probe
-from harness.errors import TargetError
+from harness.errors import InfrastructureError, TargetError
 from harness.faults import LEASE_GRACE_S, FaultConductor
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look, poll
@@ -312,8 +312,21 @@ class _Run:
                 break
             settled = await self._converge()
         self._scribe.summarize()
+        await self._measure()
         self.recorder.fact("snapshot", snapshot)
         await self._driver.close()
+
+    async def _measure(self) -> None:
+        """How much memory each node holds at rest, where the environment tells."""
+        held: dict[str, int | None] = {}
+        for name in self.cluster.nodes:
+            try:
+                held[name] = await self.cluster.memory_bytes(name)
+            except InfrastructureError as error:
+                held[name] = None
+                self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
+        if any(each is not None for each in held.values()):
+            self.recorder.fact("memory", {"bytes": held})
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)

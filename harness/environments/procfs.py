@@ -8,6 +8,7 @@ that check pins it while a signal is sent. See proc(5), pidfd_open(2).
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = [
     "environment_of",
     "identify",
     "is_alive",
+    "memory_bytes",
     "oom_kills",
     "send",
     "state",
@@ -104,6 +106,16 @@ def all_processes() -> Iterator[ProcessId]:
         process = identify(pid)
         if process is not None:
             yield process
+
+
+def memory_bytes(process: ProcessId) -> int | None:
+    """The resident memory that is the process's own (`RssAnon`); `None` once it is gone."""
+    try:
+        text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # a zombie has none
+    return int(held[1]) * 1024 if held is not None and is_alive(process) else None
 
 
 def oom_kills() -> int | None:

@@ -4,7 +4,8 @@ Counters are of nodes, as their dumps say; calls are those that nodes served sin
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
 election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
 and 3.3 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
-files a tablet), and below what a storm, a leak or a cluster that sits out a fault shows.
+files a tablet, 16 MiB and a kilobyte an operation), and below what a storm, a leak or a cluster
+that sits out a fault shows.
 """
 
 from __future__ import annotations
@@ -165,6 +166,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
     """What is kept at rest. Reports take locks now and then, also when nothing happens."""
     retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
     return [
+        _limit(
+            "memory", "memory", "", 64, "what is under way is bounded, and logs are collected",
+            operation=0.005,
+        ),
         _limit("locks", "counter", "locks", 4, "a lock goes with its last user", live_table=1),
         _limit("requests in flight", "counter", "requests in flight", 4, idle),
         _limit("reserved names", "counter", "reserved names", 4, idle),

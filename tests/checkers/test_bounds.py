@@ -236,6 +236,21 @@ def test_counters_are_held_of_each_node_at_rest() -> None:
     assert result.verdict is Verdict.UNKNOWN
 
 
+def test_memory_is_held_of_each_node_that_was_measured() -> None:
+    def judged(**held: int | None) -> CheckResult:
+        h = Timeline()
+        h.fact("memory", {"bytes": {node: mib and mib << 20 for node, mib in held.items()}})
+        return judge(h, limit("memory", number=40, operation=0.5), *ALL[:1])
+
+    assert judged(m1=40, m2=39).verdict is Verdict.VALID
+    over = judged(m1=40, m2=41, m3=None)
+    assert over.verdict is Verdict.INVALID
+    assert over.details["rule"] == "memory"
+    assert len(over.explanation) == 1
+    assert over.details["exempt"] == {"memory": 1}
+    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # nobody measured
+
+
 def test_nothing_is_valid_without_limits_or_a_snapshot() -> None:
     h = Timeline()
     h.served(*steady())

@@ -180,7 +180,9 @@ def test_kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(environment):
         events = []
         cluster.subscribe(lambda event: events.append((event.node, event.kind, event.data)))
         await ask(session, "n1", "append", "kept")
+        assert 1 << 20 < await cluster.memory_bytes("n1") < 1 << 30
         killed = [await cluster.kill("n1"), await cluster.kill("n1"), cluster.state("n1")]
+        assert not await cluster.memory_bytes("n1")
         with pytest.raises(ConnectionRefusedError):
             await ask(session, "n1", "who")
         assert [await cluster.start("n1"), await cluster.start("n1")] == [True, False]

@@ -49,6 +49,20 @@ def test_nodes_talk_and_trace(run, three):
     assert run(body, three) == run(body, three)  # randomness is the seed's
 
 
+def test_what_a_node_holds_is_measured_while_it_is_up(run, three):
+    async def body(driver):
+        cluster = driver.cluster
+        await driver.wait_event("ready", "a")
+        held = await cluster.memory_bytes("a")
+        assert 1 << 20 < held < 1 << 30
+        await cluster.kill("a")
+        assert await cluster.memory_bytes("a") is None
+        with pytest.raises(UsageError):
+            await cluster.memory_bytes("nobody")
+
+    run(body, three)
+
+
 def test_six_nodes_are_up_in_two_seconds(run):
     start_s = time.monotonic()
 

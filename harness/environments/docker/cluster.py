@@ -165,6 +165,12 @@ class DockerCluster:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
 
+    async def memory_bytes(self, node: str) -> int | None:
+        """What the processes in the node's container hold now."""
+        self._node(node)
+        container = self._blueprint.places[node].container
+        return await self._in_thread(self._engine.memory_bytes, container)
+
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
         return self._node(node).log.tail(last_lines)

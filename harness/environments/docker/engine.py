@@ -494,6 +494,20 @@ class Engine:
             bool(state.get("OOMKilled")),
         )
 
+    @_repeated
+    def memory_bytes(self, container: str) -> int | None:
+        """What its processes hold now, but for files that the kernel caches; `None` when down."""
+        import docker.errors
+
+        with self._translated("measure", container):
+            try:
+                found = self._api.stats(container, stream=False, one_shot=True)
+            except docker.errors.NotFound:
+                return None
+        held = found["memory_stats"].get("stats") or {}
+        anonymous = held.get("anon", held.get("rss"))  # control groups of version 2, and 1
+        return None if anonymous is None else int(anonymous)
+
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
         """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""
         import docker.errors

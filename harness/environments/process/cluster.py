@@ -103,6 +103,10 @@ class ProcessCluster:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
 
+    async def memory_bytes(self, node: str) -> int | None:
+        """What the node's process holds now."""
+        return self._node(node).memory_bytes()
+
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
         return self._node(node).log.tail(last_lines)

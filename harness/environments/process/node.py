@@ -86,6 +86,10 @@ class ProcessNode:
             return NodeState.DOWN
         return NodeState.PAUSED if self._paused else NodeState.RUNNING
 
+    def memory_bytes(self) -> int | None:
+        """What its process holds now; `None` while it is down."""
+        return None if self._child is None else procfs.memory_bytes(self._child.identity)
+
     # --- starting ----------------------------------------------------------------------------
 
     async def start(self) -> bool:

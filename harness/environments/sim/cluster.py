@@ -256,6 +256,11 @@ class SimCluster:
         self._note("slow", node, factor=factor)
         machine.set_slow(factor)
 
+    async def memory_bytes(self, node: str) -> int | None:
+        """Nobody tells: all nodes share one process."""
+        self._machine(node)
+        return None
+
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
         return self._world.log_lines(self._machine(node).name, last_lines=last_lines)
