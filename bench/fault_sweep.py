@@ -3,18 +3,23 @@
     python -m bench.fault_sweep                          # every point of the simulation
     python -m bench.fault_sweep --env process --points 300 --jobs 4
     python -m bench.fault_sweep --env docker --points 60 --jobs 2
+    python -m bench.fault_sweep --env process --point engine:40 --point read:600+
 
 After SQLite's I/O error tests: one fixed case is run, the n-th write, read, descriptor, engine call
 or checker call of the harness fails (`bench.fault_injection`), alone or with all that follow, and
 then the next n. A run must end in time, in the verdict of the undisturbed run, in `unknown` with a
 reason, or in an error of one clear line, and leave nothing behind. With `--bug` the undisturbed
-verdict is invalid, and must never become valid. Exits with 1 when a point broke this.
+verdict is invalid, and must never become valid. Single points need no undisturbed run.
+Exits with 1 when a point broke this.
 """
 
 import argparse
 import collections
+import contextlib
+import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -56,6 +61,17 @@ class Point(NamedTuple):
     kind: str
     nth: int
     lasting: bool
+
+    @classmethod
+    def of_text(cls, text: str) -> "Point":
+        """What `kind:nth` names, with a `+` behind it if the fault lasts."""
+        found = re.fullmatch(rf"({'|'.join(KINDS)}):([1-9]\d*)(\+?)", text)
+        if found is None:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} names no point: write read:600, or read:600+ for one that lasts; "
+                f"the kinds are {', '.join(KINDS)}"
+            )
+        return cls(found[1], int(found[2]), bool(found[3]))
 
 
 class Outcome(NamedTuple):
@@ -105,7 +121,7 @@ class Run:
                 return real_run()
             finally:
                 about = {"counts": injector.counts, "failed": injector.failed,
-                         "where": injector.where}  # fmt: skip
+                         "where": injector.where, "modules": [*sys.modules]}  # fmt: skip
                 tell(told, json.dumps(about).encode())
 
         program._run = run
@@ -232,27 +248,29 @@ def _thin(found: list[Point], points: int, least: int) -> None:
 
 
 def sweep(
-    env: str, *, points: int | None, jobs: int, bug: bool = False, only: str | None = None
+    env: str,
+    *,
+    points: int | None,
+    jobs: int,
+    bug: bool = False,
+    only: str | None = None,
+    chosen: list[Point] | None = None,
 ) -> Iterator[tuple[Point, Outcome]]:
-    """All points and how they ended."""
+    """All points, or the chosen ones, and how they ended."""
     import pyarrow.parquet  # noqa: F401 - so that not every run imports it
 
     words = (BUGS if bug else CASES)[env]
     limit_s = LIMITS_S[env]
+    expected = "invalid" if bug else "valid"
     folder = Path(tempfile.mkdtemp(prefix=f"fault-sweep-{env}-"))
     owner_pid = os.getpid()
     try:
-        first = Run(words, None, folder / "undisturbed")
-        while (status := first.ended(limit_s)) is None:
-            time.sleep(POLL_S)
-        expected = CODES.get(os.WEXITSTATUS(status), "error")
-        if expected not in {"valid", "invalid"}:
-            raise SystemExit(
-                f"the undisturbed run is {expected}: {(first.folder / 'err').read_text()}"
-            )
-        counts = first.told()["counts"]
-        print(f"{env}: undisturbed {expected}; calls {counts}", flush=True)
-        left = [p for p in points_of(counts, points) if only in {None, p.kind}]
+        if chosen is None:
+            counts = _undisturbed(words, expected, limit_s, folder / "undisturbed")
+            print(f"{env}: undisturbed {expected}; calls {counts}", flush=True)
+            left = [p for p in points_of(counts, points) if only in {None, p.kind}]
+        else:
+            left = list(chosen)
         left.reverse()
         running: list[Run] = []
         while left or running:
@@ -272,6 +290,24 @@ def sweep(
             shutil.rmtree(folder)
 
 
+def _undisturbed(
+    words: tuple[str, ...], expected: str, limit_s: float, folder: Path
+) -> dict[str, int]:
+    """The calls by kind. What the run imported is imported here, so that no other run does."""
+    run = Run(words, None, folder)
+    while (status := run.ended(limit_s)) is None:
+        time.sleep(POLL_S)
+    verdict = CODES.get(os.WEXITSTATUS(status), "error")
+    if verdict != expected:
+        raise SystemExit(f"the undisturbed run is {verdict}: {(folder / 'err').read_text()}")
+    about = run.told()
+    for name in about["modules"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    counts: dict[str, int] = about["counts"]
+    return counts
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", choices=list(CASES), default="sim")
@@ -279,12 +315,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--bug", action="store_true", help="the case that is invalid")
     parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--point", dest="chosen", type=Point.of_text, action="append",
+                        help="run just this one, such as read:600")  # fmt: skip
     options = parser.parse_args()
     table: dict[str, collections.Counter[str]] = {kind: collections.Counter() for kind in KINDS}
     faults = 0
     for point, outcome in sweep(
-        options.env, points=options.points, jobs=options.jobs, bug=options.bug, only=options.kind
-    ):
+        options.env, points=options.points, jobs=options.jobs, bug=options.bug, only=options.kind,
+        chosen=options.chosen,
+    ):  # fmt: skip
         table[point.kind][outcome.what] += 1
         if outcome.fault:
             faults += 1

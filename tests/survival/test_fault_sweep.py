@@ -3,6 +3,7 @@
 A sample of the points of `bench.fault_sweep`, which has all of them.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -29,18 +30,47 @@ def swept(*words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("points", "words"), [(20, ()), (10, ("--bug",))], ids=["valid", "invalid"]
+    "points", [5, pytest.param(20, marks=pytest.mark.nightly)], ids=["few", "more"]
 )
-def test_in_the_simulation(points, words):
-    table = swept("--env", "sim", "--points", str(points), *words)
+def test_in_the_simulation(points):
+    table = swept("--env", "sim", "--points", str(points))
     assert "error 255" in table["write"][1]
     assert min(table[kind][0] for kind in ("write", "read", "descriptor", "checker")) >= points // 5
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_violation_in_the_simulation_at_more_points():
+    table = swept("--env", "sim", "--points", "10", "--bug")
+    assert "error 255" in table["write"][1]
+    assert min(table[kind][0] for kind in ("write", "read", "descriptor", "checker")) >= 2
+
+
+def at(*points):
+    """The words for single points."""
+    return [word for point in points for word in ("--point", point)]
+
+
+@pytest.mark.slow
+def test_a_violation_in_the_simulation():
+    table = swept("--env", "sim", "--bug", *at("write:300", "checker:1"))
+    assert table["write"] == (1, "error 255: 1")
+    assert table["checker"][0] == 1
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_in_processes():
+    table = swept("--env", "process", "--jobs", "2", *at("engine:50", "descriptor:300+"))
+    assert (table["engine"][0], table["descriptor"][0]) == (1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.process
+@pytest.mark.timeout(900)
+def test_in_processes_at_more_points():
     table = swept("--env", "process", "--points", "10", "--jobs", "2")
     assert "error 255" in table["engine"][1]
     assert sum(points for points, _ in table.values()) >= 8
@@ -51,6 +81,16 @@ def test_in_processes():
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node_image")
 def test_in_docker():
+    table = swept("--env", "docker", "--jobs", "2", *at("engine:60", "read:300+"))
+    assert (table["engine"][0], table["read"][0]) == (1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.docker
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("node_image")
+def test_in_docker_at_more_points():
     table = swept("--env", "docker", "--points", "6", "--jobs", "2")
     assert sum(points for points, _ in table.values()) >= 4
 
@@ -82,3 +122,11 @@ def test_a_sample_is_spread_over_kinds_and_numbers(points):
     assert {point.lasting for point in found if point.kind == "write"} == (
         {False, True} if points > 6 else {False}
     )
+
+
+def test_a_point_is_written_in_one_word():
+    assert Point.of_text("read:600") == Point("read", 600, lasting=False)
+    assert Point.of_text("engine:1+") == Point("engine", 1, lasting=True)
+    for text in ("read", "read:0", "read:1-", "disk:1", "read:1 "):
+        with pytest.raises(argparse.ArgumentTypeError):
+            Point.of_text(text)
