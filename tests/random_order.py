@@ -5,6 +5,7 @@ module is not started twice. The end of a run says the seed; `--order-seed N` re
 `--order-seed 0` keeps the order in which tests are written.
 """
 
+import hashlib
 import random
 
 import pytest
@@ -48,7 +49,7 @@ def shuffle(items, seed):
     """Put items into the order of a seed; `nodeid`s alone decide, so that all workers agree."""
 
     def place(*words):
-        return random.Random(f"{seed} {' '.join(words)}").random()
+        return hashlib.sha256(f"{seed} {' '.join(words)}".encode()).digest()
 
     def key(item):
         path, _, test = item.nodeid.partition("::")

@@ -1,11 +1,10 @@
 """The architecture holds: arrows point one way, files stay small, nothing is unfinished."""
 
 import ast
+import functools
 import re
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
@@ -42,6 +41,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 
+@functools.cache
 def sources():
     """Every Python file of the distribution."""
     return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
@@ -53,10 +53,26 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def text_of(path):
+    return path.read_text()
+
+
+@functools.cache
+def tree_of(path):
+    return ast.parse(text_of(path))
+
+
+@functools.cache
+def nodes_of(path):
+    return list(ast.walk(tree_of(path)))
+
+
+@functools.cache
 def imports_of(path):
     """Dotted names of all modules a file imports, wherever in the file."""
     names = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -80,41 +96,35 @@ def below(name, prefixes):
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_downwards(path):
-    module = module_of(path)
-    ours = [name for name in imports_of(path) if name.split(".")[0] in PACKAGES]
-    if module.split(".")[0] == "harness":
-        assert [name for name in ours if name.split(".")[0] in PLUGINS] == []
-    allowed = rule_for(module, ALLOWED)
-    if allowed is not None:
-        assert [name for name in ours if not below(name, allowed)] == []
+def test_imports_point_downwards():
+    for path in sources():
+        module = module_of(path)
+        ours = [name for name in imports_of(path) if name.split(".")[0] in PACKAGES]
+        if module.split(".")[0] == "harness":
+            assert [name for name in ours if name.split(".")[0] in PLUGINS] == [], path
+        allowed = rule_for(module, ALLOWED)
+        if allowed is not None:
+            assert [name for name in ours if not below(name, allowed)] == [], path
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_third_party_imports_are_few(path):
-    allowed = rule_for(module_of(path), THIRD_PARTY)
-    if allowed is None:
-        return
-    foreign = {
-        name.split(".")[0]
-        for name in imports_of(path)
-        if name.split(".")[0] not in {*sys.stdlib_module_names, *PACKAGES}
-    }
-    assert foreign - allowed == set()
+def test_third_party_imports_are_few():
+    for path in sources():
+        allowed = rule_for(module_of(path), THIRD_PARTY)
+        if allowed is None:
+            continue
+        first = {name.split(".")[0] for name in imports_of(path)}
+        assert first - {*sys.stdlib_module_names, *PACKAGES} - allowed == set(), path
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_and_functions_stay_small(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LINES_MAX
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), f"{path} has no docstring that tells its design"
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            lines = node.end_lineno - node.lineno + 1
-            docstring = ast.get_docstring(node, clean=False) or ""
-            assert lines - docstring.count("\n") <= FUNCTION_LINES_MAX, f"{path}: {node.name}"
+def test_files_and_functions_stay_small():
+    for path in sources():
+        assert len(text_of(path).splitlines()) <= FILE_LINES_MAX, path
+        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that tells its design"
+        for node in nodes_of(path):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                lines = node.end_lineno - node.lineno + 1
+                docstring = ast.get_docstring(node, clean=False) or ""
+                assert lines - docstring.count("\n") <= FUNCTION_LINES_MAX, f"{path}: {node.name}"
 
 
 def test_nothing_is_unfinished():
@@ -122,7 +132,7 @@ def test_nothing_is_unfinished():
     found = [
         f"{path}: {line}"
         for path in sources()
-        for line in path.read_text().splitlines()
+        for line in text_of(path).splitlines()
         if pattern.search(line)
     ]
     assert found == []
@@ -131,13 +141,12 @@ def test_nothing_is_unfinished():
 def test_public_names_exist():
     """What `__all__` lists is there (a rename that forgets it is caught here, not by a user)."""
     for path in sources():
-        tree = ast.parse(path.read_text())
         listed = []
-        for node in tree.body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 listed = [element.value for element in getattr(node.value, "elts", [])]
         defined = set()
-        for node in ast.walk(tree):
+        for node in nodes_of(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 defined.add(node.name)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
