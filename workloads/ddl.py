@@ -54,8 +54,16 @@ BURST_PERCENT: Final = 30
 """How many of the operations that come by themselves begin a burst."""
 ADDED_MAX: Final = 16
 """Names of which it is known which column was added last."""
-DRAWN: Final[dict[str, tuple[int, ...]]] = {"names": (2, 4, 4), "partitions": (2, 3)}
-"""Drawn in soaks: fewer names race more, more tablets are done at more moments."""
+MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
+"""How far apart the operations of a burst of moves are at most: as long as renames take, here or
+there."""
+DRAWN: Final[dict[str, tuple[int, ...]]] = {
+    "names": (2, 4, 4),
+    "partitions": (2, 3),
+    "moves": (0, 50),
+}
+"""Drawn in soaks: fewer names race more, more tablets are done at more moments, and bursts of moves
+leave less time for all else. New ones stand last: the others are drawn as before."""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -79,7 +87,10 @@ def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
 class _DdlOps:
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    Bursts of operations, up to `burst` at once, meet on one name, `hot`; `left` are to come.
+    Bursts of operations, up to `burst` at once, meet on one name, `hot`; `left` are to come. Of
+    the bursts `moves` in a hundred, twice as long, rename between `hot` and `other` while others
+    list, up to `gap_ns` after one another, the next at `due_ns`: a list must be under way just
+    when a rename takes effect, which one that begins with it hardly ever is.
     """
 
     names: int
@@ -89,9 +100,13 @@ class _DdlOps:
     reads: tuple[tuple[str, int], ...]
     readers: int
     burst: int
+    moves: int = 0
     count: int = 0
     hot: int = 0
     left: int = 0
+    other: int | None = None  # only in a burst of moves
+    gap_ns: int = 0
+    due_ns: int = 0
     added: tuple[tuple[str, str], ...] = ()  # (name, the column asked for last), the latest last
 
     def op(self, ctx: Context) -> Step:
@@ -100,19 +115,37 @@ class _DdlOps:
         if process is None:
             return Pending(self)
         rng = ctx.random
-        together = self.left > 0
-        left, hot = self.left - 1, self.hot
-        if not together:
-            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-            left = 1 + rng.randrange(self.burst - 1) if starts else 0
-            hot = rng.randrange(self.names)
+        state = self if self.left > 0 else self._next_burst(rng)
         only_reads = ctx.index_of(process) < self.readers
-        kind = _kind(self.reads if only_reads else self.mix, rng)
-        value = self._value(kind, hot, rng)
-        draft = Draft(kind, value, process, together=together)
+        if state.other is None:
+            kind = _kind(self.reads if only_reads else self.mix, rng)
+            value = self._value(kind, state.hot, rng)
+        elif only_reads or rng.randrange(3):
+            kind, value = "list", {}
+        else:
+            kind, value = "rename", self._rename(state.hot, state.other, rng)
+        together = state is self
+        time_ns = max(self.due_ns, ctx.time_ns) if together and self.other is not None else None
+        draft = Draft(kind, value, process, time_ns, together=together)
         added = _added_now(self.added, kind, value)
-        count = self.count + 1
-        return Emit(draft, dataclasses.replace(self, count=count, hot=hot, left=left, added=added))
+        due_ns = 0
+        if state.other is not None:
+            due_ns = (ctx.time_ns if time_ns is None else time_ns) + rng.randrange(state.gap_ns)
+        count, left = self.count + 1, state.left - 1
+        following = dataclasses.replace(state, count=count, left=left, due_ns=due_ns, added=added)
+        return Emit(draft, following)
+
+    def _next_burst(self, rng: random.Random) -> _DdlOps:
+        """A burst, or one operation by itself, that is about to begin."""
+        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        hot = rng.randrange(self.names)
+        other, gap_ns = None, 0
+        if starts and self.moves and rng.randrange(100) < self.moves and self.names > 1:
+            other = (hot + 1 + rng.randrange(self.names - 1)) % self.names
+            left = 2 * left
+            gap_ns = MOVE_GAPS_NS[rng.randrange(len(MOVE_GAPS_NS))]
+        return dataclasses.replace(self, left=left, hot=hot, other=other, gap_ns=gap_ns)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Outcomes change nothing: clients know no more than users do."""
@@ -130,12 +163,15 @@ class _DdlOps:
             last = dict(self.added).get(name, "")
             return {"name": name, "nonce": nonce, "steps": _steps(nonce, last, rng)}
         if kind == "rename":
-            other = f"t{rng.randrange(self.names)}"
-            old, new = (name, other) if rng.randrange(2) else (other, name)
-            return {"name": old, "new_name": new, "nonce": nonce}
+            return self._rename(hot, rng.randrange(self.names), rng)
         if kind == "delete":
             return {"name": name, "nonce": nonce}
         return {"name": name}
+
+    def _rename(self, one: int, other: int, rng: random.Random) -> dict[str, Any]:
+        """A rename between two names, this way or that."""
+        old, new = (one, other) if rng.randrange(2) else (other, one)
+        return {"name": f"t{old}", "new_name": f"t{new}", "nonce": f"n{self.count}"}
 
 
 def _kind(mix: tuple[tuple[str, int], ...], rng: random.Random) -> str:
@@ -218,6 +254,7 @@ class DdlWorkload:
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         Option("readers", 25, "this share of the clients only reads, in percent"),
         Option("burst", 6, "bursts of 2 to this many operations at once on one name; 1: none"),
+        Option("moves", 0, "this share of bursts renames and lists tables, in percent"),
     )
     checkers: ClassVar[tuple[str, ...]] = (
         "linearizable-catalog",
@@ -238,6 +275,9 @@ class DdlWorkload:
         percent = int(options["readers"])
         if not 0 <= percent <= 100:
             raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
+        moves = int(options["moves"])
+        if not 0 <= moves <= 100:
+            raise UsageError(f"--moves is {moves}; it is a share in percent, 0 .. 100")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)
@@ -249,6 +289,7 @@ class DdlWorkload:
             reads=reads,
             readers=case.concurrency * percent // 100 if reads else 0,
             burst=checked_burst(case),
+            moves=moves if {"list", "rename"} <= dict(mix).keys() else 0,
         )
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:

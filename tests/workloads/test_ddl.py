@@ -138,6 +138,51 @@ def test_bursts_meet_on_one_name_and_are_off_with_one():
     assert not any(draft.together for draft in take(DdlWorkload().generator(case(burst=1)), 500))
 
 
+def test_moves_rename_between_two_names_while_others_list():
+    drafts = take(DdlWorkload().generator(case(readers=0, burst=5, moves=100)), 2000)
+    bursts = []
+    for draft in drafts:
+        if not draft.together:
+            bursts.append([])
+        bursts[-1].append(draft)
+    moves = [burst for burst in bursts if len(burst) > 1][:-1]
+    assert {len(burst) for burst in moves} == {4, 6, 8, 10}
+    for burst in moves:
+        renames = [draft.value for draft in burst if draft.f == "rename"]
+        assert [draft.f for draft in burst].count("list") == len(burst) - len(renames)
+        assert len({frozenset((one["name"], one["new_name"])) for one in renames}) <= 1
+        assert all(one["name"] != one["new_name"] for one in renames)
+    assert sum(draft.f == "rename" for burst in moves for draft in burst) > 200
+
+
+def test_moves_begin_one_after_another_however_often_an_offer_is_dropped():
+    generator = DdlWorkload().generator(case(readers=0, burst=5, moves=100))
+    ctx = new_context(4, stream(1, "test"))
+    gaps_ns, last_ns = [], 0
+    for _ in range(500):
+        offers = [generator.op(ctx) for _ in range(3)]
+        if offers[0].draft.together:
+            (time_ns,) = {offer.draft.time_ns for offer in offers}
+            gaps_ns.append(time_ns - last_ns)
+            ctx = ctx.at(time_ns)
+        last_ns, generator = ctx.time_ns, offers[-1].next
+    assert min(gaps_ns) >= 0
+    assert max(gaps_ns) > 8_000_000
+    assert sum(gap_ns < 1_000_000 for gap_ns in gaps_ns) > len(gaps_ns) / 3
+
+
+@pytest.mark.parametrize("options", [{"names": 1}, {"mix": "create=1,list=1"}, {"burst": 1}])
+def test_moves_need_two_names_and_a_mix_with_lists_and_renames_and_bursts(options):
+    drafts = take(DdlWorkload().generator(case(moves=100, **options)), 500)
+    assert all(draft.time_ns is None for draft in drafts)
+
+
+@pytest.mark.parametrize("moves", [-1, 101])
+def test_an_impossible_share_of_moves_is_refused(moves):
+    with pytest.raises(UsageError, match="--moves"):
+        DdlWorkload().generator(case(moves=moves))
+
+
 @pytest.mark.parametrize("burst", [0, -1, 1001])
 def test_an_impossible_burst_is_refused(burst):
     with pytest.raises(UsageError, match="--burst"):
@@ -164,6 +209,7 @@ def test_drawn_options_differ_and_what_is_given_stays():
     drawn = [workload.draw_options(stream(seed, "draw"), {}) for seed in range(40)]
     assert drawn == [workload.draw_options(stream(seed, "draw"), {}) for seed in range(40)]
     assert len({one["names"] for one in drawn}) == len({one["partitions"] for one in drawn}) == 2
+    assert {one["moves"] for one in drawn} == {0, 50}
     for seed, one in enumerate(drawn):
         again = workload.draw_options(stream(seed, "draw"), {"names": 7, "burst": 1})
         assert again == {**one, "names": 7, "burst": 1}
