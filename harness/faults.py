@@ -26,6 +26,7 @@ LEASE_GRACE_S: Final = 120.0
 that heal it in order, shorter than anyone's patience."""
 
 AIM_TIMEOUT_S: Final = 5.0
+"""How long a fault waits for a leader at least; a planned one does until its time is over."""
 AIM_POLL_S: Final = 0.2
 
 
@@ -84,12 +85,13 @@ class FaultConductor:
         for active in list(self._active.values()):
             await self._heal(active)
 
-    async def strike(self, fault: Fault) -> Injection:
+    async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
         """Inject `fault` now and leave it so, whatever its times say; `heal` undoes it.
 
-        No targets means that it missed, or that the chaos phase ended while it took aim.
+        One that needs a leader waits `aim_s` for one. No targets means that it missed, or that the
+        chaos phase ended while it took aim.
         """
-        roles = await self._aim(self._nemeses[fault.nemesis])
+        roles = await self._aim(self._nemeses[fault.nemesis], aim_s)
         self._observe_roles(roles)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
@@ -112,16 +114,17 @@ class FaultConductor:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        injection = await self.strike(fault)
+        aim_s = max(AIM_TIMEOUT_S, fault.duration_ns / NS_PER_S)
+        injection = await self.strike(fault, aim_s=aim_s)
         if not injection.targets:
             return
         await self._until(self._recorder.now_ns() + fault.duration_ns)
         if not self._over.is_set():
             await self.heal(fault.id)
 
-    async def _aim(self, nemesis: Nemesis) -> Roles:
-        """Who leads now; waits a moment for somebody to, if the nemesis aims at the leader."""
-        patience_s = AIM_TIMEOUT_S if getattr(nemesis, "needs_leader", True) else 0.0
+    async def _aim(self, nemesis: Nemesis, aim_s: float) -> Roles:
+        """Who leads now; waits so long for somebody to, if the nemesis aims at the leader."""
+        patience_s = aim_s if getattr(nemesis, "needs_leader", True) else 0.0
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
             roles = await self._target.roles(self._env, self._settings)

@@ -3,12 +3,30 @@
 import asyncio
 from types import SimpleNamespace
 
-from harness.case import Fault
+import pytest
+
+from harness import faults
+from harness.case import NS_PER_S, Fault
 from harness.faults import FaultConductor
 from harness.plugins import Injection, NodeRole, Roles
 from harness.recorder import Recorder
 
 SEEN = Roles({"n2": NodeRole("leader", term=7)}, ("n1", "n2"))
+
+
+class Clock:
+    """The run's clock, and a target whose every answer takes a second."""
+
+    def __init__(self, leads_after_s):
+        self.leads_after_ns = leads_after_s * NS_PER_S
+        self.now_ns = 0
+
+    def monotonic_ns(self):
+        return self.now_ns
+
+    async def roles(self, env, settings):
+        self.now_ns += NS_PER_S
+        return SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("n1", "n2"))
 
 
 class Target:
@@ -32,3 +50,39 @@ def test_the_roles_that_a_fault_saw_are_told():
 
     assert injection.targets == ("n2",)
     assert observed == [SEEN]
+
+
+@pytest.mark.parametrize(
+    ("leads_after_s", "duration_s", "hits"),
+    [(0, 1, True), (3, 1, True), (7, 1, False), (7, 9, True), (10, 9, False)],
+)
+def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
+    leads_after_s, duration_s, hits, monkeypatch
+):
+    monkeypatch.setattr(faults, "AIM_POLL_S", 1e-4)
+    clock = Clock(leads_after_s)
+    recorder = Recorder(clock)
+
+    class Striking:
+        needs_leader = True
+
+        async def inject(self, cluster, roles, fault, *, lease_s):
+            conductor.end()  # else it would last
+            struck_ns.append(clock.now_ns)
+            return Injection(targets=() if roles.leader is None else (roles.leader,), note="")
+
+    struck_ns = []
+    conductor = FaultConductor(
+        cluster=None, env=SimpleNamespace(spawn=lambda work, name: asyncio.ensure_future(work)),
+        target=clock, settings=None, nemeses={"x": Striking()}, recorder=recorder,
+        observe_roles=lambda roles: None,
+    )  # fmt: skip
+
+    asyncio.run(conductor.run((Fault("f", "x", at_ns=0, duration_ns=duration_s * NS_PER_S),)))
+
+    limit_s = max(faults.AIM_TIMEOUT_S, duration_s)
+    (time_ns,) = struck_ns
+    assert time_ns <= (limit_s + 1) * NS_PER_S
+    (op,) = recorder.history()
+    assert op.value["targets"] == (["n2"] if hits else [])
+    assert op.time == time_ns  # the history says when it struck
