@@ -44,7 +44,15 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         ),
     ),
     # With many, some are still free when another leader is elected, and stay with the old one.
-    ("clients", ({"concurrency": 10}, {"concurrency": 10}, {"concurrency": 60})),
+    # They wait longer: hundreds of operations of unknown outcome are more than a checker can order.
+    (
+        "clients",
+        (
+            {"concurrency": 10, "op_timeout_s": 2.0},
+            {"concurrency": 10, "op_timeout_s": 2.0},
+            {"concurrency": 60, "op_timeout_s": 5.0},
+        ),
+    ),
 )
 """Fields of a case that are drawn in groups: a group of which something is given is not drawn.
 

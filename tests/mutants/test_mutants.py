@@ -45,6 +45,7 @@ WHOLE = {
     "calls-multiply": (2, "bounds"),
     "commits-unmatched": (4, "crash"),
     "creates-not-resent": (5, "liveness"),
+    "list-in-two-steps": (11, "linearizable-catalog"),
     "long-lease": (15, "linearizable-catalog"),
     "recovery-drops-last": (6, "linearizable-catalog"),
     "refusals-unconfirmed": (15, "linearizable-catalog"),
@@ -55,7 +56,6 @@ WHOLE = {
     "wal-never-syncs": (6, "linearizable-catalog"),
 }
 EVENTS = "needs faults that strike on events"
-RARE = "needs a rename between two names within a millisecond of a list: not in 10 short seeds"
 OPEN = {
     "vote-not-saved": f"a voter must be killed between two votes of one term, within ms: {EVENTS}",
     "old-terms-by-counting": f"two leaders must fall right after their first append: {EVENTS}",
@@ -63,7 +63,6 @@ OPEN = {
     f"entry that the others lack: {EVENTS}",
     "marks-cleared-when-sent": f"an incremental report must be lost and no other follow: {EVENTS}",
     "no-full-report": "equivalent: tablet servers send a leader of a later term one unasked",
-    "list-in-two-steps": RARE,
 }
 
 

@@ -79,7 +79,7 @@ def test_real_nodes_are_given_the_time_that_their_start_takes():
 def test_pace_clients_and_options_differ_from_seed_to_seed():
     cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
     assert paces(cases) == {(10.0, 5.0), (5.0, 2.5), (4.0, 1.0)}
-    assert {case.concurrency for case in cases} == {10, 60}
+    assert {(case.concurrency, case.op_timeout_s) for case in cases} == {(10, 2.0), (60, 5.0)}
     assert {case.target_options["masters"] for case in cases} == {3, 5}
     assert len({case.target_options["kudu_flag"] for case in cases}) > 10
     assert len({case.workload_options["partitions"] for case in cases}) > 1
