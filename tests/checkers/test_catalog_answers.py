@@ -304,8 +304,15 @@ def test_a_version_is_applied_when_every_tablet_has_it(
     told(h, A1=[[1, 0]], A2=steps)
     findings = looked_at(h)
     assert [v.invariant for v in findings.violations] == ["applied-early"] * (2 * broken)
-    assert findings.looked["applied-early"] == 4  # A0 was replaced
+    assert findings.looked["applied-early"] == 4  # A0 and A2 have one range
     assert findings.gaps == []
+
+
+def test_a_version_may_have_been_applied_in_a_tablet_that_was_replaced_later() -> None:
+    h = made()
+    altered(h)
+    told(h, A0=[[1, 0]], A1=[[1, 0]], A2=[[1, 9 * S]])
+    assert rules(h) == []
 
 
 @pytest.mark.parametrize("answer", [{"done": False, "schema_version": 1}, {"schema_version": 0}])
