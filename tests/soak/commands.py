@@ -15,6 +15,11 @@ from harness.soak import MEASURES
 STARTED = []
 TIMELY = {"started", "wall_s"}
 """What two records of the same run need not share."""
+LEASELESS = (
+    *("--nemesis", "partition-leader", "--bug", "NO-LEASE", "--rate", "20"),
+    *("--time-limit", "3", "--interval", "1", "--duration", "1"),
+)
+"""A short case: seeds 1 and 3 are invalid, 2 and 4 to 7 are valid."""
 
 
 def words(store, *arguments):

@@ -11,18 +11,18 @@ from tests.soak.commands import contents, journaled, results, soak
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 WORK = (
-    *("--seeds", "1..40", "--jobs", "2", "--target", "toy-register"),
-    *("--workload", "register", "--nemesis", "none", "--time-limit", "2"),
+    *("--seeds", "1..16", "--jobs", "1", "--target", "toy-register"),
+    *("--workload", "register", "--nemesis", "none", "--time-limit", "1"),
 )
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 256 KiB, and how to make it larger."""
+    """A file system of 128 KiB, and how to make it larger."""
     path = tmp_path / "disk"
     path.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(path)],
+        ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(path)],
         capture_output=True,
         check=False,
     )
@@ -45,14 +45,14 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
         assert "the same command goes on" in said
         assert "Traceback" not in said
         done = found["seeds"]
-        assert 0 < done < 40
+        assert 0 < done < 16
         assert found["verdicts"]["valid"] == done == journaled(store)
         kept = [folder for folder in (store / "n").glob("soak-*") if (folder / "run.json").exists()]
         assert len(kept) >= done  # a run may be whole and its line not
         assert not list((store / "n").glob("soak-*/.*.part"))
     enlarge()
     code, found, _ = soak(store, *WORK)
-    assert (code, found["done_before"], found["seeds"]) == (0, done, 40)
+    assert (code, found["done_before"], found["seeds"]) == (0, done, 16)
     _, whole, _ = soak(tmp_path / "large", *WORK)
     assert results(found) == results(whole)
     assert contents(store) == contents(tmp_path / "large")

@@ -27,12 +27,13 @@ from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, 
 from harness.store import RunFolder, load_run
 
 BUG = Case(
-    seed=4,
+    seed=1,
     nemeses=("partition-leader",),
     bugs=("NO-LEASE",),
-    interval_s=5.0,
-    duration_s=3.0,
-    time_limit_s=15.0,
+    rate=20.0,
+    interval_s=1.0,
+    duration_s=1.0,
+    time_limit_s=3.0,
 )
 TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
@@ -175,7 +176,7 @@ def test_a_store_that_takes_nothing_stops_the_soak_and_changes_no_verdict(tmp_pa
     assert (kept.verdict, lost.verdict) == ("invalid", "invalid")
     assert kept.digest == lost.digest
     assert (kept.stop, lost.run) == (None, None)
-    assert "seed 4 (invalid) could not be kept" in lost.stop
+    assert "seed 1 (invalid) could not be kept" in lost.stop
 
 
 @pytest.mark.parametrize("step", ["write_case", "seal", "write_results", "finish", "publish"])
@@ -215,7 +216,7 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     conduct = seed.conduct
     monkeypatch.setattr(seed, "conduct", cut_short)
     result = run_seed(job(BUG, tmp_path))
-    assert (result.stop, result.verdict) == ("seed 4 was interrupted", CRASH)
+    assert (result.stop, result.verdict) == ("seed 1 was interrupted", CRASH)
     assert list(tmp_path.iterdir()) == []
 
 
