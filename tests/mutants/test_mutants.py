@@ -44,7 +44,7 @@ WHOLE = {
     "altered-by-one": (1, "catalog-invariants"),
     "calls-multiply": (2, "bounds"),
     "commits-unmatched": (4, "crash"),
-    "creates-not-resent": (5, "liveness"),
+    "creates-not-resent": (6, "liveness"),
     "list-in-two-steps": (11, "linearizable-catalog"),
     "long-lease": (15, "linearizable-catalog"),
     "recovery-drops-last": (6, "linearizable-catalog"),
