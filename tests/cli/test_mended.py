@@ -20,9 +20,9 @@ BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBU
 """As a user's shell has it: what is printed waits in a buffer, sometimes until the very end."""
 PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
-BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "4",
-       "--time-limit", "15", "--interval", "5", "--duration", "3", "--reporters", "none",
-       "--quiet", "--json"]  # fmt: skip
+BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "3",
+       "--time-limit", "3", "--interval", "1", "--duration", "1", "--rate", "20",
+       "--reporters", "none", "--quiet", "--json"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

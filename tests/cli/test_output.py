@@ -13,10 +13,10 @@ from harness.ops import HARNESS, Op, OpType
 
 PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register", "--seed", "1"]
-RUN += ["--time-limit", "2"]
+RUN += ["--time-limit", "1", "--reporters", "none"]
 
 
-@pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
     """Python keeps what a stream did not take, and tries again at its end, unless told not to."""
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
@@ -27,7 +27,7 @@ def exit_code(words, tmp_path, **streams):
 
 
 @pytest.fixture
-def deaf_pipe():
+def deaf_pipe(unbuffered):
     """The writing end of a pipe that nobody reads."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -43,6 +43,7 @@ def test_nobody_reads_the_progress(deaf_pipe, tmp_path):
     assert exit_code(RUN, tmp_path, stdout=subprocess.DEVNULL, stderr=deaf_pipe) == 0
 
 
+@pytest.mark.usefixtures("unbuffered")
 def test_a_full_stdout_is_said_and_changes_no_verdict(tmp_path):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

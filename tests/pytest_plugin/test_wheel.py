@@ -72,10 +72,11 @@ def installed(tmp_path_factory, wheel):
         if not OURS.fullmatch(entry.name):
             (site / entry.name).symlink_to(entry)
     python = str(home / "bin" / "python")
-    pip("install", "--no-deps", "--quiet", str(wheel), python=python)
     source = tmp_path_factory.mktemp("example-source") / "example"
     shutil.copytree(ROOT / "docs" / "example", source, ignore=NOT_SOURCE)
-    pip("install", "--no-deps", "--no-build-isolation", "--quiet", str(source), python=python)
+    # What is imported is compiled then; all of it takes longer than all the tests here.
+    pip("install", "--no-deps", "--no-build-isolation", "--no-compile", "--quiet", str(wheel),
+        str(source), python=python)  # fmt: skip
     return home / "bin"
 
 
@@ -166,8 +167,8 @@ def test_the_command_works_from_the_wheel(user):
     assert "abd-register" in listed.stdout
     assert "toy-register" not in listed.stdout
     assert "BROKEN" not in listed.stdout
-    ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "10", "--quiet",
-               "--nemesis", "kill-leader", "--interval", "5", "--duration", "2")  # fmt: skip
+    ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "3", "--quiet",
+               "--nemesis", "kill-leader", "--interval", "1", "--duration", "1")  # fmt: skip
     assert ran.returncode in {0, 2}, ran.stderr
     assert "failed:" not in ran.stderr  # every reporter had what it needs
     found = re.search(r"^page +(\S+)$", ran.stdout, re.MULTILINE)
@@ -200,21 +201,9 @@ def test_what_the_documentation_shows_is_so(user, tmp_path):
     assert "harness: INVALID: a promise was broken" in done.stdout
     assert "FAILED test_shown.py::test_lazy_reads_under_late_frames" in done.stdout
     assert "linearizable-register  invalid  not linearizable" in done.stdout
-
-
-def test_the_suite_of_the_example_fails_when_the_register_is_broken(user, tmp_path):
-    tests = tmp_path / "tests"
-    shutil.copytree(ROOT / "docs" / "example" / "tests", tests)
-    shutil.copy(ROOT / "docs" / "example" / "pyproject.toml", tmp_path)
-    text = (tests / "test_register.py").read_text()
-    broken = text.replace("run_case(**LATE)", 'run_case(**LATE, bug="NO-WRITE-BACK")')
-    assert broken != text
-    (tests / "test_register.py").write_text(broken)
-    done = user("python", "-m", "pytest", "-p", "no:cacheprovider", "-k", "late_frames")
-    assert done.returncode == 1
     (line,) = re.findall(r"^replay +harness (.*)$", done.stdout, re.MULTILINE)
     replayed = user("harness", *line.split(), "--json", "--quiet")
     assert replayed.returncode == 1, replayed.stderr
-    (record,) = (tmp_path / "store").glob("test_register.*/2*/run.json")
+    (record,) = (tmp_path / "store").glob("test_shown.*/2*/run.json")
     digest = json.loads(record.read_text())["digest"]
     assert json.loads(replayed.stdout)["history_sha256"] == digest
