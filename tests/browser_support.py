@@ -2,7 +2,7 @@
 
 A folder's `conftest.py` takes what it needs, and marks its tests `browser`:
 
-    from tests.browser_support import browser, browser_page  # noqa: F401
+    from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401
 
 `browser_page` opens pages, and when the test is over fails it for any console error, any exception
 nobody caught, any dialog and any request that left the machine. A test that wants such a thing says
@@ -20,10 +20,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-__all__ = ["CHROMIUM", "BrowserPage", "browser", "browser_page", "find_chromium"]
+__all__ = ["CHROMIUM", "BrowserPage", "browser", "browser_page", "browser_tab", "find_chromium"]
 
 CHROMIUM = "/usr/bin/chromium"
 TIMEOUT_MS = 20_000
+VIEWPORT = {"width": 1280, "height": 800}
 LOCAL = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
@@ -48,17 +49,33 @@ class BrowserPage:
 
     def __init__(self, page) -> None:
         self.page = page
+        self.clean = True  # whether another test may have the page
         self.problems: list[str] = []
         self.requests: list[str] = []
         self._expected: list[str] = []
-        page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
-        page.on("dialog", self._on_dialog)
-        page.on("request", self._on_request)
-        page.on("crash", lambda: self.problems.append("the page crashed"))
+        self._listeners = {
+            "console": self._on_console,
+            "pageerror": self._on_error,
+            "dialog": self._on_dialog,
+            "request": self._on_request,
+            "crash": self._on_crash,
+        }
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
 
     def __getattr__(self, name):
         return getattr(self.page, name)
+
+    def add_init_script(self, script: str) -> None:
+        """Run `script` before any of a page's own, for good: nobody else gets this page."""
+        self.clean = False
+        self.page.add_init_script(script)
+
+    def leave(self) -> None:
+        """Take everything off the page, and hear of it no more."""
+        self.page.goto("about:blank")
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
 
     def open(self, where: str | Path) -> None:
         """Go to an address or a file, and wait until it is loaded."""
@@ -85,6 +102,13 @@ class BrowserPage:
     def _on_console(self, message) -> None:
         if message.type in {"error", "warning"}:
             self.problems.append(f"console {message.type}: {message.text}")
+
+    def _on_error(self, error) -> None:
+        self.problems.append(f"uncaught: {error}")
+
+    def _on_crash(self, _page) -> None:
+        self.clean = False
+        self.problems.append("the page crashed")
 
     def _on_dialog(self, dialog) -> None:
         self.problems.append(f"dialog: {dialog.message}")
@@ -120,12 +144,43 @@ def browser() -> Iterator[object]:
         running.close()
 
 
+class Tab:
+    """The page that tests have one after the other: a new one is a new process, and costs most of
+    what a test does. Whoever changed it for good is the last to have it.
+    """
+
+    def __init__(self, browser) -> None:
+        self._browser, self._page = browser, None
+
+    def lend(self) -> BrowserPage:
+        """An empty page as a new one is."""
+        if self._page is None:
+            context = self._browser.new_context(viewport=VIEWPORT)
+            context.set_default_timeout(TIMEOUT_MS)
+            self._page = context.new_page()
+        self._page.set_viewport_size(VIEWPORT)
+        self._page.emulate_media(color_scheme="light")
+        return BrowserPage(self._page)
+
+    def take_back(self, lent: BrowserPage) -> None:
+        """Keep the page for the next one, or close it with all that is stored in its context."""
+        if lent.clean and len(self._page.context.pages) == 1:
+            lent.leave()
+        else:
+            self._page.context.close()
+            self._page = None
+
+
+@pytest.fixture(scope="module")
+def browser_tab(browser) -> Tab:
+    """The page of this module's tests."""
+    return Tab(browser)
+
+
 @pytest.fixture
-def browser_page(browser) -> Iterator[BrowserPage]:
-    """A fresh page in a context of its own; its complaints fail the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(TIMEOUT_MS)
-    page = BrowserPage(context.new_page())
+def browser_page(browser_tab) -> Iterator[BrowserPage]:
+    """An empty page; its complaints fail the test."""
+    page = browser_tab.lend()
     yield page
-    context.close()
+    browser_tab.take_back(page)
     assert page.unexpected() == []

@@ -3,6 +3,9 @@
 pytest-xdist 3.8 tells the groups to its scheduler by a suffix of the node id, which it writes into
 `Item._nodeid`. pytest 9.2 keeps the id in `Item._id` and never reads the other, so groups were
 silently ignored: tests that must not run at once did. This writes the suffix where it is read.
+
+Tests that share what is started or built once (a browser, a store) are a group too: on two workers
+it would be started twice.
 """
 
 import pytest
@@ -16,6 +19,15 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         marks = item.iter_markers("xdist_group")
         groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
-        suffix = f"@{'_'.join(sorted(groups))}"
-        if groups and not item.nodeid.endswith(suffix):
+        suffix = f"@{'_'.join(sorted(groups)) or shared_by(item)}"
+        if suffix != "@" and not item.nodeid.endswith(suffix):
             item._id = type(item._id).parse(item.nodeid + suffix)
+
+
+def shared_by(item):
+    """The module or folder whose tests share a fixture with this one, or ""."""
+    for scope in ("session", "package", "module"):
+        for made in item._fixtureinfo.name2fixturedefs.values():
+            if made[-1].scope == scope and made[-1].baseid:  # not of pytest or another plug-in
+                return item.nodeid.partition("::")[0] if scope == "module" else made[-1].baseid
+    return ""

@@ -3,7 +3,7 @@
 import pytest
 
 from results.page import PageReporter
-from tests.browser_support import browser, browser_page  # noqa: F401 - fixtures
+from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401 - fixtures
 from tests.results.page.runs import small_run, stale_read, write_run
 
 

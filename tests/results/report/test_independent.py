@@ -16,7 +16,7 @@ from results.report.layouts import LAYOUTS
 from results.report.populations import Populations
 from tests.results.report.oracle import middle, rank
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 INPUTS = {"uplift", "uplift_by_f", "uplift_time", "baseline_runs", "detection", "clean_runs"}
 """Answers that only statistics read; what is made of them is compared."""

@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder, RunRecord
 from results.report_verb import report_store
-from tests.browser_support import browser, browser_page  # noqa: F401 - fixtures
+from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401 - fixtures
 from tests.results.report.histories import Script
 
 EVIL = (
@@ -76,7 +76,7 @@ def test_hostile_text_stays_text(evil):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.xdist_group("browser-report")
+@pytest.mark.xdist_group("spark")
 def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):  # noqa: F811
     browser_page.open(evil[2])
 
@@ -88,7 +88,7 @@ def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):  # noqa: F8
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.xdist_group("report")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [380, 1280])
 def test_the_page_fits_and_is_readable(reported, browser_page, scheme, width):  # noqa: F811
@@ -127,7 +127,7 @@ OVERFLOW = """() => [...document.querySelectorAll('svg text.label')]
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.xdist_group("report")
+@pytest.mark.xdist_group("spark")
 def test_sections_are_reached_and_tables_open(reported, browser_page):  # noqa: F811
     browser_page.open(reported[2])
     browser_page.click("nav >> text=Latency")
@@ -139,7 +139,7 @@ def test_sections_are_reached_and_tables_open(reported, browser_page):  # noqa: 
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("report")
+@pytest.mark.xdist_group("spark")
 def test_the_page_is_bounded_and_needs_nothing_else(reported):
     text = reported[2].read_text()
 
@@ -149,6 +149,7 @@ def test_the_page_is_bounded_and_needs_nothing_else(reported):
     assert "default-src 'none'" in text
 
 
+@pytest.mark.xdist_group("spark")
 def test_every_id_of_the_page_is_there_once(reported):
     """A section and a table of one name would both be meant by a link."""
     page = reported[2].read_text(encoding="utf-8")

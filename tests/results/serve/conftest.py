@@ -10,7 +10,7 @@ import pytest
 from results.serve.library import Library
 from results.serve.routes import Application
 from results.serve.server import StoreServer
-from tests.browser_support import browser, browser_page  # noqa: F401
+from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401
 from tests.results.serve.stores import small_store
 
 
