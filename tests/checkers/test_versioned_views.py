@@ -333,7 +333,9 @@ def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("total", "clients"), [(300, 4), (1000, 8), (5000, 8)])
+@pytest.mark.parametrize(
+    ("total", "clients"), [(300, 4), (1000, 8), pytest.param(5000, 8, marks=pytest.mark.nightly)]
+)
 def test_cores_of_long_histories_are_small_and_proven(total: int, clients: int) -> None:
     sizes = []
     for seed in range({300: 12, 1000: 6, 5000: 2}[total]):

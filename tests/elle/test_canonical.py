@@ -13,6 +13,14 @@ from checkers.elle import graph as graph_module
 from tests.elle.stores import LEVELS, as_registers, run
 
 
+def few_of(count: int) -> list[Any]:
+    """So many seeds, half of them only nightly."""
+    return [
+        pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= count // 2))
+        for seed in range(count)
+    ]
+
+
 def told(result: ElleResult, places: list[int]) -> Any:
     """All that is reported, with operations named by `places` and without other names."""
     return (
@@ -93,7 +101,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few_of(4))
 def test_names_and_lines_do_not_matter(level: str, seed: int, check: str) -> None:
     rng = random.Random(seed)
     history = run(level, seed, transactions=40, lost_answers=0.1)
@@ -107,7 +115,7 @@ def test_names_and_lines_do_not_matter(level: str, seed: int, check: str) -> Non
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few_of(6))
 def test_joints_and_gates_change_no_boundary(
     level: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
