@@ -157,7 +157,7 @@ def test_a_clean_target_is_not_blamed(nemeses):
     ("bug", "nemesis", "known", "tries"),
     [
         ("NO-LEASE", "partition-leader", (4, 7, 15), 6),
-        ("KUDU-765", "kill-leader", (8, 13, 15, 18), 12),
+        ("KUDU-765", "kill-leader", (13, 18, 2, 3), 12),
         ("ORDER-CREATE", "partition-leader", (24, 7, 19), 40),
     ],
 )

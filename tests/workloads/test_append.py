@@ -216,7 +216,7 @@ def test_what_else_is_no_transaction_is_refused() -> None:
 
 def simulated(nemesis: str, seed: int, *bugs: str) -> Judgement:
     wanted = Case(
-        seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), time_limit_s=20.0
+        seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), time_limit_s=10.0
     )
     plan = plan_case(wanted, SimEnvironment())
     outcome = conduct(
