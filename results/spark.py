@@ -129,7 +129,7 @@ def _settings(master: str) -> dict[str, str]:
         # Small tables on one machine: 200 partitions and compiled plans cost more than the work.
         cores = os.cpu_count() or 1 if local["cores"] == "*" else int(local["cores"])
         settings |= {
-            "spark.sql.shuffle.partitions": str(2 * cores),
+            "spark.sql.shuffle.partitions": str(cores),
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
         }

@@ -191,6 +191,27 @@ def bare_python(folder):
     return folder / "bin" / "python"
 
 
+def assert_judged_by_bare_workers(found, expected):
+    """Pure Python judges alike, but explores keys one by one, and counts that otherwise."""
+    assert found[:2] == expected[:2]
+    assert {name: len(rows) for name, rows in found[2].items()} == {
+        name: len(rows) for name, rows in expected[2].items()
+    }
+
+
+@spark_test
+def test_two_executors_that_lack_our_packages(store, expected, tmp_path):
+    """A cluster within the driver's JVM, but of executors of their own: packages are sent there."""
+    found = in_another_process(
+        store,
+        "local-cluster[2,1,1024]",
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
+    )
+    assert_judged_by_bare_workers(found, expected)
+
+
+@pytest.mark.nightly
 @spark_test
 def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
     store, expected, daemons, tmp_path
@@ -215,11 +236,7 @@ def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
         PYSPARK_SUBMIT_ARGS="--conf spark.executor.cores=1 pyspark-shell",
     )
     assert len(list((tmp_path / "work").glob("app-*/*/stderr"))) == 2  # an executor each
-    # Pure Python judges alike, but explores keys one by one, and counts that otherwise.
-    assert found[:2] == expected[:2]
-    assert {name: len(rows) for name, rows in found[2].items()} == {
-        name: len(rows) for name, rows in expected[2].items()
-    }
+    assert_judged_by_bare_workers(found, expected)
 
 
 # --- without Spark --------------------------------------------------------------------------------

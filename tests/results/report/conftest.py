@@ -1,4 +1,4 @@
-"""One store of forty simulated runs, judged and reported once, for all tests here.
+"""One store of simulated runs, judged and reported once, for all tests here.
 
 They are of the group of those that need Spark, which share a worker: half of these need it too.
 """

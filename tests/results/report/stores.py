@@ -40,13 +40,13 @@ MIXED = (
         for nemeses in NEMESES
         for seed, label in ((1, "old"), (2, "old"), (3, "old"), (1, "new"), (4, "new"))
     ),
-    *(Spec(seed, ("partition-leader",), ("NO-LEASE",)) for seed in (2, 10, 3, 4)),
-    *(Spec(seed, ("kill-leader",), ("ORDER-CREATE",)) for seed in (1, 2, 3)),
-    *(Spec(seed, ("pause-leader",), ("KUDU-765", "NO-LEASE")) for seed in (1, 2, 3)),
-    *(Spec(seed, ("partition-halves",), workload="append", label="new") for seed in (1, 2, 3)),
-    *(Spec(seed, ("power-cut-leader",)) for seed in (7, 8)),
+    *(Spec(seed, ("partition-leader",), ("NO-LEASE",)) for seed in (2, 10, 3)),
+    *(Spec(seed, ("kill-leader",), ("ORDER-CREATE",)) for seed in (1, 2)),
+    *(Spec(seed, ("pause-leader",), ("KUDU-765", "NO-LEASE")) for seed in (1, 2)),
+    *(Spec(seed, ("partition-halves",), workload="append", label="new") for seed in (1, 2)),
+    Spec(7, ("power-cut-leader",)),
 )
-"""Forty runs."""
+"""Thirty-five runs."""
 
 
 def case_of(spec: Spec) -> Case:
