@@ -53,7 +53,7 @@ def at(*points):
 
 @pytest.mark.slow
 def test_a_violation_in_the_simulation():
-    table = swept("--env", "sim", "--bug", *at("write:300", "checker:1"))
+    table = swept("--env", "sim", "--bug", *at("write:300", "checker:1+"))
     assert table["write"] == (1, "error 255: 1")
     assert table["checker"][0] == 1
 
