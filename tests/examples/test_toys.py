@@ -9,6 +9,11 @@ from harness.cli import main
 from harness.plugins import load_plugin
 
 SHORT = ["--time-limit", "8", "--interval", "4", "--duration", "2", "--op-timeout", "1", "--json"]
+# A foreign program is one in Docker, too.
+FOREIGN_PROCESS = pytest.param(
+    "process",
+    marks=[pytest.mark.nightly, pytest.mark.process, pytest.mark.xdist_group("process")],
+)
 PROCESS = pytest.param("process", marks=[pytest.mark.process, pytest.mark.xdist_group("process")])
 DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")])
 
@@ -56,7 +61,7 @@ def test_a_foreign_program_survives_kill_pause_and_partition(run, environment):
     assert set(bitten(report)) == {"kill-leader", "pause-leader", "partition-halves"}
 
 
-@pytest.mark.parametrize("environment", [PROCESS, DOCKER])
+@pytest.mark.parametrize("environment", [FOREIGN_PROCESS, DOCKER])
 def test_its_stale_variant_is_caught(run, environment):
     code, report = run(
         environment, "--target", "http-register", "--workload", "register",

@@ -76,7 +76,30 @@ def test_every_defect_is_found_or_says_why_not():
     assert sorted([*FOUND, *WHOLE, *OPEN]) == sorted(MUTANTS)
 
 
-@pytest.mark.parametrize("mutant", sorted(FOUND))
+OWN = frozenset(
+    (
+        "any-log-wins",
+        "changes-not-reported",
+        "delete-keeps-files",
+        "delete-keeps-tablets",
+        "deleted-forgotten-by-snapshot",
+        "rename-in-two-steps",
+        "replies-by-client",
+        "replies-not-in-snapshot",
+        "snapshot-not-restored",
+        "stale-install",
+        "tablets-run-unreported",
+    )
+)
+"""Of our own choice, sought nightly; the others are those that a review saw missed."""
+
+
+def cases(values, *, nightly):
+    marks = pytest.mark.nightly
+    return [pytest.param(*value, marks=[marks] * nightly(value)) for value in values]
+
+
+@pytest.mark.parametrize("mutant", cases(zip(sorted(FOUND)), nightly=lambda value: value[0] in OWN))
 def test_a_default_soak_finds_it(mutant):
     limit_s, first, checker = FOUND[mutant]
     for seed in range(first, first + TRIES):  # one, unless what draws or schedules has changed
@@ -87,7 +110,11 @@ def test_a_default_soak_finds_it(mutant):
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "seed"), sorted({(limit_s, seed) for limit_s, seed, _ in FOUND.values()})
+    ("limit_s", "seed"),
+    cases(
+        sorted({(limit_s, seed) for limit_s, seed, _ in FOUND.values()}),
+        nightly=lambda value: value not in {(10, 9), (20, 2)},
+    ),
 )
 def test_the_target_without_a_defect_is_not_blamed(limit_s, seed):
     assert soaked(None, limit_s, seed).verdict == "valid"

@@ -24,6 +24,7 @@ from tests.results.pipeline.test_executors import BUDGET, mixed_store
 ROOT = Path(__file__).resolve().parents[3]
 # Java moves small tables here for a few seconds: optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+CLUSTER = "local-cluster[2,1,1024]"
 
 needs_spark = [
     pytest.mark.spark,
@@ -157,20 +158,27 @@ def daemons(tmp_path):
             process.wait()
 
 
-@spark_test
-def test_connect(store, expected, daemons):
+def connect(daemons, master, python):
+    """Starts a Connect server; its URL."""
     port = free_port()
     process, log = daemons(
         "connect",
         "org.apache.spark.deploy.SparkSubmit",
-        *("--master", "local[2,3]", "--conf", f"spark.connect.grpc.binding.port={port}"),
+        *("--master", master, "--conf", f"spark.connect.grpc.binding.port={port}"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *("--conf", "spark.ui.enabled=false"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
-        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_PYTHON=python,
     )
     wait_open(port, process, log)
-    assert_same(in_another_process(store, f"sc://127.0.0.1:{port}"), expected)
+    return f"sc://127.0.0.1:{port}"
+
+
+@pytest.mark.nightly
+@spark_test
+def test_connect(store, expected, daemons):
+    url = connect(daemons, "local[2,3]", sys.executable)
+    assert_same(in_another_process(store, url), expected)
 
 
 def bare_python(folder):
@@ -200,11 +208,20 @@ def assert_judged_by_bare_workers(found, expected):
 
 
 @spark_test
+def test_connect_to_two_executors_that_lack_our_packages(store, expected, daemons, tmp_path):
+    """A cluster within the server's JVM, but of executors of their own: packages are sent there."""
+    bare = str(bare_python(tmp_path / "bare"))
+    url = connect(daemons, CLUSTER, bare)
+    assert_judged_by_bare_workers(in_another_process(store, url), expected)
+
+
+@pytest.mark.nightly
+@spark_test
 def test_two_executors_that_lack_our_packages(store, expected, tmp_path):
-    """A cluster within the driver's JVM, but of executors of their own: packages are sent there."""
+    """The same without Connect."""
     found = in_another_process(
         store,
-        "local-cluster[2,1,1024]",
+        CLUSTER,
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
     )
