@@ -24,7 +24,7 @@ from tests.results.pipeline.test_executors import BUDGET, mixed_store
 ROOT = Path(__file__).resolve().parents[3]
 # Java moves small tables here for a few seconds: optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-CLUSTER = "local-cluster[2,1,1024]"
+CLUSTER = "local-cluster[1,2,1024]"
 
 needs_spark = [
     pytest.mark.spark,
@@ -208,8 +208,8 @@ def assert_judged_by_bare_workers(found, expected):
 
 
 @spark_test
-def test_connect_to_two_executors_that_lack_our_packages(store, expected, daemons, tmp_path):
-    """A cluster within the server's JVM, but of executors of their own: packages are sent there."""
+def test_connect_to_executors_that_lack_our_packages(store, expected, daemons, tmp_path):
+    """A cluster within the server's JVM, but of an executor of its own: packages are sent there."""
     bare = str(bare_python(tmp_path / "bare"))
     url = connect(daemons, CLUSTER, bare)
     assert_judged_by_bare_workers(in_another_process(store, url), expected)
@@ -217,7 +217,7 @@ def test_connect_to_two_executors_that_lack_our_packages(store, expected, daemon
 
 @pytest.mark.nightly
 @spark_test
-def test_two_executors_that_lack_our_packages(store, expected, tmp_path):
+def test_executors_that_lack_our_packages(store, expected, tmp_path):
     """The same without Connect."""
     found = in_another_process(
         store,
