@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan, Session
 
+RUN_ID = f"suite-{secrets.token_hex(4)}"  # another suite may use the same engine
 PORT = 7000
 UNUSED_PORT = 7001
 SILENCE_S = 0.5  # long enough to believe that nothing will come
@@ -44,7 +46,7 @@ def suite_plan(
         )
         for name in ("a", "b")
     )
-    return DeploymentPlan(run_id="suite", nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
+    return DeploymentPlan(run_id=RUN_ID, nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
 
 
 # --- inside a node ---------------------------------------------------------------------------

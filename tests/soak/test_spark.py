@@ -127,6 +127,7 @@ def soak(capture, store, *arguments):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_on_spark_it_comes_to_the_same(tmp_path, capfd):
     one = soak(capfd, tmp_path / "here", "--seeds", "1..6", "--jobs", "1")

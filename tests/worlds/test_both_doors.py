@@ -5,6 +5,7 @@ One test goes through `Env` (a target and its client), one through `Cluster` (fa
 
 import asyncio
 import itertools
+import secrets
 
 from harness.case import Case
 from harness.cluster import CLIENT, Link, NodeState
@@ -21,6 +22,7 @@ SETTINGS = TargetSettings(
 def deploy(environment, main, run_id):
     """Run `main(session, target)` on three masters and three tablet servers that serve."""
     target = load_plugin("targets", "kudu")
+    run_id = f"{run_id}-{secrets.token_hex(4)}"  # another suite may use the same engine
     plan = DeploymentPlan(
         run_id=run_id, nodes=tuple(target.nodes(SETTINGS)), seed=3, knobs={}, folder=None
     )

@@ -43,6 +43,7 @@ def duck(reported, store):
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(900)  # forty seconds of CPU, on whatever else the machine does
 @pytest.mark.parametrize("name", query_names())
 def test_both_engines_give_equal_tables(spark, duck, name):
     mine, theirs = duck[name], spark[name]
@@ -69,6 +70,7 @@ def test_a_report_of_no_run_has_all_answers():
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(900)  # forty seconds of CPU, on whatever else the machine does
 def test_a_report_of_no_run_has_the_same_answers_on_both_engines():
     from results.spark import get_spark
 
