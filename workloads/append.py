@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
-from workloads.ddl import BURST_PERCENT, check_replicas, checked_burst
+from workloads.ddl import BURST_PERCENT, check_replicas, checked_burst, checked_percent
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
 
@@ -174,8 +174,7 @@ class AppendWorkload:
                 f"{options['appends']}; raise it, or lower --appends"
             )
         for name in ("reads", "readers"):
-            if not 0 <= int(options[name]) <= 100:
-                raise UsageError(f"--{name} is {options[name]}; it is a share in percent, 0 .. 100")
+            checked_percent(case, name)
         check_replicas(int(options["replicas"]), case)
         tables = range(int(options["tables"]))
         return _AppendOps(

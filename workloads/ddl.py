@@ -28,6 +28,7 @@ __all__ = [
     "DdlWorkload",
     "check_replicas",
     "checked_burst",
+    "checked_percent",
     "parse_mix",
 ]
 
@@ -228,6 +229,15 @@ def checked_burst(case: Case) -> int:
     return burst
 
 
+def checked_percent(case: Case, name: str) -> int:
+    """An option that is a share in percent; raises `UsageError`."""
+    percent = int(case.workload_options[name])
+    if not 0 <= percent <= 100:
+        flag = name.replace("_", "-")
+        raise UsageError(f"--{flag} is {percent}; it is a share in percent, 0 .. 100")
+    return percent
+
+
 def check_replicas(replicas: int, case: Case) -> None:
     """Refuse what no target could place: it would be blamed for creating nothing."""
     if replicas not in REPLICAS:
@@ -272,12 +282,7 @@ class DdlWorkload:
             raise UsageError(f"--names is {names}; it must be in 1 .. {NAMES_MAX}")
         if not 1 <= partitions <= 60:
             raise UsageError(f"--partitions is {partitions}; it must be in 1 .. 60")
-        percent = int(options["readers"])
-        if not 0 <= percent <= 100:
-            raise UsageError(f"--readers is {percent}; it is a share in percent, 0 .. 100")
-        moves = int(options["moves"])
-        if not 0 <= moves <= 100:
-            raise UsageError(f"--moves is {moves}; it is a share in percent, 0 .. 100")
+        percent, moves = checked_percent(case, "readers"), checked_percent(case, "moves")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from harness.case import Case
-from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
+from workloads.ddl import checked_percent
 
 __all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload"]
 
@@ -60,10 +60,7 @@ class RegisterWorkload:
 
     def generator(self, case: Case) -> Generator:
         """Endless reads and writes."""
-        percent = int(case.workload_options["cas_percent"])
-        if not 0 <= percent <= 100:
-            raise UsageError(f"--cas-percent is {percent}; it is a share in percent, 0 .. 100")
-        return _RegisterOps(percent)
+        return _RegisterOps(checked_percent(case, "cas_percent"))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A write and a read. Written values are negative, so that the workload's never clash."""
