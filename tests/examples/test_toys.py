@@ -51,7 +51,7 @@ def test_a_register_on_env_survives_kills_and_pauses(run, environment):
     assert set(bitten(report)) == {"kill-leader", "pause-leader"}
 
 
-@pytest.mark.parametrize("environment", [PROCESS, DOCKER])
+@pytest.mark.parametrize("environment", [FOREIGN_PROCESS, DOCKER])
 def test_a_foreign_program_survives_kill_pause_and_partition(run, environment):
     code, report = run(
         environment, "--target", "http-register", "--workload", "register",

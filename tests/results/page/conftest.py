@@ -7,11 +7,12 @@ from tests.browser_support import browser, browser_page, browser_tab  # noqa: F4
 from tests.results.page.runs import small_run, stale_read, write_run
 
 
-@pytest.fixture
-def made_page(tmp_path):
-    """The page of `small_run`, which is invalid."""
+@pytest.fixture(scope="module")
+def made_page(tmp_path_factory):
+    """The page of `small_run`, which is invalid; tests only read it."""
     history = small_run()
-    return PageReporter().write(write_run(tmp_path, history, [stale_read(history)]))
+    folder = tmp_path_factory.mktemp("made")
+    return PageReporter().write(write_run(folder, history, [stale_read(history)]))
 
 
 @pytest.fixture

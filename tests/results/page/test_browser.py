@@ -371,16 +371,14 @@ def test_help_theme_colours_and_attempts(open_page):
     assert open_page.is_checked("#rpc")
 
 
-def test_a_dark_system_has_a_dark_page_and_a_narrow_one_does_not_overflow(browser, made_page):
-    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
-    page = context.new_page()
-    page.goto(made_page.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
-    wide = page.evaluate("() => document.documentElement.scrollWidth")
-    context.close()
+def test_a_dark_system_has_a_dark_page_and_a_narrow_one_does_not_overflow(browser_page, made_page):
+    browser_page.set_viewport_size({"width": 390, "height": 800})
+    browser_page.emulate_media(color_scheme="dark")
+    browser_page.open(made_page)
+    browser_page.wait_for_selector("html[data-ready]")
+    colour = browser_page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert colour == "rgb(19, 23, 29)"
-    assert wide == 390
+    assert browser_page.evaluate("() => document.documentElement.scrollWidth") == 390
 
 
 def test_every_control_has_a_name(open_page):
@@ -578,13 +576,12 @@ def sweep_panels(page):
                 page.mouse.move(box["x"] + x, box["y"] + y)
 
 
-def test_a_script_that_got_in_would_be_stopped_by_the_policy(browser_page, made_page):
-    text = made_page.read_text()
-    made_page.write_text(
-        text.replace("<main>", '<main><script>alert(1)</script><img src=x onerror="alert(2)">')
-    )
+def test_a_script_that_got_in_would_be_stopped_by_the_policy(browser_page, made_page, tmp_path):
+    hostile = '<main><script>alert(1)</script><img src=x onerror="alert(2)">'
+    path = tmp_path / "report.html"
+    path.write_text(made_page.read_text().replace("<main>", hostile))
     browser_page.expect("Content Security Policy")
-    browser_page.open(made_page)
+    browser_page.open(path)
     browser_page.wait_for_selector("html[data-ready]")
     assert any("Content Security Policy" in problem for problem in browser_page.problems)
     assert [p for p in browser_page.problems if "dialog" in p] == []
@@ -627,12 +624,12 @@ def test_without_scripts_the_verdict_can_be_read(browser, made_page):
     assert "No order explains op" in text
 
 
-def test_a_browser_that_cannot_inflate_says_so(browser_page, made_page):
-    folder = made_page.parent
-    made_page.write_text(render(build(load_run(folder), read_results(folder)), deflate_from=0))
+def test_a_browser_that_cannot_inflate_says_so(browser_page, made_page, tmp_path):
+    folder, path = made_page.parent, tmp_path / "report.html"
+    path.write_text(render(build(load_run(folder), read_results(folder)), deflate_from=0))
     browser_page.add_init_script("delete window.DecompressionStream")
     browser_page.expect("DecompressionStream")
-    browser_page.open(made_page)
+    browser_page.open(path)
     browser_page.wait_for_selector("#fallback:not([hidden])")
     assert "cannot inflate" in browser_page.inner_text("#summary")
     assert "No order explains op" in browser_page.inner_text("#fallback")

@@ -142,17 +142,15 @@ def test_faults_of_one_moment_are_all_passed(browser_page, tmp_path):
 
 
 @browser_test
-def test_a_sentence_brings_the_timeline_into_a_small_window(browser, made_page):
-    context = browser.new_context(viewport={"width": 400, "height": 600})
-    page = context.new_page()
-    page.goto(made_page.as_uri())
-    page.wait_for_selector("html[data-ready]")
+def test_a_sentence_brings_the_timeline_into_a_small_window(browser_page, made_page):
+    browser_page.set_viewport_size({"width": 400, "height": 600})
+    browser_page.open(made_page)
+    browser_page.wait_for_selector("html[data-ready]")
     box = "() => document.getElementById('operations').getBoundingClientRect().toJSON()"
-    before = page.evaluate(box)["top"]
+    before = browser_page.evaluate(box)["top"]
     wanted = stale_read(small_run()).operations[1]
-    page.click(f"#why li button:text-is('op {wanted}')")
-    after = page.evaluate(box)
-    context.close()
+    browser_page.click(f"#why li button:text-is('op {wanted}')")
+    after = browser_page.evaluate(box)
     assert before > 600
     assert 0 <= after["top"] < after["bottom"] <= 600
 
@@ -176,31 +174,25 @@ def test_the_part_in_view_is_as_long_as_it_says(open_page):
 
 
 @browser_test
-def test_a_printed_page_has_all_panels_as_they_are_now(browser, made_page):
-    context = browser.new_context(viewport={"width": 900, "height": 300})
-    page = context.new_page()
-    page.goto(made_page.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    page.evaluate("() => harnessPage.view.fit()")
+def test_a_printed_page_has_all_panels_as_they_are_now(browser_page, made_page):
+    browser_page.set_viewport_size({"width": 900, "height": 300})
+    browser_page.open(made_page)
+    browser_page.wait_for_selector("html[data-ready]")
+    browser_page.evaluate("() => harnessPage.view.fit()")
     rate = "() => document.getElementById('table-lanes').toDataURL()"
-    before = page.evaluate(rate)
-    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
-    after = page.evaluate(rate)
-    context.close()
-    assert before != after
+    before = browser_page.evaluate(rate)
+    browser_page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    assert browser_page.evaluate(rate) != before
 
 
 @browser_test
-def test_the_bar_of_tools_is_one_line_in_a_usual_window(browser, made_page):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.goto(made_page.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    page.evaluate("() => { document.getElementById('count').textContent = '123,456 operations'; }")
-    tops = page.evaluate("""() => Array.from(document.querySelectorAll('#bar > *:not(.gap)'))
+def test_the_bar_of_tools_is_one_line_in_a_usual_window(open_page):
+    open_page.evaluate(
+        "() => { document.getElementById('count').textContent = '123,456 operations'; }"
+    )
+    tops = open_page.evaluate("""() => Array.from(document.querySelectorAll('#bar > *:not(.gap)'))
       .map((e) => e.getBoundingClientRect())
       .filter((box) => box.height).map((box) => Math.round(box.top + box.height / 2))""")
-    context.close()
     assert max(tops) - min(tops) < 10
 
 

@@ -208,17 +208,18 @@ def assert_judged_by_bare_workers(found, expected):
 
 
 @spark_test
-def test_connect_to_executors_that_lack_our_packages(store, expected, daemons, tmp_path):
-    """A cluster within the server's JVM, but of an executor of its own: packages are sent there."""
+@pytest.mark.parametrize("master", ["local[2,3]", pytest.param(CLUSTER, marks=pytest.mark.nightly)])
+def test_connect_to_workers_that_lack_our_packages(master, store, expected, daemons, tmp_path):
+    """Packages are sent there: to the server's own workers, or to an executor of a cluster."""
     bare = str(bare_python(tmp_path / "bare"))
-    url = connect(daemons, CLUSTER, bare)
+    url = connect(daemons, master, bare)
     assert_judged_by_bare_workers(in_another_process(store, url), expected)
 
 
 @pytest.mark.nightly
 @spark_test
 def test_executors_that_lack_our_packages(store, expected, tmp_path):
-    """The same without Connect."""
+    """Without Connect."""
     found = in_another_process(
         store,
         CLUSTER,
