@@ -400,12 +400,15 @@ async def check_cut(session: Session) -> None:
     env, cluster = session.env, session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
-    fault = await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=LEASE_S)
-    assert await is_silent(session, "a")
     relayed = {"do": "relay", "node": "a", "order": {"do": "echo", "text": "around"}}
-    assert await tell(env, "b", relayed) == "around"
-    bite = await cluster.heal(fault)
-    assert isinstance(bite, Bite)
+    for _ in range(5):
+        fault = await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=LEASE_S)
+        assert await is_silent(session, "a")
+        assert await tell(env, "b", relayed) == "around"
+        bite = await cluster.heal(fault)
+        assert isinstance(bite, Bite)
+        if bite.count != 0:
+            break  # on a busy machine nothing may have been sent before we gave up on an answer
     assert bite.count is None or bite.count > 0
     assert await cluster.heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from harness.cli import main
+from harness.errors import EXIT_UNKNOWN
 from harness.plugins import load_plugin
 
 SHORT = ["--time-limit", "8", "--interval", "4", "--duration", "2", "--op-timeout", "1", "--json"]
@@ -29,8 +30,12 @@ def run(capsys, tmp_path):
                 pytest.fail(f"{environment} is required here: {reason}")
             pytest.skip(reason)
         words = ["run", "--env", environment, "--store", str(tmp_path), *SHORT, *arguments]
-        code = main(words)
-        return code, json.loads(capsys.readouterr().out)
+        for seed in range(1, 4):  # on a busy machine a fault may find nobody to hit: unknown
+            code = main([*words, "--seed", str(seed)])
+            report = json.loads(capsys.readouterr().out)
+            if code != EXIT_UNKNOWN:
+                break
+        return code, report
 
     return go
 
@@ -45,7 +50,7 @@ def bitten(report):
 def test_a_register_on_env_survives_kills_and_pauses(run, environment):
     code, report = run(
         environment, "--target", "toy-register", "--workload", "register",
-        "--nemesis", "kill-leader,pause-leader", "--seed", "1",
+        "--nemesis", "kill-leader,pause-leader",
     )  # fmt: skip
     assert (code, report["verdict"]) == (0, "valid"), report["checkers"]
     assert set(bitten(report)) == {"kill-leader", "pause-leader"}
@@ -55,7 +60,7 @@ def test_a_register_on_env_survives_kills_and_pauses(run, environment):
 def test_a_foreign_program_survives_kill_pause_and_partition(run, environment):
     code, report = run(
         environment, "--target", "http-register", "--workload", "register",
-        "--nemesis", "kill-leader,pause-leader,partition-halves", "--seed", "2",
+        "--nemesis", "kill-leader,pause-leader,partition-halves",
     )  # fmt: skip
     assert (code, report["verdict"]) == (0, "valid"), report["checkers"]
     assert set(bitten(report)) == {"kill-leader", "pause-leader", "partition-halves"}
@@ -65,7 +70,7 @@ def test_a_foreign_program_survives_kill_pause_and_partition(run, environment):
 def test_its_stale_variant_is_caught(run, environment):
     code, report = run(
         environment, "--target", "http-register", "--workload", "register",
-        "--nemesis", "none", "--stale", "--seed", "3",
+        "--nemesis", "none", "--stale",
     )  # fmt: skip
     assert (code, report["verdict"]) == (1, "invalid")
     (result,) = [item for item in report["checkers"] if item["verdict"] == "invalid"]
