@@ -6,7 +6,7 @@ Everything that can be refused is refused here, before the first node starts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,11 +15,11 @@ from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
 from harness.drawing import draw_case, expand_any
 from harness.errors import UsageError
+from harness.options import with_defaults
 from harness.plugins import (
     Checker,
     Environment,
     Nemesis,
-    Option,
     Target,
     TargetSettings,
     Workload,
@@ -27,7 +27,7 @@ from harness.plugins import (
     plugin_names,
 )
 
-__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_unable", "with_defaults"]
+__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_unable"]
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
@@ -99,30 +99,6 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         nemeses=nemeses,
         checkers=checkers_of(case),
     )
-
-
-def with_defaults(
-    kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """`given` completed from the options' defaults and of their types; raises `UsageError`."""
-    known = {option.name.replace("-", "_"): option for option in options}
-    for name in given:
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise UsageError(f"the {kind} {owner!r} has no option {name!r}; it has: {names}")
-    values: dict[str, Any] = {}
-    for name, option in known.items():
-        value = given.get(name, option.default)
-        wanted = type(option.default)
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not wanted:
-            raise UsageError(
-                f"the option {option.name!r} of the {kind} {owner!r} is {value!r}; it takes "
-                f"{'a number' if wanted in {int, float} else f'a {wanted.__name__}'}"
-            )
-        values[name] = value
-    return values
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:

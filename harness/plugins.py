@@ -36,6 +36,7 @@ from harness.ops import (
     Op,
     OpType,
 )
+from harness.options import Option
 
 if TYPE_CHECKING:
     from harness.generator import Generator
@@ -84,14 +85,6 @@ GROUPS: Final = (
 )
 """Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
 T = TypeVar("T")
-
-
-class Option(msgspec.Struct, frozen=True):
-    """A command-line option that a target or workload brings: `--name VALUE`."""
-
-    name: str  # with dashes; in mappings of values it has underscores
-    default: int | float | str | bool
-    help: str
 
 
 # --- targets ---------------------------------------------------------------------------------

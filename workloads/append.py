@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
-from workloads.ddl import BURST_PERCENT, check_replicas, checked_burst, checked_percent
+from workloads.ddl import BURST_MAX, BURST_PERCENT, check_replicas
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
 
@@ -147,34 +147,36 @@ class AppendWorkload:
     doc: ClassVar[str] = "transactions that add columns to tables and read them, judged by Elle"
     vocabulary: ClassVar[str] = "append"
     options: ClassVar[tuple[Option, ...]] = (
-        Option("tables", 3, "how many tables are appended to at a time"),
-        Option("columns", 60, "a table with this many columns is left for a new one"),
-        Option("appends", 3, "a transaction appends 1 to this many columns"),
-        Option("reads", 50, "how many of the transactions read, in percent"),
+        Option("tables", 3, "how many tables are appended to at a time", within=(1, TABLES_MAX)),
+        Option(
+            "columns",
+            60,
+            "a table with this many columns is left for a new one",
+            within=(1, COLUMNS_MAX),
+        ),
+        Option(
+            "appends", 3, "a transaction appends 1 to this many columns", within=(1, APPENDS_MAX)
+        ),
+        Option("reads", 50, "how many of the transactions read, in percent", within=(0, 100)),
         Option("replicas", 3, "replicas of each tablet"),
-        Option("readers", 25, "this share of the clients only reads, in percent"),
-        Option("burst", 4, "bursts of 2 to this many transactions at once on one table; 1: none"),
+        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
+        Option(
+            "burst",
+            4,
+            "bursts of 2 to this many transactions at once on one table; 1: none",
+            within=(1, BURST_MAX),
+        ),
     )
     checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Creates first, then endless transactions."""
         options = case.workload_options
-        ranges = {
-            "tables": TABLES_MAX,
-            "columns": COLUMNS_MAX,
-            "appends": APPENDS_MAX,
-        }
-        for name, most in ranges.items():
-            if not 1 <= int(options[name]) <= most:
-                raise UsageError(f"--{name} is {options[name]}; it must be in 1 .. {most}")
         if int(options["columns"]) < int(options["appends"]):
             raise UsageError(
                 f"--columns is {options['columns']}, but one transaction may append "
                 f"{options['appends']}; raise it, or lower --appends"
             )
-        for name in ("reads", "readers"):
-            checked_percent(case, name)
         check_replicas(int(options["replicas"]), case)
         tables = range(int(options["tables"]))
         return _AppendOps(
@@ -182,7 +184,7 @@ class AppendWorkload:
             appends=int(options["appends"]),
             read_percent=int(options["reads"]),
             readers=case.concurrency * int(options["readers"]) // 100,
-            burst=checked_burst(case),
+            burst=int(options["burst"]),
             replicas=int(options["replicas"]),
             tables=tuple((number, 0) for number in tables),
             missing=tuple(tables),

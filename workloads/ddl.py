@@ -23,12 +23,11 @@ from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 
 __all__ = [
+    "BURST_MAX",
     "BURST_PERCENT",
     "KINDS",
     "DdlWorkload",
     "check_replicas",
-    "checked_burst",
-    "checked_percent",
     "parse_mix",
 ]
 
@@ -48,6 +47,7 @@ DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=8,delete=14,get=10,list=6,locate=5,is-create-done=3,is-alter-done=5"
 )
 NAMES_MAX: Final = 10_000
+PARTITIONS_MAX: Final = 60
 BURST_MAX: Final = 1000
 DONE_MAX: Final = 200
 """Of how many names the final reads ask whether all is done."""
@@ -221,23 +221,6 @@ def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
     return [["add", column], ["drop", "v1"]]
 
 
-def checked_burst(case: Case) -> int:
-    """How many operations may come at once; raises `UsageError`."""
-    burst = int(case.workload_options["burst"])
-    if not 1 <= burst <= BURST_MAX:
-        raise UsageError(f"--burst is {burst}; it must be in 1 .. {BURST_MAX}")
-    return burst
-
-
-def checked_percent(case: Case, name: str) -> int:
-    """An option that is a share in percent; raises `UsageError`."""
-    percent = int(case.workload_options[name])
-    if not 0 <= percent <= 100:
-        flag = name.replace("_", "-")
-        raise UsageError(f"--{flag} is {percent}; it is a share in percent, 0 .. 100")
-    return percent
-
-
 def check_replicas(replicas: int, case: Case) -> None:
     """Refuse what no target could place: it would be blamed for creating nothing."""
     if replicas not in REPLICAS:
@@ -258,13 +241,20 @@ class DdlWorkload:
     doc: ClassVar[str] = "create, alter, rename, delete, get, list and locate on few names"
     vocabulary: ClassVar[str] = "ddl"
     options: ClassVar[tuple[Option, ...]] = (
-        Option("names", 4, "how many table names the clients fight over"),
-        Option("partitions", 2, "tables get 1 to this many tablets"),
+        Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
+        Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
         Option("replicas", 3, "replicas of each tablet"),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
-        Option("readers", 25, "this share of the clients only reads, in percent"),
-        Option("burst", 6, "bursts of 2 to this many operations at once on one name; 1: none"),
-        Option("moves", 0, "this share of bursts renames and lists tables, in percent"),
+        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
+        Option(
+            "burst",
+            6,
+            "bursts of 2 to this many operations at once on one name; 1: none",
+            within=(1, BURST_MAX),
+        ),
+        Option(
+            "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
+        ),
     )
     checkers: ClassVar[tuple[str, ...]] = (
         "linearizable-catalog",
@@ -277,24 +267,18 @@ class DdlWorkload:
     def generator(self, case: Case) -> Generator:
         """Endless random DDL."""
         options = case.workload_options
-        names, partitions = int(options["names"]), int(options["partitions"])
-        if not 1 <= names <= NAMES_MAX:
-            raise UsageError(f"--names is {names}; it must be in 1 .. {NAMES_MAX}")
-        if not 1 <= partitions <= 60:
-            raise UsageError(f"--partitions is {partitions}; it must be in 1 .. 60")
-        percent, moves = checked_percent(case, "readers"), checked_percent(case, "moves")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]))
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)
         return _DdlOps(
-            names=names,
-            partitions=partitions,
+            names=int(options["names"]),
+            partitions=int(options["partitions"]),
             replicas=int(options["replicas"]),
             mix=mix,
             reads=reads,
-            readers=case.concurrency * percent // 100 if reads else 0,
-            burst=checked_burst(case),
-            moves=moves if {"list", "rename"} <= dict(mix).keys() else 0,
+            readers=case.concurrency * int(options["readers"]) // 100 if reads else 0,
+            burst=int(options["burst"]),
+            moves=int(options["moves"]) if {"list", "rename"} <= dict(mix).keys() else 0,
         )
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:

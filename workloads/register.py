@@ -14,7 +14,6 @@ from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
-from workloads.ddl import checked_percent
 
 __all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload"]
 
@@ -54,13 +53,18 @@ class RegisterWorkload:
     doc: ClassVar[str] = "read, write and (with --cas-percent) compare-and-set one register"
     vocabulary: ClassVar[str] = "register"
     options: ClassVar[tuple[Option, ...]] = (
-        Option("cas-percent", 0, "how many of the mutations are compare-and-set, in percent"),
+        Option(
+            "cas-percent",
+            0,
+            "how many of the mutations are compare-and-set, in percent",
+            within=(0, 100),
+        ),
     )
     checkers: ClassVar[tuple[str, ...]] = ("linearizable-register", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Endless reads and writes."""
-        return _RegisterOps(checked_percent(case, "cas_percent"))
+        return _RegisterOps(case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A write and a read. Written values are negative, so that the workload's never clash."""

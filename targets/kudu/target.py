@@ -40,7 +40,7 @@ MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
-_TSERVERS_MAX: Final = 99
+TSERVERS_MAX: Final = 99
 RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
@@ -62,13 +62,7 @@ class _Layout:
                 f"--masters is {masters}; it must be 1, 3, 5 or 7: an even number tolerates no "
                 "more failures than the odd one below it"
             )
-        if not 1 <= tservers <= _TSERVERS_MAX:
-            raise UsageError(f"--tservers is {tservers}; it must be in 1 .. {_TSERVERS_MAX}")
         self.resend_percent: int = options["resend"]
-        if not 0 <= self.resend_percent <= 100:
-            raise UsageError(
-                f"--resend is {self.resend_percent}; it is a share in percent, 0 .. 100"
-            )
         behaviour_of(settings.profile, settings.bugs)
         self.flags: Flags = parse_flags(options["kudu_flag"])
         self.masters = {
@@ -104,8 +98,13 @@ class KuduTarget:
     checkers: ClassVar[tuple[str, ...]] = ("bounds",)
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
-        Option("tservers", 3, "number of tablet servers"),
-        Option("resend", 30, "this share of the clients sends mutations again, in percent"),
+        Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
+        Option(
+            "resend",
+            30,
+            "this share of the clients sends mutations again, in percent",
+            within=(0, 100),
+        ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
     )
 

@@ -46,7 +46,6 @@ def test_flags_and_switches_reach_every_node():
     [
         (settings(masters=2), "--masters is 2"),
         (settings(masters=9), "--masters is 9"),
-        (settings(tservers=0), "--tservers is 0"),
         (settings(kudu_flag="heartbeat_interval_ms"), "has no value"),
         (settings(kudu_flag="no_such=1"), "no_such"),
         (settings(profile="legacy"), "'legacy'"),

@@ -5,7 +5,8 @@ import pytest
 
 from harness.case import Case, Fault, load_case, stream
 from harness.errors import UsageError
-from harness.planning import plan_case, with_defaults
+from harness.options import with_defaults
+from harness.planning import plan_case
 from harness.plugins import Option, load_plugin
 
 
@@ -127,6 +128,34 @@ def test_options_keep_their_types():
     assert values == {"share": 1.0, "on": False, "n": 3}
     with pytest.raises(UsageError, match="takes a bool"):
         with_defaults("target", "x", options, {"on": 1})
+
+
+@pytest.mark.parametrize("value", [0, 100])
+def test_bounds_of_options_are_allowed(value):
+    option = Option("share", 1, "", within=(0, 100))
+    assert with_defaults("target", "x", (option,), {"share": value}) == {"share": value}
+
+
+@pytest.mark.parametrize(
+    ("default", "value"), [(1, -1), (1, 101), (1.0, 100.1), (1.0, float("nan"))]
+)
+def test_what_is_beyond_the_bounds_of_an_option_is_refused(default, value):
+    option = Option("wide-share", default, "", within=(0, 100))
+    with pytest.raises(UsageError, match=r"--wide-share is .*; it must be in 0 \.\. 100"):
+        with_defaults("workload", "x", (option,), {"wide_share": value})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_options": {"tservers": 0}},
+        {"target_options": {"resend": 101}},
+        {"workload_options": {"moves": -1}},
+    ],
+)
+def test_a_case_beyond_the_bounds_is_refused_before_the_plugins_see_it(options):
+    with pytest.raises(UsageError, match="it must be in"):
+        planned(**options)
 
 
 def test_streams_are_independent_and_stable():

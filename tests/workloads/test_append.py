@@ -13,7 +13,8 @@ from harness.environments.sim import SimEnvironment
 from harness.errors import HistoryError, UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, new_context
 from harness.ops import History, Op, OpType, Verdict
-from harness.planning import plan_case, with_defaults
+from harness.options import with_defaults
+from harness.planning import plan_case
 from harness.run import conduct
 from targets.kudu.client import _append
 from targets.kudu.messages import GetTableSchemaResponse

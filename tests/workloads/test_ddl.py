@@ -8,7 +8,7 @@ import pytest
 from harness.case import Case, stream
 from harness.errors import UsageError
 from harness.generator import Emit, new_context
-from harness.planning import with_defaults
+from harness.options import with_defaults
 from workloads.ddl import DONE_MAX, KINDS, READS, DdlWorkload, parse_mix
 
 

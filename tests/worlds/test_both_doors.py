@@ -10,7 +10,7 @@ import secrets
 from harness.case import Case
 from harness.cluster import CLIENT, Link, NodeState
 from harness.ops import OpType
-from harness.planning import with_defaults
+from harness.options import with_defaults
 from harness.plugins import DeploymentPlan, Request, TargetSettings, load_plugin
 
 READY_S = 60.0
