@@ -16,6 +16,7 @@ from harness.soak.identity import code_digest
 from results import soak_spark
 from results.soak_spark import SparkSoak, run_ranges, split
 from tests.soak.commands import LEASELESS, contents, results
+from tests.spark_support import spark_test
 
 TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
@@ -124,11 +125,8 @@ def soak(capture, store, *arguments):
     return code, msgspec.json.decode(out), err
 
 
-@pytest.mark.spark
-@pytest.mark.slow
+@spark_test
 @pytest.mark.process
-@pytest.mark.timeout(900)
-@pytest.mark.xdist_group("spark")
 def test_on_spark_it_comes_to_the_same(tmp_path, capfd):
     one = soak(capfd, tmp_path / "here", "--seeds", "1..6", "--jobs", "1")
     # What this machine began, Spark ends, and the other way round.

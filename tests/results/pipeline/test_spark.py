@@ -20,26 +20,12 @@ from results.pipeline import check_store
 from results.stored import RESULTS
 from tests.results.pipeline.stores import rows_of
 from tests.results.pipeline.test_executors import BUDGET, mixed_store
+from tests.spark_support import spark_test
 
 ROOT = Path(__file__).resolve().parents[3]
 # Java moves small tables here for a few seconds: optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 CLUSTER = "local-cluster[1,2,1024]"
-
-needs_spark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(900),  # twenty seconds of CPU, on whatever else the machine does
-]
-
-
-def spark_test(function):
-    """The marks of a test that starts Spark."""
-    for mark in needs_spark:
-        function = mark(function)
-    return function
-
 
 SCRIPT = """
 import json, sys

@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from results.aggregate import aggregate
 from results.engines import BASES, DuckEngine, SparkEngine, open_engine, query, query_names
 from results.schema import COLUMNS, schema
+from tests.spark_support import spark_test
 
 
 def registered(engine, store):
@@ -40,10 +41,7 @@ def duck(reported, store):
     return answers_of(DuckEngine(), store)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(900)  # forty seconds of CPU, on whatever else the machine does
+@spark_test
 @pytest.mark.parametrize("name", query_names())
 def test_both_engines_give_equal_tables(spark, duck, name):
     mine, theirs = duck[name], spark[name]
@@ -67,10 +65,7 @@ def test_a_report_of_no_run_has_all_answers():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(900)  # forty seconds of CPU, on whatever else the machine does
+@spark_test
 def test_a_report_of_no_run_has_the_same_answers_on_both_engines():
     from results.spark import get_spark
 
