@@ -22,7 +22,6 @@ from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan, Session
 
-RUN_ID = f"suite-{secrets.token_hex(4)}"  # another suite may use the same engine
 PORT = 7000
 UNUSED_PORT = 7001
 SILENCE_S = 0.5  # long enough to believe that nothing will come
@@ -46,7 +45,8 @@ def suite_plan(
         )
         for name in ("a", "b")
     )
-    return DeploymentPlan(run_id=RUN_ID, nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
+    run_id = f"suite-{secrets.token_hex(4)}"  # another suite may use the same engine
+    return DeploymentPlan(run_id=run_id, nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
 
 
 # --- inside a node ---------------------------------------------------------------------------
