@@ -5,6 +5,7 @@ import http.client
 import os
 import secrets
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -250,16 +251,21 @@ def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):
     async def main(session):
         arrived = asyncio.Event()
         session.cluster.subscribe(lambda event: event.kind == "leader" and arrived.set())
-        took_s = []
-        while len(took_s) < 50 and min(took_s, default=1.0) >= 0.1:  # the machine may be busy
+        asks_s, waits_s = [], []
+        for _ in range(21):
             arrived.clear()
             asked_s = time.monotonic()
             await ask(session, "n1", "event", "leader")
-            await arrived.wait()
-            took_s.append(time.monotonic() - asked_s)
-        return took_s
+            answered_s = time.monotonic()
+            async with asyncio.timeout(10):
+                await arrived.wait()
+            asks_s.append(answered_s - asked_s)
+            waits_s.append(time.monotonic() - answered_s)
+        return statistics.median(asks_s), statistics.median(waits_s)
 
-    assert min(execute(environment, main, nodes=1)) < 0.1
+    ask_s, wait_s = execute(environment, main, nodes=1)
+
+    assert wait_s < 0.1 + ask_s  # how busy the machine is, the calls tell
 
 
 def test_reset_aborts_open_connections(environment):
