@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.case import NS_PER_S, Case
+from harness.checking import checker_names
+from harness.errors import UsageError
 from harness.ops import History
 from harness.store import RunRecord
 from results.intervals import Interval, Outage, outages_of, overlap_ns, union
@@ -194,6 +196,7 @@ class _Facts:
             LIST_SEPARATOR.join(sorted(set(case.nemeses))),
             asked_nemeses(case),
             LIST_SEPARATOR.join(sorted(set(case.bugs))),
+            LIST_SEPARATOR.join(_checkers(case)),
             setting_of(case, None if record is None else record.environment),
             case.seed,
             None if record is None else record.started,
@@ -398,6 +401,14 @@ class _Ends:
         """Time from `since_ns` to the first acknowledgement after line `index`."""
         at = self._ok_indices.searchsorted(index, side="right")
         return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
+
+
+def _checkers(case: Case) -> tuple[str, ...]:
+    """Those of the case, in its order; none where its workload is not to be had."""
+    try:
+        return checker_names(case)
+    except UsageError:
+        return ()
 
 
 def _ns(seconds: float) -> int | None:

@@ -53,6 +53,7 @@ COLUMNS: Final[dict[str, Columns]] = {
             "the same, or what they were drawn from: equal for all seeds of a soak",
         ),
         ("bugs", "string", "switched on"),
+        ("checkers", "string", "of the case, in its order: the first of the worst names a failure"),
         ("setting", "string", "equal for runs whose cases differ in nothing but the seed"),
         ("seed", "int64", ""),
         ("started", "string", "ISO 8601, UTC; null where the run was cut short"),

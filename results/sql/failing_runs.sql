@@ -1,13 +1,21 @@
 -- Which runs are not valid, and what is the first reason of the worst checker?
+-- Of several that are as bad the first of the case names the failure, as in soaks and `run.json`;
+-- those that only this report was asked for come last.
 -- Invalid ones without a bug switch come first: nobody asked for those.
 WITH ranked AS (
-    SELECT run, checker, rule, signature, reason, verdict,
+    SELECT v.run, v.checker, v.rule, v.signature, v.reason,
            ROW_NUMBER() OVER (
-               PARTITION BY run
-               ORDER BY CASE verdict WHEN 'invalid' THEN 0 ELSE 1 END, checker, COALESCE(key, '')
+               PARTITION BY v.run
+               ORDER BY CASE v.verdict WHEN 'invalid' THEN 0 ELSE 1 END,
+                        COALESCE(
+                            NULLIF(INSTR(CONCAT('+', r.checkers, '+'), CONCAT('+', v.checker, '+')), 0),
+                            2147483647
+                        ),
+                        v.checker, COALESCE(v.key, '')
            ) AS place
-    FROM verdicts
-    WHERE verdict <> 'valid'
+    FROM verdicts v
+    LEFT JOIN runs r ON r.run = v.run
+    WHERE v.verdict <> 'valid'
 )
 SELECT j.run, j.population, j.verdict, j.target, j.nemeses, j.bugs, j.seed, j.environment, j.recorded,
        r.checker, r.rule, r.signature, r.reason

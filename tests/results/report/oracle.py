@@ -307,7 +307,7 @@ class Oracle:
             if run.verdict == "valid":
                 continue
             bad = [r for r in run.results if r.verdict.value != "valid"]
-            first = min(bad, key=lambda r: (-RANK[r.verdict.value], r.checker))
+            first = min(bad, key=lambda r: -RANK[r.verdict.value])  # in the order of the case
             rows.append(
                 {
                     "run": run.key,
