@@ -16,7 +16,7 @@ Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -29,6 +29,10 @@ CITED_MAX = 5
 NS_PER_S = 1_000_000_000
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Who may have ended a node so that neither the nemesis nor the target has to answer for it."""
+
+
+HEALING = frozenset({"heal-core", "heal-all"})
+"""The phases that start nodes which are down: those of the core, and all."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):
@@ -54,8 +58,8 @@ def disturbances_of(history: History) -> tuple[Disturbance, ...]:
     """Every disturbance that the history records, in its order."""
     found = [
         *(_gap(op) for op in history.facts("heartbeat-gap")),
-        *(_failure(op) for op in history.facts("infrastructure")),
-        *(_exit(op) for op in history.facts("node-exit") if _field(op, "by") in FOREIGN_EXITS),
+        *_failures(history),
+        *_exits(history),
     ]
     return tuple(sorted(found, key=lambda disturbance: disturbance.operation))
 
@@ -88,14 +92,37 @@ def _gap(op: Op) -> Disturbance:
     return Disturbance(op.f, begin_ns, end_ns, None, text, op.index)
 
 
-def _failure(op: Op) -> Disturbance:
-    node = _node(op)
+def _failures(history: History) -> Iterator[Disturbance]:
+    """Most are of a moment; one that lasts does so until it is over, or to the end."""
+    lasting: dict[str | None, Op] = {}
+    for op in history.facts("infrastructure"):
+        node = _node(op)
+        if _field(op, "over"):
+            if (begin := lasting.pop(node, None)) is not None:
+                yield _failure(begin, op.time)
+        elif _field(op, "lasts"):
+            lasting.setdefault(node, op)
+        else:
+            yield _failure(op, op.time)
+    for begin in lasting.values():
+        yield _failure(begin, history[-1].time)
+
+
+def _failure(op: Op, end_ns: int) -> Disturbance:
+    node, what = _node(op), _field(op, "what")
     where = "" if node is None else f" for node {node}"
-    text = f"at {seconds(op.time)} s the infrastructure failed{where}: {_field(op, 'what')}"
-    return Disturbance(op.f, op.time, op.time, node, text, op.index)
+    text = f"at {seconds(op.time)} s the infrastructure failed{where}: {what}"
+    if _field(op, "lasts"):
+        text = f"from {seconds(op.time)} to {seconds(end_ns)} s {what}"
+    return Disturbance(op.f, op.time, end_ns, node, text, op.index)
 
 
-def _exit(op: Op) -> Disturbance:
-    by = "by its host" if _field(op, "by") == "host" else "by nobody knows whom"
-    text = f"at {seconds(op.time)} s node {_node(op)} was ended {by}"
-    return Disturbance(op.f, op.time, op.time, _node(op), text, op.index)
+def _exits(history: History) -> Iterator[Disturbance]:
+    """The node is away until the harness starts it again, which it does to heal, or to the end."""
+    heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
+    for op in history.facts("node-exit"):
+        if _field(op, "by") in FOREIGN_EXITS:
+            by = "by its host" if _field(op, "by") == "host" else "by nobody knows whom"
+            text = f"at {seconds(op.time)} s node {_node(op)} was ended {by}"
+            end_ns = next((time for time in heals if time > op.time), history[-1].time)
+            yield Disturbance(op.f, op.time, end_ns, _node(op), text, op.index)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, Protocol
 
 from checkers._load import Load, LoadCase
@@ -186,7 +187,7 @@ class StatsChecker:
         load = Load(history, case)
         doubts = [
             *_doubts_about_operations(counts),
-            *_doubts_about_faults(case, faults),
+            *_doubts_about_faults(case, faults, _undone(history, faults)),
             *(_Doubt(*doubt) for doubt in load.doubts()),
             *_doubts_about_reads(history),
         ]
@@ -344,12 +345,26 @@ def _planned(case: _Case) -> list[str]:
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
-def _doubts_about_faults(case: _Case, faults: Sequence[Fault]) -> list[_Doubt]:
+def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
+    """The faults that somebody else ended before their time: what they did proves nothing."""
+    ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
+    return {
+        fault.id
+        for fault in faults
+        for op in ends
+        if (fault.kind, op.value.get("node")) in {(op.value["undid"], n) for n in fault.targets}
+        and fault.start <= op.time <= (op.time if fault.end is None else fault.end)
+    }
+
+
+def _doubts_about_faults(
+    case: _Case, faults: Sequence[Fault], undone: AbstractSet[str]
+) -> list[_Doubt]:
     """Each nemesis of the case must have done something that was measured, at least once."""
     doubts = []
     for nemesis in _planned(case):
         own = [fault for fault in faults if fault.nemesis == nemesis]
-        hit = [fault for fault in own if fault.targets]
+        hit = [fault for fault in own if fault.targets and fault.id not in undone]
         unmeasured = sum(fault.bitten is None for fault in hit)
         if any(fault.bitten for fault in hit):
             continue
@@ -357,6 +372,8 @@ def _doubts_about_faults(case: _Case, faults: Sequence[Fault]) -> list[_Doubt]:
             text = f"the nemesis {nemesis} was never injected"
         elif not hit:
             text = f"the nemesis {nemesis} was injected {counted(len(own), 'time')} but hit nobody"
+            if any(fault.id in undone for fault in own):
+                text += ", or was undone by somebody else"
         elif not unmeasured:
             text = (
                 f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but did nothing measurable"

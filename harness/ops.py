@@ -37,7 +37,9 @@ every checker is a pure function of a history and a stored run can be checked ag
 * `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
-  knows, so it never convicts and makes unknown what depends on it.
+  knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
+  until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that
+  somebody else ended the pause of the node.
 """
 
 from __future__ import annotations

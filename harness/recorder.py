@@ -137,10 +137,10 @@ class EventScribe:
                 },
             )
         elif event.kind == "infrastructure":
-            self._recorder.fact(
-                "infrastructure",
-                {"node": event.node or None, "what": str(event.data.get("what", ""))},
-            )
+            value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
+            said = {name: event.data.get(name) for name in ("lasts", "over", "undid")}
+            value |= {name: each for name, each in said.items() if each is not None}
+            self._recorder.fact("infrastructure", value)
         elif (
             event.kind == "leader"
             and event.node in self._candidates

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
+    "STOPPED",
     "ProcessId",
     "all_processes",
     "environment_of",
@@ -26,6 +27,8 @@ __all__ = [
     "state",
 ]
 
+STOPPED = frozenset("Tt")
+"""The states of a process that a signal or a debugger has stopped."""
 _STATE, _START_TICKS = 0, 19  # positions after the command's closing parenthesis
 
 

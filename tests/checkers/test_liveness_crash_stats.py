@@ -119,11 +119,52 @@ def test_what_failed_while_we_or_our_host_did_is_unknown_and_cites_it(disturb: A
     assert any(word in result.reason for word in ("did not run", "engine", "host"))
 
 
+def stopped(h: Writer, **more: Any) -> None:
+    """Somebody else stopped m1, and it lasts."""
+    h.fact("infrastructure", {"node": "m1", "what": "m1 was stopped", "lasts": True, **more})
+
+
+def stopped_and_continued(h: Writer) -> None:
+    stopped(h)
+    h.fact("infrastructure", {"node": "m1", "what": "that is over", "over": True})
+
+
+@pytest.mark.parametrize("phase", ["heal-core", "heal-all"])
+def test_a_node_that_its_host_ended_is_away_until_it_is_started_again(phase: str) -> None:
+    """What the harness starts before it looks has no excuse; what it does not has one."""
+    for started_again in (True, False):
+        h = Writer()
+        if not started_again:
+            h.fact("phase", {"phase": phase})
+        h.at(5_000)
+        ended_by_the_host(h)
+        h.at(9_000)
+        if started_again:
+            h.fact("phase", {"phase": phase})
+        failed(h, at_s=70)
+        converged(h)
+        assert liveness(h).verdict is (Verdict.INVALID if started_again else Verdict.UNKNOWN)
+
+
+def test_what_stands_still_from_outside_does_so_until_it_is_over() -> None:
+    for disturb, verdict in (
+        (stopped, Verdict.UNKNOWN),
+        (stopped_and_continued, Verdict.INVALID),
+    ):
+        h = Writer()
+        h.at(5_000)
+        disturb(h)
+        failed(h, at_s=70)
+        converged(h)
+        assert liveness(h).verdict is verdict
+
+
 @pytest.mark.parametrize("disturb", [lambda h: gap(h, 1.0, 9.9), engine_failed, ended_by_the_host])
 def test_what_was_over_before_the_healing_excuses_nothing(disturb: Any) -> None:
     h = Writer()
     h.at(9_000)
     disturb(h)
+    h.fact("phase", {"phase": "heal-core"})
     failed(h, at_s=70)
     converged(h)
     assert liveness(h).verdict is Verdict.INVALID
@@ -387,6 +428,19 @@ def test_a_nemesis_without_effect_is_unknown(act: Any, words: str) -> None:
     result = stats(h, "kill-leader")
     assert result.verdict is Verdict.UNKNOWN
     assert words in result.reason
+
+
+@pytest.mark.parametrize(("node", "verdict"), [("m1", Verdict.UNKNOWN), ("m2", Verdict.VALID)])
+def test_a_pause_that_somebody_else_ended_proves_nothing(node: str, verdict: Verdict) -> None:
+    h = busy()
+    value = {"action": "inject", "fault": "f1", "targets": ["m1"], "note": "", "kind": "pause"}
+    h.nemesis("pause-leader", value)
+    h.fact("infrastructure", {"node": node, "what": "ended", "lasts": True, "undid": "pause"})
+    bite = {"count": 1, "unit": "processes"}
+    h.nemesis("pause-leader", {**value, "action": "heal", "bite": bite})
+    result = stats(h, "pause-leader")
+    assert result.verdict is verdict
+    assert result.details.get("rule") == (None if verdict is Verdict.VALID else "no-bite")
 
 
 def test_a_bite_that_nobody_can_measure_is_not_assumed() -> None:

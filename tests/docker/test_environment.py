@@ -247,6 +247,43 @@ def test_an_exit_nobody_asked_for_is_noticed_at_once(environment):
     assert any("listening" in line for line in data["log"])
 
 
+@pytest.mark.parametrize(("number", "by"), [("SIGKILL", "host"), ("SIGHUP", "unknown")])
+def test_a_signal_from_outside_is_not_the_targets_doing(environment, engine, number, by):
+    run_id = f"test-{secrets.token_hex(4)}"
+
+    async def main(session):
+        events = []
+        session.cluster.subscribe(events.append)
+        engine._api.kill(container_name(run_id, "n1"), signal=number)
+        await wait_until(lambda: any(e.kind == "node-exited" for e in events), timeout_s=10)
+        return next(e.data["by"] for e in events if e.kind == "node-exited")
+
+    assert execute(environment, main, nodes=1, run_id=run_id) == by
+
+
+def test_what_somebody_else_freezes_or_thaws_is_told(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+    container = container_name(run_id, "n1")
+
+    async def main(session):
+        told = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+        engine.pause(container)
+        await wait_until(lambda: len(told) == 1, timeout_s=10)
+        engine.unpause(container)
+        await wait_until(lambda: len(told) == 2, timeout_s=10)
+        assert await session.cluster.pause("n1", lease_s=LONG_S)
+        engine.unpause(container)
+        await wait_until(lambda: len(told) == 3, timeout_s=10)
+        return [(data.get("lasts"), data.get("over"), data.get("undid")) for data in told]
+
+    assert execute(environment, main, nodes=1, run_id=run_id) == [
+        (True, None, None),
+        (None, True, None),
+        (True, None, "pause"),
+    ]
+
+
 def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):
     async def main(session):
         arrived = asyncio.Event()

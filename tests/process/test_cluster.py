@@ -396,18 +396,70 @@ def test_it_is_available_here():
     assert processes_of("no-such-run") == []
 
 
-def test_a_signal_from_outside_is_the_hosts_doing(run, three):
+def process_of(role):
+    """The one of this run that has this role."""
+    (found,) = [
+        process
+        for process in procfs.all_processes()
+        if procfs.environment_of(process.pid).get(ROLE_VARIABLE) == role
+        and procfs.environment_of(process.pid)[RUN_VARIABLE].startswith(f"test-{os.getpid()}-")
+    ]
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGXCPU])
+def test_a_signal_from_outside_is_the_hosts_doing(run, three, number):
     async def body(driver):
-        (node,) = [
-            process
-            for process in procfs.all_processes()
-            if procfs.environment_of(process.pid).get(ROLE_VARIABLE) == "node:b"
-            and procfs.environment_of(process.pid)[RUN_VARIABLE].startswith(f"test-{os.getpid()}-")
-        ]
-        assert procfs.send(node, signal.SIGKILL)
+        assert procfs.send(process_of("node:b"), number)
         exited = await driver.wait_event("node-exited", "b")
         assert (exited.data["expected"], exited.data["by"]) == (False, "host")
-        assert "SIGKILL, which the harness did not send" in exited.data["log"][-1]
+        assert f"{number.name}, which the harness did not send" in exited.data["log"][-1]
+
+    run(body, three)
+
+
+def test_a_signal_of_a_programs_own_mistakes_is_its_own(run, three):
+    async def body(driver):
+        assert procfs.send(process_of("node:b"), signal.SIGSEGV)
+        exited = await driver.wait_event("node-exited", "b")
+        assert (exited.data["expected"], exited.data["by"]) == (False, "itself")
+
+    run(body, three)
+
+
+def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, three, monkeypatch):
+    monkeypatch.setattr("harness.environments.process.node._ROOM_BYTES_MIN", 1 << 62)
+
+    async def body(driver):
+        with pytest.raises((ConnectionError, TimeoutError)):
+            await driver.ask("b", {"panic": "no space left on device"})
+        exited = await driver.wait_event("node-exited", "b")
+        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
+        assert "is full" in exited.data["log"][-1]
+
+    run(body, three)
+
+
+@pytest.mark.parametrize(("role", "node"), [("node:b", "b"), ("link-proxy", "")])
+def test_what_somebody_else_stops_is_told_until_it_goes_on(run, three, role, node):
+    async def body(driver):
+        assert procfs.send(process_of(role), signal.SIGSTOP)
+        assert (await driver.wait_event("infrastructure", node)).data["lasts"]
+        assert procfs.send(process_of(role), signal.SIGCONT)
+        assert (await driver.wait_event("infrastructure", node, 2)).data["over"]
+
+    run(body, three)
+
+
+def test_a_pause_that_somebody_else_ends_is_told(run, three):
+    async def body(driver):
+        assert await driver.cluster.pause("b", lease_s=60)
+        assert procfs.send(process_of("node:b"), signal.SIGCONT)
+        told = await driver.wait_event("infrastructure", "b")
+        assert (told.data["undid"], told.data["lasts"]) == ("pause", True)
+        assert await driver.cluster.resume("b")
+        assert (await driver.wait_event("infrastructure", "b", 2)).data["over"]
+        assert {event.node for event in driver.events if event.kind == "infrastructure"} == {"b"}
 
     run(body, three)
 

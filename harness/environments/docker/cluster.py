@@ -41,6 +41,7 @@ from harness.environments.docker.engine import (
     EngineUnreachableError,
 )
 from harness.environments.docker.links import LinkFaults
+from harness.environments.real.exits import is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
@@ -100,8 +101,9 @@ class _Incarnation:
 class _Node:
     """What the driver knows about one node."""
 
-    def __init__(self, log: NodeLog) -> None:
+    def __init__(self, log: NodeLog, container: str) -> None:
         self.log = log
+        self.container = container
         self.state = NodeState.DOWN
         self.boots = 0
         self.incarnation: _Incarnation | None = None
@@ -131,7 +133,9 @@ class DockerCluster:
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
-        self._nodes = {name: _Node(logs(name)) for name in blueprint.specs}
+        self._nodes = {
+            name: _Node(logs(name), blueprint.places[name].container) for name in blueprint.specs
+        }
         self._tasks: set[asyncio.Task[Any]] = set()
         self._links = LinkFaults(blueprint, engine, self._in_thread)
 
@@ -161,15 +165,18 @@ class DockerCluster:
         """What the node is doing now."""
         return self._node(node).state
 
+    def idle(self) -> set[tuple[str, str, NodeState]]:
+        """Node, container and state of those that no verb is at work on."""
+        free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
+        return {(name, node.container, node.state) for name, node in free.items()}
+
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""
-        self._node(node)
-        container = self._blueprint.places[node].container
-        return await self._in_thread(self._engine.memory_bytes, container)
+        return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
@@ -186,9 +193,8 @@ class DockerCluster:
         """Create and start everything; returns where clients reach each declared port."""
         # Not a TaskGroup: the first failure must not be answered before the others have ended,
         # or the engine would still be creating what the teardown is removing.
-        answers = await asyncio.gather(
-            *(self._deploy_node(name) for name in self._nodes), return_exceptions=True
-        )
+        deploys = (self._deploy_node(name) for name in self._nodes)
+        answers = await asyncio.gather(*deploys, return_exceptions=True)
         endpoints: dict[str, tuple[str, int]] = {}
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -218,7 +224,7 @@ class DockerCluster:
 
     def _create(self, name: str) -> None:
         """Create the node's container with its code and an empty data folder."""
-        container = self._blueprint.places[name].container
+        container = self._nodes[name].container
         self._engine.create(self._blueprint.container(name))
         self._engine.put_archive(container, "/", self._blueprint.code)
         folder = self._blueprint.data_folder(name)
@@ -233,16 +239,15 @@ class DockerCluster:
         async with entry.lock:
             if entry.state is not NodeState.DOWN:
                 return False
-            container = self._blueprint.places[node].container
             incarnation = _Incarnation(entry.boots)
 
             def start() -> Attachment:
                 self._engine.put_archive(
-                    container, "/", self._blueprint.node_file(node, incarnation.boot)
+                    entry.container, "/", self._blueprint.node_file(node, incarnation.boot)
                 )
-                attachment = self._engine.attach(container)
+                attachment = self._engine.attach(entry.container)
                 try:
-                    self._engine.start(container)
+                    self._engine.start(entry.container)
                 except InfrastructureError:
                     attachment.close()
                     raise
@@ -280,7 +285,7 @@ class DockerCluster:
 
         Raises `InfrastructureError` when the engine cannot be asked, or has no such container.
         """
-        container = self._blueprint.places[node].container
+        container = self._nodes[node].container
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
         feed = self._nodes[node].log.feed
 
@@ -355,8 +360,8 @@ class DockerCluster:
         log = entry.log.tail(_EXIT_LOG_LINES)
         expected = incarnation.expects(state.exit_code)
         by = "nemesis" if expected else "itself"
-        if not expected and (state.oom_killed or state.exit_code in _SIGNALLED_CODES):
-            by = "host"
+        if not expected and (state.oom_killed or is_foreign(state.exit_code - 128)):
+            by = "host" if state.oom_killed or state.exit_code in _SIGNALLED_CODES else "unknown"
             limit = self._blueprint.container(node).memory_bytes_max // _MIB
             oom = "acted" if state.oom_killed else "did not act"
             log.append(
@@ -387,8 +392,7 @@ class DockerCluster:
             entry.incarnation.end(range(256) if foreign else (0, *_SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:
                 await self._thaw(node)
-            container = self._blueprint.places[node].container
-            await self._in_thread(self._engine.stop, container, grace_s=_STOP_GRACE_S)
+            await self._in_thread(self._engine.stop, entry.container, grace_s=_STOP_GRACE_S)
             await self._wait_exited(node, entry.incarnation)
             return True
 
@@ -403,12 +407,11 @@ class DockerCluster:
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
             entry.incarnation.end(_SIGNALLED_CODES)
-            container = self._blueprint.places[node].container
-            await self._in_thread(self._engine.kill, container)
+            await self._in_thread(self._engine.kill, entry.container)
             await self._wait_exited(node, entry.incarnation)
-            state = await self._in_thread(self._engine.state, container)
+            state = await self._in_thread(self._engine.state, entry.container)
             if state is None or state.running:
-                raise InfrastructureError(f"docker: {container} survived its kill: {state}")
+                raise InfrastructureError(f"docker: {entry.container} survived its kill: {state}")
             return True
 
     async def wipe(self, node: str) -> bool:
@@ -422,7 +425,7 @@ class DockerCluster:
                 )
 
             def replace() -> None:
-                self._engine.remove(self._blueprint.places[node].container)
+                self._engine.remove(entry.container)
                 self._create(node)
 
             await self._in_thread(replace)
@@ -433,23 +436,22 @@ class DockerCluster:
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """Freeze the container, verified frozen on return."""
         entry = self._node(node)
-        container = self._blueprint.places[node].container
         async with entry.lock:
             if entry.state is not NodeState.RUNNING:
                 return False
             self._warden.guard(
                 f"pause:{node}",
-                undo.thaw_undo(container),
+                undo.thaw_undo(entry.container),
                 deadline_s=lease_s + _WARDEN_GRACE_S,
             )
-            await self._in_thread(self._engine.pause, container)
-            state = await self._in_thread(self._engine.state, container)
+            await self._in_thread(self._engine.pause, entry.container)
+            state = await self._in_thread(self._engine.state, entry.container)
             if state is None or not state.running:
                 self._warden.release(f"pause:{node}")
                 return False  # it exited by itself in this very moment
             if not state.paused:
                 self._warden.release(f"pause:{node}")
-                raise InfrastructureError(f"docker: {container} did not freeze: {state}")
+                raise InfrastructureError(f"docker: {entry.container} did not freeze: {state}")
             entry.state = NodeState.PAUSED
             entry.lease = self._loop.call_later(lease_s, self._expire, self.resume, node)
             return True
@@ -465,11 +467,10 @@ class DockerCluster:
 
     async def _thaw(self, node: str) -> None:
         entry = self._nodes[node]
-        container = self._blueprint.places[node].container
-        await self._in_thread(self._engine.unpause, container)
-        state = await self._in_thread(self._engine.state, container)
+        await self._in_thread(self._engine.unpause, entry.container)
+        state = await self._in_thread(self._engine.state, entry.container)
         if state is not None and state.paused:
-            raise InfrastructureError(f"docker: {container} did not thaw: {state}")
+            raise InfrastructureError(f"docker: {entry.container} did not thaw: {state}")
         if entry.state is NodeState.PAUSED:  # it may have exited meanwhile
             entry.state = NodeState.RUNNING
         self._end_lease(node)

@@ -129,6 +129,7 @@ class Found(NamedTuple):
     id: str
     name: str
     labels: dict[str, str]
+    state: str = ""  # of a container: "running", "paused", "exited", ...
 
 
 def tar_files(files: Mapping[str, bytes], *, mode: int = 0o644) -> bytes:
@@ -580,6 +581,11 @@ class Engine:
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
         return [
-            Found(row["Id"], (row.get("Names") or ["?"])[0].lstrip("/"), row.get("Labels") or {})
+            Found(
+                row["Id"],
+                (row.get("Names") or ["?"])[0].lstrip("/"),
+                row.get("Labels") or {},
+                row.get("State") or "",
+            )
             for row in rows
         ]

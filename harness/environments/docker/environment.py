@@ -14,7 +14,7 @@ from harness.environments.docker import deploy, undo
 from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
-from harness.environments.docker.labels import this_controller
+from harness.environments.docker.labels import RUN_LABEL, this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
@@ -25,6 +25,7 @@ from harness.environments.real.session import (
     refuse_knobs,
     run_interruptible,
 )
+from harness.environments.real.watch import Interference, interference, watch
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -34,6 +35,7 @@ __all__ = ["DockerEnvironment"]
 T = TypeVar("T")
 _RUN_KEY: Final = "run"
 _PULL_TIMEOUT_S: Final = 60
+_WATCH_INTERVAL_S: Final = 1.0
 
 
 class DockerEnvironment:
@@ -157,7 +159,23 @@ class _Run:
             on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
             on_panic=self._panicked,
         )
+        watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
+        self._env.spawn(watching, name="watch")
         return await self._guarded(main(RealSession(self._cluster, self._env, interrupted)))
+
+    async def _interferences(self) -> dict[str, Interference]:
+        """By node; only of those whose state stayed the same while the engine was asked."""
+        assert self._cluster is not None
+        before = self._cluster.idle()
+        label = f"{RUN_LABEL}={self._plan.run_id}"
+        rows = await asyncio.to_thread(self._engine.containers, label)
+        states = {row.name: row.state for row in rows}
+        looks = {
+            node: interference(node, wanted=wanted, stopped=states[container] == "paused")
+            for node, container, wanted in before & self._cluster.idle()
+            if container in states
+        }
+        return {node: found for node, found in looks.items() if found is not None}
 
     def _pull_images(self, blueprint: deploy.Blueprint) -> None:
         for image in sorted({blueprint.image_of(node) for node in blueprint.specs}):

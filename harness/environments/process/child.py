@@ -142,7 +142,7 @@ class Child:
                     state = procfs.state(self.identity)
                     if state in {None, "Z", "X"}:
                         raise InfrastructureError(f"process {self.pid} ended meanwhile")
-                    if (state in {"T", "t"}) == stopped:
+                    if (state in procfs.STOPPED) == stopped:
                         return
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:

@@ -36,6 +36,7 @@ from harness.environments.real.session import (
     refuse_knobs,
     run_interruptible,
 )
+from harness.environments.real.watch import Interference, watch
 from harness.environments.warden import HttpRequest, Run, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -46,6 +47,7 @@ T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SCRATCH_KEY: Final = "scratch"
+_WATCH_INTERVAL_S: Final = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +173,15 @@ class _Run:
         cluster = ProcessCluster(
             self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
         )
+        watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
+        self._env.spawn(watching, name="watch")
         return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
+
+    async def _interferences(self) -> dict[str, Interference]:
+        looks = {name: node.interference() for name, node in self._nodes.items()}
+        if self._link_proxy is not None:
+            looks[""] = self._link_proxy.interference()
+        return {name: found for name, found in looks.items() if found is not None}
 
     def _own_scratch(self) -> None:
         controller = procfs.identify(os.getpid())

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from harness.cluster import NodeState
+from harness.environments import procfs
 from harness.environments.process.child import Child
 from harness.environments.process.node import python_path
+from harness.environments.real.watch import Interference, interference
 from harness.environments.toxiproxy.api import VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.warden import Kill, Warden, run_environment
@@ -109,6 +112,11 @@ class LinkProxy:
                 "with `toxiproxy-server -proxy-metrics`, or leave the option out to use ours"
             ) from error
         return LinkProxy(client, ours=VERSION in version, child=None, closing=asyncio.Event())
+
+    def interference(self) -> Interference | None:
+        """What somebody else did to our own server; of another's nobody knows."""
+        stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
+        return interference("the link proxy", wanted=NodeState.RUNNING, stopped=stopped)
 
     async def close(self, run_id: str) -> None:
         """End our own server, or take our proxies off the one that was given."""

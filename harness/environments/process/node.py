@@ -19,16 +19,18 @@ from harness.environments import procfs
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.child import Child
 from harness.environments.process.placeholders import fill
+from harness.environments.real.exits import is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
 
 EXIT_LOG_LINES: Final = 40
-_FOREIGN_SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM)
-"""What programs do not send themselves: the OOM killer, an init system or a user does."""
+_ROOM_BYTES_MIN: Final = 1024 * 1024
+"""A node that fails on a disk with less room may have failed for want of it."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 _WARDEN_GRACE_S: Final = 1.0
@@ -85,6 +87,14 @@ class ProcessNode:
         if self._child is None:
             return NodeState.DOWN
         return NodeState.PAUSED if self._paused else NodeState.RUNNING
+
+    def interference(self) -> Interference | None:
+        """What somebody else did to the process; not looked at while a verb is under way."""
+        child = self._child
+        state = None if child is None or self._turn.locked() else procfs.state(child.identity)
+        if state is None:
+            return None
+        return interference(self.spec.name, wanted=self.state, stopped=state in procfs.STOPPED)
 
     def memory_bytes(self) -> int | None:
         """What its process holds now; `None` while it is down."""
@@ -173,7 +183,10 @@ class ProcessNode:
             _log.warning("%s", error)
         log = self.log.tail(EXIT_LOG_LINES)
         by = "nemesis" if self._expected else "itself"
-        if not self._expected and -code in _FOREIGN_SIGNALS:
+        if not self._expected and code > 0 and (lack := _lack_of(self._data)) is not None:
+            by = "host"
+            log.append(f"harness: {lack}")
+        elif not self._expected and is_foreign(-code):
             by = "host"
             kills = procfs.oom_kills()
             seen = None if kills is None or self._oom_kills is None else kills - self._oom_kills
@@ -295,6 +308,17 @@ class ProcessNode:
             await asyncio.to_thread(shutil.rmtree, self._data)
             self._data.mkdir()
             return had_any
+
+
+def _lack_of(folder: Path) -> str | None:
+    """What the host does not give a node, so that nobody can tell why it failed."""
+    try:
+        found = os.statvfs(folder)
+    except OSError as error:
+        return f"the data folder {folder} cannot be looked at any more: {error}"
+    if found.f_bavail * found.f_frsize < _ROOM_BYTES_MIN or (found.f_files and not found.f_favail):
+        return f"the disk of the data folder {folder} is full"
+    return None
 
 
 async def _warn_on_failure(what: str, act: Callable[[], Awaitable[Any]]) -> None:

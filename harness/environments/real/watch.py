@@ -1,0 +1,58 @@
+"""What somebody else does to the processes of a run: stops them, or ends a pause of ours.
+
+A stopped process is as silent as a hanging one, and a pause that did not last proves nothing. Who
+does such a thing (a user, a debugger, a supervisor, another program that cleans up) is not the
+target: it becomes a fact of the history, from when it is seen until it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from harness.cluster import NodeState
+from harness.environments.real.logs import EventBus
+from harness.errors import InfrastructureError
+
+__all__ = ["Interference", "interference", "watch"]
+
+
+class Interference(NamedTuple):
+    """What is not as we made it, as a clause; `undid` names the kind of fault that it ended."""
+
+    what: str
+    undid: str | None = None
+
+
+def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:
+    """What somebody did to a process that we want in this state; `None` if nothing."""
+    if wanted is NodeState.RUNNING and stopped:
+        return Interference(f"{name} was stopped, and not by the harness")
+    if wanted is NodeState.PAUSED and not stopped:
+        return Interference(f"the pause of {name} was ended, and not by the harness", "pause")
+    return None
+
+
+async def watch(
+    look: Callable[[], Awaitable[Mapping[str, Interference]]], bus: EventBus, *, interval_s: float
+) -> None:
+    """Look until cancelled, and publish what begins and what is over as `infrastructure`.
+
+    `look` answers by node, "" standing for what they all need. Where it cannot, that is told, too.
+    """
+    known: Mapping[str, Interference] = {}
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            found = await look()
+        except InfrastructureError as error:
+            bus.publish("", "infrastructure", {"what": str(error)})
+            continue
+        for node in known.keys() - found.keys():
+            bus.publish(node, "infrastructure", {"what": "that is over", "over": True})
+        for node in sorted(found.keys() - known.keys()):
+            what, undid = found[node]
+            data = {"what": what, "lasts": True} | ({} if undid is None else {"undid": undid})
+            bus.publish(node, "infrastructure", data)
+        known = found
