@@ -38,6 +38,7 @@ __all__ = [
     "Reign",
     "core_of",
     "faults_of",
+    "how_ended",
     "kind_of",
     "nodes_of",
     "phases_of",
@@ -302,13 +303,20 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
     return [name for name in names if name][:NODES_MAX]
 
 
+def how_ended(exited: Op) -> str:
+    """Who ended a node, in words, as far as its fact `node-exit` says."""
+    if _field(exited.value, "expected") == "True":
+        return "as asked"
+    others = {"host": "by its host", "unknown": "by nobody knows whom"}
+    return others.get(_field(exited.value, "by"), "by itself")
+
+
 def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
     """When nodes were down or paused, as far as the history proves it."""
     begins: list[tuple[int, str, str, str]] = []
     for op in _first(history.facts("node-exit"), FACTS_MAX):
-        expected = "as asked" if _field(op.value, "expected") == "True" else "by itself"
-        code = _field(op.value, "code")
-        begins.append((op.time, _field(op.value, "node"), DOWN, f"ended {expected}, code {code}"))
+        how = f"ended {how_ended(op)}, code {_field(op.value, 'code')}"
+        begins.append((op.time, _field(op.value, "node"), DOWN, how))
     for fault in faults:
         if fault.kind == PAUSE:
             begins += [(fault.start, node, PAUSED, fault.id) for node in fault.targets]

@@ -11,6 +11,7 @@ from typing import Final, TextIO
 from harness.cli.status_line import StatusLine
 from harness.errors import measured
 from harness.ops import HARNESS, NEMESIS, Op, OpType
+from harness.timeline import how_ended
 
 __all__ = ["Progress"]
 
@@ -54,7 +55,12 @@ class Progress:
             verb = "led when last asked," if op.value.get("asked") else "leads"
             self._leader = f"{node} {verb} in term {term}"
         elif op.f == "node-exit" and not op.value["expected"]:
-            self._status.line(f"{op.time / 1e9:7.1f} s  node {op.value['node']} exited by itself")
+            self._status.line(
+                f"{op.time / 1e9:7.1f} s  node {op.value['node']} ended {how_ended(op)}"
+            )
+        elif op.f == "infrastructure":
+            about = f"{op.value['node']}: " if op.value.get("node") else ""
+            self._status.line(f"{op.time / 1e9:7.1f} s  {about}{op.value['what']}")
 
     def _hear_fault(self, op: Op) -> None:
         value = op.value

@@ -63,6 +63,24 @@ def test_closed_streams_are_never_files_of_ours(closed, tmp_path):
     assert main(["check", str(folder)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("f", "value", "words"),
+    [
+        ("node-exit", {"node": "m1", "expected": False}, "m1 ended by itself"),
+        ("node-exit", {"node": "m1", "expected": False, "by": "itself"}, "m1 ended by itself"),
+        ("node-exit", {"node": "m1", "expected": False, "by": "host"}, "m1 ended by its host"),
+        ("infrastructure", {"node": None, "what": "the engine is away"}, "the engine is away"),
+        ("infrastructure", {"node": "t1", "what": "was stopped"}, "t1: was stopped"),
+    ],
+)
+def test_progress_blames_nobody_else(f, value, words):
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress(Op(0, 0, HARNESS, OpType.INFO, f, value))
+    progress.finish()
+    assert words in stream.getvalue()
+
+
 def test_progress_survives_its_terminal():
     stream = io.StringIO()
     progress = Progress(stream)
