@@ -91,8 +91,8 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
     """The histories at `paths`, in order, what in folders was left aside, and what is closed to us.
 
     A folder with a `case.json` is one run; others are searched for files whose suffix says that
-    they may be histories. Links inside folders are not followed. Raises `UsageError` for paths
-    that hold no history.
+    they may be histories. Inside folders, links are not followed and hidden names are skipped.
+    Raises `UsageError` for paths that hold no history.
     """
     tasks: list[Task] = []
     failures: list[Failed] = []
@@ -135,12 +135,16 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """The tasks below `folder`, and the files that are left aside."""
+    """The tasks below `folder`, and the files that are left aside.
+
+    Hidden names are skipped: there a store keeps what is no history, such as the journal of a soak
+    and the results of reports.
+    """
     if (folder / "case.json").exists():
         yield Task(folder, is_run=True)
         return
     for entry in sorted(folder.iterdir()):
-        if entry.is_symlink():
+        if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
             yield from _search(entry)

@@ -39,7 +39,8 @@ EPILOG: Final = """what is checked:
   a run's folder        judged by the checkers of its workload, unless a model is named
   a file                Jepsen or Knossos EDN, Porcupine's etcd and kv logs, the tables of
                         registers and catalogs, a sealed history.parquet; told by its content
-  any other folder      every run and every .edn, .log, .txt, .tsv and .parquet file below it
+  any other folder      every run and every .edn, .log, .txt, .tsv and .parquet file below it,
+                        but nothing whose name begins with a dot
 
 Without --model and --elle, a history's format and operations suggest the model.
 

@@ -181,6 +181,19 @@ def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, cap
     assert err == f"harness: left 1 file aside whose suffix is none of a history, {readme!r}\n"
 
 
+@pytest.mark.parametrize("hidden", [".soak/a.log", ".results/tables/t.parquet", ".x.edn"])
+def test_what_is_hidden_in_a_folder_is_no_history_unless_it_is_named(hidden, tmp_path, capsys):
+    """Soaks and reports keep files of their own in a store."""
+    (tmp_path / "seen.edn").write_text(GOOD)
+    path = tmp_path / hidden
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(STALE)
+    code, out, err = run([tmp_path, "--json"], capsys)
+    assert (code, len(objects(out)), err) == (EXIT_VALID, 1, "")
+    for named in dict.fromkeys([path, tmp_path / Path(hidden).parts[0]]):
+        assert run([named, "--model", "cas-register"], capsys)[0] == EXIT_INVALID
+
+
 def test_jobs_give_the_same_lines(tmp_path, capsys):
     for number in range(4):
         (tmp_path / f"{number}.edn").write_text(STALE if number == 2 else GOOD)
