@@ -25,13 +25,14 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
 from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
+from harness.outfile import replacing_bytes
 from harness.store import StoredRun, load_run
 from harness.timeline import faults_of
 
@@ -88,26 +89,22 @@ class Trace(msgspec.Struct, frozen=True):
 
 def write_trace(trace: Trace, path: Path) -> None:
     """Write all of `trace` to `path`, or nothing; packed where the name ends in `.gz`."""
-    temporary = path.with_name(f".{path.name}.part")
     try:
-        with temporary.open("wb") as plain:
+        with replacing_bytes(path) as plain:
             if path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=plain, mode="wb", mtime=0) as packed:
                     _write(trace, packed)
             else:
                 _write(trace, plain)
-        temporary.replace(path)
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the trace {str(path)!r}: {error.strerror}; choose another --output"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     if trace.cut is not None:
         note(f"harness: {path}: {trace.cut}")
 
 
-def _write(trace: Trace, file: IO[bytes] | gzip.GzipFile) -> None:
+def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
     """Event by event: the text of a long trace never stands in memory as a whole."""
     encoder = msgspec.json.Encoder()
     file.write(b'{"displayTimeUnit":"ms","otherData":')

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
+from harness.outfile import descriptor_of
 from harness.store import load_run
 from results.perfetto import TRACE_FILE, trace_of, write_trace
 
 __all__ = ["main"]
+
+STDOUT: Final = 1
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,5 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     if run.note is not None:
         note(f"harness: {run.note}")
     write_trace(trace_of(run), path)
-    say(str(path))
+    if descriptor_of(path) != STDOUT:  # else it would stand behind the trace, in the same file
+        say(str(path))
     return 0

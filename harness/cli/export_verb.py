@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.cli.parser import Parser
 from harness.errors import InfrastructureError
+from harness.outfile import replacing
 from harness.store import load_run
 from harness.store.edn import write_edn
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
             write_edn(history, sys.stdout)
             sys.stdout.flush()
         else:
-            with parsed.output.open("w", encoding="utf-8") as file:
+            with replacing(parsed.output) as file:
                 write_edn(history, file)
     except BrokenPipeError:
         raise  # whoever reads it has enough: `main` knows what that means

@@ -15,7 +15,7 @@ from harness.cli.case_options import parse_case_options
 from harness.cli.parser import Parser
 from harness.drawing import ANY
 from harness.errors import UsageError
-from harness.soak.outfile import descriptor_of
+from harness.outfile import descriptor_of
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
 
 __all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "check_writable", "parse_seeds", "parse_soak"]

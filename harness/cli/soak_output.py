@@ -23,11 +23,11 @@ from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES, SIM
 from harness.cli.soak_progress import duration_text
 from harness.errors import InfrastructureError, counted
 from harness.ops import Verdict
+from harness.outfile import replacing
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
-from harness.soak.outfile import replacing
 from harness.soak.result import FailureGroup, SeedResult, failure_groups
 
 __all__ = ["Replays", "SoakOutput"]

@@ -10,7 +10,6 @@
 | journal  | what is done, on disk; the lock that keeps two soaks apart              |
 | campaign | what is to do and what it adds up to                                    |
 | junit    | JUnit XML                                                               |
-| outfile  | output files, whole or not there                                        |
 | github   | step summary and annotations of GitHub Actions                          |
 
 Executors other than the local pool come as plug-ins of the group `harness.soak_executors`.

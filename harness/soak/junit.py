@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
-from harness.soak.outfile import replacing
+from harness.outfile import replacing
 from harness.soak.result import SeedResult, Tally
 
 __all__ = ["CASES_MAX", "write_junit", "xml_text"]

@@ -8,7 +8,6 @@ import re
 import struct
 import termios
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +21,6 @@ from harness.soak import CheckerVerdict, SeedResult, Tally, junit
 from harness.soak import result as result_module
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
 from harness.soak.junit import write_junit, xml_text
-from harness.soak.outfile import descriptor_of, replacing
 from harness.soak.result import REASON_CHARACTERS_MAX, failure_groups, shortened
 
 HOSTILE = (
@@ -330,30 +328,6 @@ def test_reasons_are_cut_and_say_so():
     assert shortened("a\ud800b") == "a\\ud800b"  # else no JSON could hold it
     assert shortened("x" * REASON_CHARACTERS_MAX) == "x" * REASON_CHARACTERS_MAX
     assert shortened("x" * (REASON_CHARACTERS_MAX + 7)).endswith("x ... (7 more characters)")
-
-
-def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
-    link, target = tmp_path / "link.xml", tmp_path / "kept" / "junit.xml"
-    target.parent.mkdir()
-    link.symlink_to(target)
-    for text in ("first", "second"):
-        with replacing(link) as file:
-            file.write(text)
-        assert (link.readlink(), target.read_text()) == (target, text)
-    assert list(target.parent.iterdir()) == [target]
-
-
-@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
-def test_an_open_file_is_written_on_where_it_stands(tmp_path, name):
-    """As with `--summary-json /dev/stdout > FILE`: what was printed before stays."""
-    with (tmp_path / "out").open("w") as opened:
-        print("before", file=opened, flush=True)
-        with replacing(Path(name.format(opened.fileno()))) as file:
-            print("{}", file=file)
-        print("after", file=opened, flush=True)
-    assert (tmp_path / "out").read_text() == "before\n{}\nafter\n"
-    assert descriptor_of(Path("/dev/stdout")) == 1
-    assert descriptor_of(Path("/dev/null")) is None
 
 
 def parsed(*arguments):

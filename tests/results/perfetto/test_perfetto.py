@@ -213,7 +213,8 @@ def test_bad_input_is_one_line(tmp_path, capsys):
     assert main(["trace", str(tmp_path / "none")]) == 254
     folder = sealed(tmp_path, History([]))
     assert main(["trace", str(folder), "--output", str(tmp_path)]) == 254
-    assert main(["trace", str(folder), "--output", str(tmp_path / "a" / "b.json")]) == 255
+    below_a_file = folder / "case.json" / "b.json"
+    assert main(["trace", str(folder), "--output", str(below_a_file)]) == 255
     lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("harness: ") for line in lines if "not finished" not in line) == 3
     assert "Traceback" not in "".join(lines)

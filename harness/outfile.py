@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
-__all__ = ["descriptor_of", "replacing"]
+__all__ = ["descriptor_of", "replacing", "replacing_bytes"]
 
 _OF_THIS_PROCESS = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -27,6 +29,16 @@ def descriptor_of(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
+    """`replacing_bytes` for text in UTF-8."""
+    with (
+        replacing_bytes(path) as file,
+        io.TextIOWrapper(file, encoding="utf-8") as text,
+    ):
+        yield text
+
+
+@contextlib.contextmanager
+def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` once the block has ended well.
 
     What is no plain file, such as `/dev/null` or a pipe, is written to as it is: to rename
@@ -35,21 +47,29 @@ def replacing(path: Path) -> Iterator[TextIO]:
     """
     number = descriptor_of(path)
     if number is not None:
-        with os.fdopen(os.dup(number), "w", encoding="utf-8") as file:
+        with os.fdopen(os.dup(number), "wb") as file:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as file:
+        with path.open("wb") as file:
             yield file
         return
-    path = path.resolve()
+    path = _end_of_links(path)
     temporary = path.with_name(f".{path.name}.part")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with temporary.open("wb") as file:
             yield file
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _end_of_links(path: Path) -> Path:
+    """What `path` leads to; raises `OSError` for links that lead to themselves."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # what Python 3.11 makes of ELOOP
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
