@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
 from harness.errors import UsageError
@@ -39,7 +39,20 @@ exit codes: 0 valid, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are `UsageError`s with a suggestion."""
+    """An argument parser whose complaints are `UsageError`s with a suggestion.
+
+    No argument may be empty: that is what a shell makes of a variable that is not set, and taken
+    for "not given", or for the folder `.`, it would quietly test something else.
+    """
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if "" in arg_strings:
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            raise UsageError(
+                f"{name} is '', which is no value; give one, or leave it out "
+                "(is a variable of your shell not set?)"
+            )
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting with 2, which would read as *unknown*."""

@@ -67,6 +67,44 @@ def test_usage_errors(arguments, words, capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.log"))
 
 
+SOAK = ["soak", "--seeds", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        *(
+            (["run", "--env", "sim", flag, ""], flag)
+            for flag in ("--nemesis", "--name", "--store", "--workload", "--target", "--case")
+        ),
+        (["run", "--env", "sim", "--nemesis="], "--nemesis"),
+        (["run", "--env", ""], "--env"),
+        (["run", "--env", "sim", "--reporters", ""], "--reporters"),
+        (["run", "--env", "sim", "--seed", ""], "--seed"),
+        *(([*SOAK, flag, ""], flag) for flag in ("--nemesis", "--name", "--label", "--junit")),
+        ([*SOAK, "--github-summary", ""], "--github-summary"),
+        (["check-determinism", "--nemesis", ""], "--nemesis"),
+        (["check", ""], "PATH"),
+        (["check", ".", "--model", ""], "--model"),
+        (["report", ""], "STORE"),
+        (["report", ".", "--output", ""], "--output"),
+        (["trace", "x", "--output", ""], "--output"),
+        (["import", "x", "--store", ""], "--store"),
+        (["serve", ""], "STORE"),
+    ],
+)
+def test_an_empty_value_is_not_one_that_was_left_out(
+    arguments, name, capsys, tmp_path, monkeypatch
+):
+    """A variable of a CI job that is not set would quietly test nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    code, out, err = run(arguments, capsys)
+    assert (code, out) == (EXIT_USAGE, "")
+    assert err.startswith(f"harness: {name} is ''")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_case_and_flags_do_not_mix(capsys, tmp_path):
     case = tmp_path / "case.json"
     case.write_text('{"seed": 1}')
