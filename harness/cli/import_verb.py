@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import platform
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ __all__ = ["main"]
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
     """The record of a run that happened elsewhere, and that nobody has judged yet."""
     return RunRecord(
-        run=folder.path.name,
+        run=folder.run_id,
         environment="imported",
         started=dt.datetime.now(tz=dt.UTC).isoformat(),
         wall_s=history[-1].time / NS_PER_S if history else 0.0,
@@ -36,7 +37,7 @@ def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the file whole, then create the run's folder and seal the history in it."""
+    """Read the file whole, then seal the history in a run's folder, which is there at once."""
     parser = Parser(
         prog="harness import",
         description="Turn a Jepsen history (EDN) into a run that `harness check` can judge.",
@@ -59,9 +60,22 @@ def main(arguments: Sequence[str]) -> int:
             f"{parsed.file}: a process is used again after its operation ended in info, which a "
             f"stored run cannot hold; judge the file itself: harness check {parsed.file}"
         )
-    folder = RunFolder(parsed.store, parsed.name, new_run_id(0))
-    folder.write_case(case)
-    folder.seal(history)
-    folder.finish(_record(parsed.file, folder, history))
-    say(str(folder.path))
+    say(str(_stored(parsed.file, history, case, parsed.store, parsed.name)))
     return 0
+
+
+def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
+    """Where the run is now. Of one that no store can hold, nothing is left, folders neither."""
+    missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
+    folder = RunFolder(store, name, new_run_id(0), staged=True)
+    try:
+        folder.write_case(case)
+        folder.seal(history)
+        folder.finish(_record(file, folder, history))
+        return folder.publish(latest=True)
+    except BaseException:
+        folder.discard()
+        with contextlib.suppress(OSError):  # somebody else may use them by now
+            for each in missing:
+                each.rmdir()
+        raise

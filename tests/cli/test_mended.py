@@ -122,6 +122,24 @@ def test_an_imported_history_is_a_finished_run(run_folder, tmp_path, capsys):
     assert main(["check", str(stored.folder)]) == main(["check", str(run_folder)])
 
 
+def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
+    """It left a folder with a case and no history, which broke `check` and `report` for good."""
+    named = tmp_path / "named.edn"
+    named.write_text("{:process :alice, :type :invoke, :f :read, :value nil}\n")
+    store = tmp_path / "a" / "store"
+    words = ["import", str(named), "--store", str(store), "--name", "q"]
+    assert main(words) == 254
+    assert [path.name for path in tmp_path.iterdir()] == ["named.edn"]
+    good = tmp_path / "good.edn"
+    assert main(["export", str(run_folder), "--output", str(good)]) == 0
+    assert main(["import", str(good), *words[2:]]) == 0
+    before = sorted(store.rglob("*"))
+    assert (store / "q" / "latest").resolve() in before
+    assert main(words) == 254
+    assert sorted(store.rglob("*")) == before
+    assert main(["check", str(store)]) == main(["check", str(run_folder)])
+
+
 # --- faults written by hand ------------------------------------------------------------------
 
 
