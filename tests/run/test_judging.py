@@ -46,6 +46,30 @@ def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
     assert str(error) in result.reason
 
 
+class Mute:
+    """An error that cannot even say what it is."""
+
+    def __str__(self):
+        raise SystemExit(0)
+
+    __repr__ = __str__
+
+
+class MuteLimitError(Mute, CheckerLimitError):
+    pass
+
+
+class MuteCrashError(Mute, ValueError):
+    pass
+
+
+@pytest.mark.parametrize("kind", [MuteLimitError, MuteCrashError])
+def test_an_error_that_cannot_be_told_costs_its_own_checker_the_verdict(kind):
+    judgement = judge(History(()), CASE, [raising(kind()), says("invalid")])
+    assert [result.verdict for result in judgement.results] == ["unknown", "invalid"]
+    assert kind.__name__ in judgement.results[0].reason
+
+
 @pytest.mark.parametrize(
     ("verdicts", "worst"),
     [
