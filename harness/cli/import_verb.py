@@ -55,6 +55,11 @@ def main(arguments: Sequence[str]) -> int:
     case = Case(seed=0, target="imported", workload=parsed.workload, faults=())
     checkers_of(case)  # refuses a workload that nothing could judge
     history = load_edn(parsed.file)
+    if not history:
+        raise HistoryError(
+            f"{str(parsed.file)!r} holds no operation; a history has operations: name the file "
+            "that they are in"
+        )
     if history.reused:
         raise HistoryError(
             f"{parsed.file}: a process is used again after its operation ended in info, which a "

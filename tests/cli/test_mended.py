@@ -140,6 +140,15 @@ def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
     assert main(["check", str(store)]) == main(["check", str(run_folder)])
 
 
+@pytest.mark.parametrize("content", ["", " \n", "; nothing\n", "[]"])
+def test_what_holds_no_operation_is_not_imported(content, tmp_path, capsys):
+    file = tmp_path / "h.edn"
+    file.write_text(content)
+    assert main(["import", str(file), "--store", str(tmp_path / "store")]) == 254
+    assert "holds no operation" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]
+
+
 # --- faults written by hand ------------------------------------------------------------------
 
 
