@@ -1,4 +1,4 @@
-"""Judging a history: every checker of the workload, each within its time, merged by one rule.
+"""Judging a history: every checker of the workload, each told its time, merged by one rule.
 
 A checker that crashes, runs out of budget or returns what is no result is `unknown` with the
 reason, never `valid`, and costs no other checker its verdict.
@@ -84,7 +84,11 @@ def judge(
     *,
     time_limit_s: float = CHECK_TIME_LIMIT_S,
 ) -> Judgement:
-    """Run `checkers` over `history`, one after the other, `time_limit_s` for each."""
+    """Run `checkers` over `history`, one after the other.
+
+    Each is told to take `time_limit_s` at most. Nothing here ends one that does not look at the
+    clock: that takes the user's Ctrl-C, or the alarms of the workers that judge a whole store.
+    """
     found = [
         result_of_check(
             checker_name(checker),

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
+from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_UNKNOWN, InfrastructureError, UsageError
@@ -118,13 +119,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="LABEL",
         help="with --baseline: the label to compare; else: look at the runs of this label only",
     )
-    parser.add_argument(
-        "--check-time-limit",
-        type=float,
-        default=CHECK_TIME_LIMIT_S,
-        metavar="S",
-        help="CPU seconds for each checker and history or key (default: %(default)s)",
-    )
+    add_check_limit(parser, "CPU seconds for each checker and history or key")
     parser.add_argument(
         "--again",
         action="store_true",
@@ -145,8 +140,6 @@ def _validate(parsed: argparse.Namespace) -> None:
         )
     if parsed.jobs is not None and not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
-    if not 0 < parsed.check_time_limit < 1e9:
-        raise UsageError(f"--check-time-limit is {parsed.check_time_limit}; it must be positive")
     if parsed.spark_master is not None and (
         parsed.engine == "duckdb" and parsed.executor in {"inline", "pool"}
     ):

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES, Judgement
+from harness.checking import EXIT_CODES, Judgement
+from harness.cli.check_limit import add_check_limit
 from harness.cli.check_tasks import (
     CheckRequest,
     Failed,
@@ -135,13 +136,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="write a picture of each invalid history to this folder (default: runs get theirs "
         "beside their results, other histories none)",
     )
-    parser.add_argument(
-        "--check-time-limit",
-        type=float,
-        default=CHECK_TIME_LIMIT_S,
-        metavar="S",
-        help="each checker may take this long, in seconds (default: %(default)s)",
-    )
+    add_check_limit(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
     return parser.parse_args(list(arguments))
 
@@ -150,8 +145,6 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
     """Validate what needs no history; raises `UsageError`."""
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
-    if not parsed.check_time_limit > 0:
-        raise UsageError(f"--check-time-limit is {parsed.check_time_limit}; it must be positive")
     for kind in ("model", "elle"):
         name = getattr(parsed, kind)
         if name is not None:

@@ -14,9 +14,10 @@ import msgspec
 
 from harness import __version__
 from harness.case import Case, replay_command
-from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.checking import Judgement, judge
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.check_limit import add_check_limit
 from harness.cli.choose import AUTO, choose_environment
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
@@ -145,13 +146,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="URL",
         help="a Toxiproxy server to carry the links of --env process (default: our own)",
     )
-    parser.add_argument(
-        "--check-time-limit",
-        type=float,
-        default=CHECK_TIME_LIMIT_S,
-        metavar="S",
-        help="each checker may take this long, in seconds (default: %(default)s)",
-    )
+    add_check_limit(parser)
     parser.add_argument(
         "--reporters",
         default=REPORTERS_DEFAULT,

@@ -67,6 +67,17 @@ def test_usage_errors(arguments, words, capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.log"))
 
 
+@pytest.mark.parametrize("limit", ["nan", "inf", "0", "-1", "1e10"])
+@pytest.mark.parametrize("verb", ["run", "check", "report"])
+def test_a_limit_of_time_is_the_same_to_every_verb(verb, limit, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    target = ["--env", "sim"] if verb == "run" else ["."]
+    code, out, err = run([verb, *target, "--check-time-limit", limit], capsys)
+    assert (code, out) == (EXIT_USAGE, "")
+    assert err.startswith(f"harness: --check-time-limit is {float(limit)}; it must be positive")
+    assert list(tmp_path.iterdir()) == []
+
+
 SOAK = ["soak", "--seeds", "1"]
 
 
