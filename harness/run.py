@@ -58,10 +58,16 @@ are: the promise under test is that the target serves, not that it does so withi
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run left: its history, and whether it was cut short by the user."""
+    """What a run left: its history, and whether it was cut short by the user.
+
+    An interrupt ends the workload and nothing else: one that comes later finds nothing to skip, so
+    the run is whole, and its verdict what it would have been. But the user still wants to stop:
+    whoever has more runs to make looks at `stop_asked`.
+    """
 
     history: History
     interrupted: bool
+    stop_asked: bool
     wall_ns: int
     trace_digest: str | None
 
@@ -104,6 +110,7 @@ def conduct(
         return Outcome(
             history=recorder.history(),
             interrupted=interrupted,
+            stop_asked=session.interrupted.is_set(),
             wall_ns=recorder.now_ns(),
             trace_digest=digest() if callable(digest) else None,
         )
@@ -143,22 +150,23 @@ class _Run:
         )
         self._heartbeat = Heartbeat(recorder)
         self._core_cut: str | None = None
+        self._cut_short = False
         session.cluster.subscribe(self._scribe.on_event)
 
     async def phases(self) -> bool:
-        """All phases in order; whether the user cut them short."""
+        """All phases in order; whether the user cut the workload short."""
         self._heartbeat.start()
         try:
             await self._phases()
         finally:
             self._heartbeat.stop()
-        return self.session.interrupted.is_set()
+        return self._cut_short
 
     async def _phases(self) -> None:
         self._phase("setup")
         await self._become_ready()
         await self._workload_under_faults()
-        if self.session.interrupted.is_set():
+        if self._cut_short:
             self.recorder.fact("interrupted", {"phase": "chaos"})
         self._phase("heal-core")
         await self._heal_core()
@@ -208,6 +216,7 @@ class _Run:
             rng=stream(self.case.seed, "workload"),
             stop=self.session.interrupted,
         )
+        self._cut_short = self.session.interrupted.is_set()
         self.conductor.end()
         await faults
 

@@ -212,6 +212,8 @@ def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> lis
     lines = [words[judgement.verdict], *describe(judgement), ""]
     if outcome.interrupted:
         lines.append("the run was interrupted: only what happened until then was checked")
+    elif outcome.stop_asked:
+        lines.append("the interrupt came after the workload: the run is whole, nothing was skipped")
     lines.append(f"run folder      {report['run']}")
     lines += [f"{name:15} {path}" for name, path in report["artefacts"].items()]
     if report["environment"] == "sim":

@@ -68,7 +68,7 @@ class RunCase:
             interrupted=outcome.interrupted,
         )
         run = judge_last(runs, judges, check_time_limit, replayable=names is None)
-        if outcome.interrupted:
+        if outcome.stop_asked:
             raise KeyboardInterrupt
         return enforce(runs, run, expected, allow_unknown=allow_unknown)
 

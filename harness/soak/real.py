@@ -1,10 +1,10 @@
 """Seeds in a real environment, one run after the other, each kept whole as `harness run` does.
 
 The environment owns Ctrl-C while a run is under way: the first ends its workload, heals and lets
-it be judged, and then the soak stops. An interrupted run is kept, but its seed is not done: the
-next soak runs it again. A folder is named after the seed and the moment, since no two runs of a
-seed are equal here. Nodes load their code when they start, so it is looked at before and after each
-run: one by other code than the soak began with does not count.
+it be judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is
+not done: the next soak runs it again. A folder is named after the seed and the moment, since no two
+runs of a seed are equal here. Nodes load their code when they start, so it is looked at before and
+after each run: one by other code than the soak began with does not count.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def soak_one_by_one(
 def _run(
     job: SeedJob, environment: Environment, listener: Callable[[Op], None] | None
 ) -> tuple[SeedResult, bool]:
-    """The result of one run, and whether the user interrupted it."""
+    """The result of one run, and whether the user wants to stop."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.case.seed))
@@ -109,4 +109,4 @@ def _run(
     result = msgspec.structs.replace(
         result, run=folder.run_id, kept_bytes=folder_bytes(folder.path), stop=stop
     )
-    return result, outcome.interrupted
+    return result, outcome.stop_asked

@@ -75,7 +75,7 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
     plan = plan_case(job.case, environment)
     started = dt.datetime.now(tz=dt.UTC)
     outcome = conduct(plan, environment, run_id=f"seed-{job.case.seed}", folder=None)
-    if outcome.interrupted:  # its history is not the seed's
+    if outcome.stop_asked:  # its history is not the seed's
         return stopped(job, f"seed {job.case.seed} was interrupted")
     judgement = judge(outcome.history, plan.case, plan.checkers)
     result = result_of(job.case.seed, outcome, judgement, simulated=True)

@@ -102,7 +102,7 @@ def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
     process = start(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..3")
     wait_until(lambda: len(runs(tmp_path)) == 3 and any((runs(tmp_path)[2]).glob("ops.log")))
     log = runs(tmp_path)[2] / "ops.log"
-    wait_until(lambda: b'"chaos"' in log.read_bytes())
+    wait_until(lambda: b'"warm-up"' in log.read_bytes())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
