@@ -25,6 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
     parsed = parser.parse_args(list(arguments))
+    if parsed.output is None and sys.stdout is None:  # closed by whoever started us
+        raise InfrastructureError("cannot write to stdout: it is closed; name a file with --output")
     history = load_run(parsed.run).history
     try:
         if parsed.output is None:

@@ -79,6 +79,13 @@ def test_an_export_that_does_not_fit_is_said(run_folder):
     assert b"Traceback" not in done.stderr
 
 
+def test_an_export_to_nowhere_is_said(run_folder):
+    words = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "export", str(run_folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (255, 1)
+    assert "cannot write to stdout: it is closed" in done.stderr
+
+
 def test_a_broken_pipe_elsewhere_stays_a_crash(monkeypatch, capsys):
     def broken(_words):
         raise BrokenPipeError
