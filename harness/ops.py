@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "ACTORS",
     "HARNESS",
     "NEMESIS",
     "Attempt",
@@ -78,6 +79,10 @@ __all__ = [
 Process = int | str
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
+ACTORS: Final = (NEMESIS, HARNESS)
+"""The processes with names. They are no clients: what they do is noted, and judged by nobody."""
+
+PROCESS_CHARS_MAX: Final = 80  # of a name in an error
 
 
 class OpType(enum.StrEnum):
@@ -117,7 +122,7 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def is_client(self) -> bool:
-        """Whether a client process did this, not the nemesis or the harness."""
+        """Whether a client process did this, not the nemesis or the harness; see `Pairing`."""
         return not isinstance(self.process, str)
 
 
@@ -144,6 +149,9 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
 class Pairing:
     """Follows a history op by op, and refuses one that no set of clients can have made.
 
+    Clients are numbers. A named process may leave notes of type `info`, but what it invokes or
+    completes is refused, unless it is one of `ACTORS`: nobody would judge it.
+
     Other harnesses use a process again after its operation ended in `info`. In a `foreign` history
     that is only counted, as `reused`: the operation stays open, which proves less and never more.
     """
@@ -165,6 +173,12 @@ class Pairing:
         self._previous = op.index
         process = op.process
         if isinstance(process, str):
+            if process not in ACTORS and op.type is not OpType.INFO:
+                raise HistoryError(
+                    f"op {op.index}: the process {_shown(process)} has a name and does {op.f!r} "
+                    f"({op.type.value}) as a client does, but clients are numbers; give each "
+                    f"client a number (only {', '.join(ACTORS)} and notes of type info have names)"
+                )
             return
         if op.type is not OpType.INVOKE:
             if self._open.pop(process, None) is None:
@@ -190,12 +204,18 @@ class Pairing:
         self._open[process] = op.index
 
 
+def _shown(process: str) -> str:
+    """A name of any length in quotes, short enough for a line."""
+    text = repr(process)
+    return text if len(text) <= PROCESS_CHARS_MAX else f"{text[: PROCESS_CHARS_MAX - 3]}..."
+
+
 class History(Sequence[Op]):
     """An immutable sequence of ops in index order.
 
     Raises `HistoryError` when indices do not rise, a process has two operations open, a process is
-    used again after `info`, or a completion has no invocation (it names the op). A `foreign` one
-    may use processes again; `reused` says how often it did.
+    used again after `info`, a completion has no invocation, or a client has a name (it names the
+    op). A `foreign` one may use processes again; `reused` says how often it did.
     """
 
     def __init__(self, ops: Iterable[Op], *, foreign: bool = False) -> None:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HistoryError, InfrastructureError
-from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Process
+from harness.ops import ACTORS, Attempt, History, Op, OpType, Process
 from harness.store.arrays import column_of
 from harness.store.buckets import lat_bucket
 from harness.store.footer import BY_INDEX, Footer, cost_of, first_line, footer_of, open_sealed
@@ -43,7 +43,7 @@ __all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "
 
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
-_ACTORS: Final[dict[str, int]] = {NEMESIS: -1, HARNESS: -2}
+_ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
 _NAMES: Final[dict[int, Process]] = {number: name for name, number in _ACTORS.items()}
 _TYPES: Final = {kind.value: kind for kind in OpType}

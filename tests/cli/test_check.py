@@ -464,6 +464,25 @@ def test_nothing_is_linearizable(text, tmp_path, capsys):
     assert (found["verdict"], found["operations"]) == ("valid", 0)
 
 
+@pytest.mark.parametrize("name", ['"w1"', ":client", ":nemesis-1"])
+def test_a_client_with_a_name_is_refused_and_never_left_out(name, tmp_path, capsys):
+    (tmp_path / "h.edn").write_text(
+        GOOD + edn((name, "invoke", "read", "nil"), (name, "ok", "read", 99))
+    )
+    code, out, err = run([tmp_path / "h.edn"], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    process = name.strip(':"')
+    assert f"h.edn, line 5, column 1: op 4: the process {process!r} has a name" in err
+    assert "give each client a number" in err
+    assert main(["import", str(tmp_path / "h.edn"), "--store", str(tmp_path / "s")]) == EXIT_USAGE
+
+
+def test_notes_of_named_processes_are_still_read(tmp_path, capsys):
+    notes = edn((":nemesis", "info", "kill", "nil"), (":monitor", "info", "seen", 7))
+    (tmp_path / "h.edn").write_text(notes + GOOD + notes)
+    assert run([tmp_path / "h.edn"], capsys)[0] == EXIT_VALID
+
+
 def test_help_imports_no_checker():
     script = (
         "import sys\nfrom harness.cli import main\n"

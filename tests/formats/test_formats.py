@@ -123,6 +123,13 @@ def test_strange_operations_suggest_none(tmp_path):
         (f"{PREFIX}0 :invoke :fly 3", "column 31: ':fly' is not an operation"),
         (f"{PREFIX}0 :maybe :read 3", "column 23: ':maybe' is not a type"),
         (f"{PREFIX}x :ok :read 3", "column 21: 'x' is not a process number"),
+        (f"{PREFIX}:w1 :invoke :read nil", "line 1, column 21: op 0: the process 'w1' has a name"),
+        (f"{PREFIX}:w1 :ok :read 3", "line 1, column 21: op 0: the process 'w1' has a name"),
+        (
+            f"{PREFIX}:nemesis :info :kill nil\n{PREFIX}:w1 :fail :cas [1 2]",
+            "line 2, column 21: op 1: the process 'w1' has a name",
+        ),
+        ('{:process "w1", :type :invoke, :f :get, :key "0"}', "op 0: the process 'w1' has a name"),
         (f"{PREFIX}0 :invoke :cas [1 2", "column 36: '\\[1 2' is not a value of :cas"),
         (f"{PREFIX}0 :invoke :write nil", "column 38: 'nil' is not a value of :write"),
         (f"{PREFIX}0 :ok :read 3", "line 1, column 21: op 0: .*without an open"),

@@ -247,6 +247,22 @@ def test_every_cut_is_a_torn_end(cut, tmp_path_factory):
     assert ops == some_ops()[: len(ops)]
 
 
+def test_a_log_with_a_named_client_is_refused(tmp_path):
+    path = run_folder(tmp_path)
+    write_log(path / "ops.log", [Op(0, 0, "w1", OpType.INVOKE, "read")])
+    with pytest.raises(HistoryError, match=r"ops\.log': op 0: the process 'w1' has a name"):
+        load_run(path)
+
+
+@pytest.mark.parametrize("kind", [OpType.INVOKE, OpType.OK, OpType.FAIL])
+def test_only_notes_have_names(kind):
+    with pytest.raises(HistoryError, match="clients are numbers") as refused:
+        History([Op(0, 0, "x" * 500, kind, "read")])
+    assert len(str(refused.value)) < 300
+    assert History([Op(0, 0, NEMESIS, kind, "kill")]).pairs == ()
+    assert History([Op(0, 0, "monitor", OpType.INFO, "seen")]).pairs == ()
+
+
 def test_pipes_and_loops_in_a_folder_are_not_read(tmp_path):
     path = run_folder(tmp_path)
     os.mkfifo(path / "ops.log")
