@@ -29,6 +29,7 @@ from checkers.linearizability import (
     Operation,
     Result,
     check_operations,
+    observations,
 )
 from checkers.linearizability.certificate import Certificate, certify, certify_core
 from checkers.linearizability.models.catalog import Catalog
@@ -193,6 +194,7 @@ class CatalogLinearizable:
         verdict, reason = _verdict(outcome, certified)
         unknown = sum(operation.is_unknown for operation in converted.operations)
         details = _details(outcome, certified, len(converted.operations), unknown)
+        details["looked"] = {"answers": observations(model, converted.operations)}
         if outcome.failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:
                 reason = _linearizable(len(converted.operations), unknown)
@@ -426,6 +428,7 @@ class RegisterLinearizable:
         proof = certify(model, operations, outcome, limits=self._limits)
         verdict, reason = _verdict(outcome, proof)
         details = _details(outcome, proof, len(operations), unknown)
+        details["looked"] = {"answers": observations(model, operations)}
         failure = outcome.failure
         if failure is None or verdict is Verdict.UNKNOWN:
             if verdict is Verdict.VALID:

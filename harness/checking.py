@@ -130,11 +130,12 @@ def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
         )
 
 
-def checked_result(name: str, result: object) -> CheckResult:
+def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
     """`result` as one that can be stored and shown, whatever the checker `name` returned.
 
-    What is no `CheckResult`, cannot be written as JSON, or looked at too little is `unknown`; but
-    a conviction with a reason stays one, without what cannot be written.
+    What is no `CheckResult`, cannot be written as JSON, or looked at too little of a `whole`
+    history (one key of many may have nothing to look at) is `unknown`; but a conviction with a
+    reason stays one, without what cannot be written.
     """
     if not isinstance(result, CheckResult):
         return CheckResult(
@@ -142,7 +143,7 @@ def checked_result(name: str, result: object) -> CheckResult:
         )
     why = _unstorable(result)
     if why is None:
-        return weighed(result)
+        return weighed(result) if whole else result
     if result.verdict is not Verdict.INVALID:
         return CheckResult(name, Verdict.UNKNOWN, f"its result cannot be stored: {why}")
     return CheckResult(

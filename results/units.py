@@ -392,7 +392,7 @@ def judge_history(
         with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
             found = checker.check(history, case, time_limit_s=budget.cpu_s)
-            (told,) = explained(history, [checked_result(name, found)])
+            (told,) = explained(history, [checked_result(name, found, whole=key is None)])
             _fill(row, told, history)
     except UserInterrupt:
         raise

@@ -16,6 +16,8 @@ from checkers.history_models.engine import (
     BROKEN,
     LinearizabilityCheck,
     bad_op,
+    history_of,
+    nothing_happened,
     refuse_settings,
     unreturned,
 )
@@ -84,13 +86,18 @@ class CatalogModel:
     ) -> _DdlCheck | LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        history = ops if isinstance(ops, History) else History(ops)
+        history = history_of(ops)
         pairs = history.pairs
         if pairs and not any(_is_of_table(pair.invoke.value) for pair in pairs):
             return _DdlCheck(history, len(catalog_history(history).operations))
         found = [self._operation(pair) for pair in pairs if not _did_nothing(pair)]
         kept = [operation for operation in found if operation is not None]
-        return LinearizabilityCheck(self.name, VersionedCatalog(), kept)
+        return LinearizabilityCheck(
+            self.name,
+            VersionedCatalog(),
+            kept,
+            nothing_happened=nothing_happened(history, _did_nothing),
+        )
 
     def _operation(self, pair: Pair) -> Operation[VersionedInput, VersionedOutput] | None:
         call, done = pair.invoke, pair.completion

@@ -25,7 +25,8 @@ from typing import Any, ClassVar, Final
 from checkers.history_models.engine import (
     LinearizabilityCheck,
     bad_op,
-    pairs_of,
+    history_of,
+    nothing_happened,
     refuse_settings,
     request_of,
     unreturned,
@@ -53,9 +54,12 @@ class _ContainerModel(abc.ABC):
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        found = [self._operation(pair) for pair in pairs_of(ops)]
+        history = history_of(ops)
+        found = [self._operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in found if operation is not None])
-        return LinearizabilityCheck(self.name, self._model(kept), kept)
+        return LinearizabilityCheck(
+            self.name, self._model(kept), kept, nothing_happened=nothing_happened(history)
+        )
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         """The same question, asked with fewer operations of unknown outcome."""

@@ -8,7 +8,7 @@ search says is no verdict: `unknown`, with that reason.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from checkers.linearizability import (
     Survivor,
     certify,
     check_operations,
+    observations,
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.verify import CertificateError
@@ -43,7 +44,9 @@ __all__ = [
     "BROKEN",
     "LinearizabilityCheck",
     "bad_op",
-    "pairs_of",
+    "failed",
+    "history_of",
+    "nothing_happened",
     "refuse_settings",
     "request_of",
     "unreturned",
@@ -54,6 +57,9 @@ VERDICTS: Final = {
     Result.ILLEGAL: Verdict.INVALID,
     Result.UNKNOWN: Verdict.UNKNOWN,
 }
+NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
+UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
+NOTHING_OBSERVED: Final = "nothing-observed"  # the rule of a verdict that is unknown for want of it
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "a search found no legal order, but nothing else could confirm that in time"
 CORE_TOLD_MAX: Final = 16
@@ -65,9 +71,23 @@ STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 AnyOperation = Operation[Any, Any]
 
 
-def pairs_of(ops: Iterable[Op]) -> tuple[Pair, ...]:
-    """The client operations; raises `HistoryError` for ops that no clients can have made."""
-    return (ops if isinstance(ops, History) else History(ops)).pairs
+def history_of(ops: Iterable[Op]) -> History:
+    """The history of `ops`; raises `HistoryError` for ops that no clients can have made."""
+    return ops if isinstance(ops, History) else History(ops)
+
+
+def failed(pair: Pair) -> bool:
+    """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
+    return pair.type is OpType.FAIL
+
+
+def nothing_happened(history: History, did_nothing: Callable[[Pair], bool] = failed) -> bool:
+    """Whether the history itself says that no operation took effect, nor may have.
+
+    Recorded histories of Knossos hold a nemesis alone, or operations that all failed, and are
+    valid: that is all there was. A history without any op says nothing of the kind.
+    """
+    return len(history) > 0 and all(map(did_nothing, history.pairs))
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
@@ -119,12 +139,17 @@ def unreturned(pair: Pair) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LinearizabilityCheck:
-    """Operations, whose ids are indices of invocations, ready to be checked against a model."""
+    """Operations, whose ids are indices of invocations, ready to be checked against a model.
+
+    Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
+    unknown, unless `nothing_happened`.
+    """
 
     name: str
     model: Model[Any, Any, Any]
     found: Sequence[AnyOperation]
     limits: Limits = dataclasses.field(default_factory=Limits)
+    nothing_happened: bool = False
 
     @property
     def operations(self) -> int:
@@ -146,6 +171,11 @@ class LinearizabilityCheck:
             "configurations": outcome.configurations,
             "decided_by": outcome.decided_by,
         }
+        observed = observations(self.model, self.found)
+        if observed:
+            details["looked"] = {"answers": observed}
+        elif outcome.result is Result.OK and not self.nothing_happened:
+            return self._unobserved(details), None
         try:
             proof = certify(self.model, self.found, outcome, limits=self.limits)
         except CertificateError as error:
@@ -161,6 +191,8 @@ class LinearizabilityCheck:
             if outcome.result is Result.OK:
                 reason = (
                     f"{len(self.found)} operations ({unknown} of unknown outcome) are linearizable"
+                    if observed
+                    else NOTHING_HAPPENED
                 )
             return CheckResult(self.name, VERDICTS[outcome.result], reason, details=details), None
         assert proof is not None, "what is invalid was certified"
@@ -175,6 +207,15 @@ class LinearizabilityCheck:
             details,
         )
         return result, self._counterexample(failure, by_id) if draw else None
+
+    def _unobserved(self, details: dict[str, Any]) -> CheckResult:
+        """Any order would do, so that there is one means nothing."""
+        text = (
+            "Writes, lost answers and reads that match any value fit every order; a history needs "
+            "answers that show what there was."
+        )
+        details = {**details, "rule": NOTHING_OBSERVED}
+        return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
     def _did(self, operation: AnyOperation) -> str:
         output = UNKNOWN if operation.is_unknown else operation.output

@@ -8,7 +8,8 @@ from typing import Any, Final
 from checkers.history_models.engine import (
     LinearizabilityCheck,
     bad_op,
-    pairs_of,
+    history_of,
+    nothing_happened,
     refuse_settings,
     unreturned,
 )
@@ -32,9 +33,12 @@ class KvString:
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        found = [self._operation(pair) for pair in pairs_of(ops)]
+        history = history_of(ops)
+        found = [self._operation(pair) for pair in history.pairs]
         kept = [operation for operation in found if operation is not None]
-        return LinearizabilityCheck(self.name, KeyValue(), kept)
+        return LinearizabilityCheck(
+            self.name, KeyValue(), kept, nothing_happened=nothing_happened(history)
+        )
 
     def _operation(self, pair: Pair) -> Operation[KeyValueInput, str | None] | None:
         call, done = pair.invoke, pair.completion

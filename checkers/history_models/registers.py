@@ -21,7 +21,9 @@ from typing import Any, Final
 from checkers.history_models.engine import (
     LinearizabilityCheck,
     bad_op,
-    pairs_of,
+    failed,
+    history_of,
+    nothing_happened,
     refuse_settings,
     request_of,
     unreturned,
@@ -102,11 +104,19 @@ class CasRegister:
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        pairs = pairs_of(ops)
-        ours = _is_ours(pairs)
-        found = [self._operation(pair, ours=ours) for pair in pairs]
+        history = history_of(ops)
+        ours = _is_ours(history.pairs)
+        found = [self._operation(pair, ours=ours) for pair in history.pairs]
         kept = [operation for operation in found if operation is not None]
-        return LinearizabilityCheck(self.name, Register(None if ours else self._initial()), kept)
+        return LinearizabilityCheck(
+            self.name,
+            Register(None if ours else self._initial()),
+            kept,
+            # A failure that is a time-out may have happened.
+            nothing_happened=nothing_happened(
+                history, lambda pair: failed(pair) and not self._unknown(pair)
+            ),
+        )
 
     def _initial(self) -> int | None:
         return 0
@@ -201,8 +211,14 @@ class MultiRegisterModel:
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        found = [self._operation(pair) for pair in pairs_of(ops) if pair.type is not OpType.FAIL]
-        return LinearizabilityCheck(self.name, MultiRegister({"x": 0, "y": 0}), found)
+        history = history_of(ops)
+        found = [self._operation(pair) for pair in history.pairs if not failed(pair)]
+        return LinearizabilityCheck(
+            self.name,
+            MultiRegister({"x": 0, "y": 0}),
+            found,
+            nothing_happened=nothing_happened(history),
+        )
 
     def _operation(self, pair: Pair) -> Operation[Txn, Any]:
         call, done = pair.invoke, pair.completion

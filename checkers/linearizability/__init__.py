@@ -22,6 +22,7 @@ from checkers.linearizability.model import (
     Projection,
     Result,
     Unknown,
+    observations,
 )
 from checkers.linearizability.nondeterministic import NondeterministicModel
 from checkers.linearizability.verify import CertificateError
@@ -45,4 +46,5 @@ __all__ = [
     "certify",
     "check_events",
     "check_operations",
+    "observations",
 ]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -34,6 +34,7 @@ __all__ = [
     "Projection",
     "Result",
     "Unknown",
+    "observations",
 ]
 
 S = TypeVar("S")
@@ -155,6 +156,16 @@ class Model(abc.ABC, Generic[S, I, O]):
         del input_, output
         return False
 
+    def observes(self, input_: I, output: O | Unknown, /) -> bool:
+        """Whether this answer could have contradicted others.
+
+        It is `False` for what says no more than that it was done, and is legal in every state, such
+        as a write. No search asks; whoever judges a history without any such answer has looked at
+        nothing. An answer that nobody saw is no observation, whatever this says.
+        """
+        del input_, output
+        return True
+
     def footprint(self, input_: I, /) -> frozenset[str] | None:
         """The parts of the state that the operation reads or writes; `None` for all of it.
 
@@ -210,3 +221,8 @@ class Model(abc.ABC, Generic[S, I, O]):
     def describe_state(self, state: S, /) -> str:
         """One state, for people."""
         return repr(state)
+
+
+def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
+    """How many answers could have contradicted others; without any, every verdict is empty."""
+    return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

@@ -41,6 +41,11 @@ class NondeterministicModel(abc.ABC, Generic[S, I, O]):
         """Independent parts; see `Model.partition`."""
         return [operations]
 
+    def observes(self, input_: I, output: O | Unknown, /) -> bool:
+        """Whether this answer could have contradicted others; see `Model.observes`."""
+        del input_, output
+        return True
+
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         """One operation, for people."""
         return f"{input_!r} -> {output!r}"
@@ -78,6 +83,10 @@ class PowerSet(Model[frozenset[S], I, O]):
     ) -> Sequence[Sequence[Operation[I, O]]]:
         """As in the inner model."""
         return self._inner.partition(operations)
+
+    def observes(self, input_: I, output: O | Unknown, /) -> bool:
+        """As in the inner model."""
+        return self._inner.observes(input_, output)
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         """As in the inner model."""

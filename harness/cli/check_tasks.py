@@ -167,6 +167,8 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
         return _prepare_run(task, request)
     source = open_history(task.path)
     history = History(source, foreign=True)
+    if not history:
+        raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
     try:
         name = request.model or model_for(source.format, history)
         model: HistoryModel = load_plugin("models", name)

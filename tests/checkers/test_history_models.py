@@ -4,12 +4,13 @@ import pytest
 
 from checkers import linearizable
 from checkers.elle.columns import _Builder
+from checkers.history_models import engine
 from harness.errors import HistoryError
 from harness.ops import ModelSettings, Op, OpType, Verdict
 from harness.plugins import load_plugin, plugin_names
 
 TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
-VALID, INVALID = Verdict.VALID, Verdict.INVALID
+VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 
 def ops(*lines):
@@ -53,8 +54,15 @@ CASES = [
     ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1+", "cas", None)], INVALID),
     ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1-", "cas", None)], VALID),
     ("cas-register", read(0), VALID),
-    ("cas-register", read(None), VALID),  # a wildcard
-    ("cas-register", [*WROTE_1, *read(None)], VALID),
+    ("cas-register", read(None), UNKNOWN),  # a wildcard, which no state could contradict
+    ("cas-register", [*WROTE_1, *read(None)], UNKNOWN),
+    ("cas-register", [*WROTE_1, *read(None), *read(1)], VALID),
+    ("cas-register", WROTE_1, UNKNOWN),
+    ("cas-register", WROTE_1[:1], UNKNOWN),
+    ("cas-register", [], UNKNOWN),
+    ("cas-register", [("0!", "write", 1), ("0-", "write", 1)], VALID),  # nothing happened
+    ("cas-register", [*WROTE_1, ("1!", "write", 2), ("1-", "write", 2)], UNKNOWN),
+    ("cas-register", [("0!", "read", None), ("0?", "read", None)], UNKNOWN),
     ("cas-register", [*WROTE_1, *read(0)], INVALID),
     ("cas-register", [("0!", "write", 1), ("0-", "write", 1), *read(1)], INVALID),
     ("cas-register", [("0!", "write", 1), ("0?", "write", 1), *read(1), *read(1)], VALID),
@@ -95,7 +103,8 @@ CASES = [
         [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", None, "timed-out"), *read(2)],
         VALID,
     ),
-    ("etcd-cas-register", [("0!", "read", None), ("0-", "read", None, "timed-out")], VALID),
+    ("etcd-cas-register", [("0!", "read", None), ("0-", "read", None, "timed-out")], UNKNOWN),
+    ("etcd-cas-register", [("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])], VALID),
     (
         "multi-register",
         [("0!", "txn", [["read", "x", None]]), ("0+", "txn", [["read", "x", 0]])],
@@ -107,6 +116,20 @@ CASES = [
         INVALID,
     ),
     ("multi-register", [("0!", "txn", [["write", "x", 1]]), ("0-", "txn", None)], VALID),
+    (
+        "multi-register",
+        [("0!", "txn", []), ("0+", "txn", [["write", "x", 1], ["read", "y", None]])],
+        UNKNOWN,
+    ),
+    ("kv-string", [("0!", "put", ["a", "x"]), ("0+", "put", ["a", "x"])], UNKNOWN),
+    (
+        "kv-string",  # a key that nobody read is fine where another was
+        [
+            *[("0!", "put", ["a", "x"]), ("0+", "put", ["a", "x"])],
+            *[("0!", "get", ["b", None]), ("0+", "get", ["b", ""])],
+        ],
+        VALID,
+    ),
     ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", ""])], VALID),
     (
         "kv-string",
@@ -211,6 +234,22 @@ def test_verdicts(model, lines, verdict):
 def test_what_is_not_in_the_vocabulary_is_refused_before_the_check(model, lines, words):
     with pytest.raises(HistoryError, match=words):
         judge(model, lines)
+
+
+@pytest.mark.parametrize("lines", [WROTE_1, read(None), []])
+def test_a_history_without_observations_says_so(lines):
+    result, _ = judge("cas-register", lines)
+    assert result.details["rule"] == engine.NOTHING_OBSERVED
+    assert "proof" not in result.details
+    assert judge("cas-register", [*lines, *read(5)])[0].verdict is INVALID
+
+
+def test_a_failure_that_saw_something_is_more_than_nothing():
+    lines = [("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])]
+    assert judge("cas-register", lines)[0].reason == engine.NOTHING_HAPPENED
+    result, _ = judge("etcd-cas-register", lines)
+    assert (result.verdict, result.details["looked"]) == (VALID, {"answers": 1})
+    assert result.reason == "1 operations (0 of unknown outcome) are linearizable"
 
 
 def test_states_follow_the_order_step_by_step():

@@ -17,6 +17,7 @@ from checkers.linearizability import (
     Operation,
     Result,
     check_operations,
+    observations,
 )
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
@@ -237,3 +238,28 @@ def test_operations_are_described(
 )
 def test_states_are_described(model: Model[Any, Any, Any], state: Any, words: str) -> None:
     assert model.describe_state(state) == words
+
+
+@pytest.mark.parametrize(
+    ("model", "silent", "telling"),
+    [
+        (Register(), [(Write(1), None)], [(Read(), 1), (Cas(1, 2), True), (Cas(1, 2), False)]),
+        (
+            MultiRegister({"x": 0}),
+            [(Txn(()), Txn((("write", "x", 1), ("read", "x", None))))],
+            [(Txn(()), Txn((("read", "x", 0),)))],
+        ),
+        (KeyValue(), [(KeyValueInput("put", "a", "x"), None)], [(KeyValueInput("get", "a"), "")]),
+        (Set(), [(Add(1), None), (Remove(1), None)], [(Add(1), True), (ReadAll(), frozenset())]),
+        (Queue(), [(Enqueue(1), None)], [(Dequeue(), None), (Dequeue(), 1)]),
+        (UnorderedQueue().to_model(), [(Enqueue(1), None)], [(Dequeue(), None), (Dequeue(), 1)]),
+        (Mutex(), [], [(Acquire(), True), (Release(), True)]),
+    ],
+)
+def test_what_is_legal_in_every_state_observes_nothing(
+    model: Model[Any, Any, Any], silent: list[tuple[Any, Any]], telling: list[tuple[Any, Any]]
+) -> None:
+    assert observations(model, in_turn(*silent)) == 0
+    assert observations(model, in_turn(*silent, *telling)) == len(telling)
+    lost = [Operation(0, i, 0, UNKNOWN, None) for i, _ in (*silent, *telling)]
+    assert observations(model, lost) == 0

@@ -205,9 +205,8 @@ def test_jobs_give_the_same_lines(tmp_path, capsys):
 
 
 def test_what_a_failure_means_depends_on_the_model(tmp_path, capsys):
-    cas = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
     path = tmp_path / "h.edn"
-    path.write_text(edn(*cas, (0, "invoke", "cas", "[1 2]"), (0, "fail", "cas", "[1 2]")))
+    path.write_text(GOOD + edn((0, "invoke", "cas", "[1 2]"), (0, "fail", "cas", "[1 2]")))
     assert run([path, "--model", "cas-register"], capsys)[0] == EXIT_VALID
     assert run([path, "--model", "etcd-cas-register"], capsys)[0] == EXIT_INVALID
 
@@ -456,12 +455,52 @@ def test_no_time_is_unknown(tmp_path, capsys):
     assert "time limit" in found["reason"]
 
 
-@pytest.mark.parametrize("text", ["[]", edn((0, "invoke", "write", 1), (0, "fail", "write", 1))])
-def test_nothing_is_linearizable(text, tmp_path, capsys):
-    (tmp_path / "h.edn").write_text(text)
-    _, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
+NEMESIS_ALONE = edn((":nemesis", "info", "kill", "nil"))
+
+
+@pytest.mark.parametrize(
+    "text", [NEMESIS_ALONE, edn((0, "invoke", "write", 1), (0, "fail", "write", 1))]
+)
+def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, capsys):
+    (tmp_path / "h.edn").write_text(text)  # so are two of Knossos's
+    code, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
     (found,) = objects(out)
-    assert (found["verdict"], found["operations"]) == ("valid", 0)
+    assert (code, found["verdict"], found["operations"]) == (EXIT_VALID, "valid", 0)
+    assert found["reason"] == engine.NOTHING_HAPPENED
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("cas-register", edn((0, "invoke", "write", 1), (0, "info", "write", 1))),
+        ("cas-register", edn((0, "invoke", "write", 1), (1, "invoke", "read", "nil"))),
+        ("cas-register", edn((0, "invoke", "read", "nil"), (0, "ok", "read", "nil"))),
+        ("register", edn((0, "invoke", "write", 1), (0, "ok", "write", 1)) + NEMESIS_ALONE),
+        ("set", edn((0, "invoke", "add", 1), (0, "ok", "add", 1))),
+        ("queue", edn((0, "invoke", "enqueue", 1), (0, "ok", "enqueue", 1))),
+        ("etcd-cas-register", "INFO  jepsen.util - 0 :invoke :write 1"),
+        ("register", "1 7 0 3\n1 8 2 5\n"),
+        (
+            "catalog",  # our own DDL, which is judged as runs are
+            edn((0, "invoke", "create", '{:name "a", :nonce "n", :columns []}')),
+        ),
+    ],
+)
+def test_what_was_not_looked_at_is_unknown(model, text, tmp_path, capsys):
+    (tmp_path / "h.edn").write_text(text)
+    code, out, _ = run([tmp_path / "h.edn", "--model", model, "--json"], capsys)
+    (found,) = objects(out)
+    assert (code, found["verdict"]) == (EXIT_UNKNOWN, "unknown")
+    assert "looked at" in found["reason"]
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "set"], ["--elle", "list-append"]])
+@pytest.mark.parametrize("text", ["[]", "; none\n()"])
+def test_a_collection_without_operations_is_no_history(text, model, tmp_path, capsys):
+    (tmp_path / "h.edn").write_text(text)
+    code, out, err = run([tmp_path / "h.edn", *model], capsys)
+    assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert f"{tmp_path / 'h.edn'}: there is no operation in it" in err
 
 
 @pytest.mark.parametrize("name", ['"w1"', ":client", ":nemesis-1"])

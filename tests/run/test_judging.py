@@ -2,10 +2,11 @@
 
 import pytest
 
+from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.case import Case
 from harness.checking import judge
 from harness.errors import CheckerLimitError
-from harness.ops import CheckResult, History, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Verdict
 
 CASE = Case(seed=1, target="toy-register", workload="register")
 
@@ -68,6 +69,32 @@ def test_an_error_that_cannot_be_told_costs_its_own_checker_the_verdict(kind):
     judgement = judge(History(()), CASE, [raising(kind()), says("invalid")])
     assert [result.verdict for result in judgement.results] == ["unknown", "invalid"]
     assert kind.__name__ in judgement.results[0].reason
+
+
+WRITE = [
+    Op(0, 0, 0, OpType.INVOKE, "write", {"value": 1}),
+    Op(1, 1, 0, OpType.OK, "write", {}),
+]
+READ = [Op(2, 2, 0, OpType.INVOKE, "read", {}), Op(3, 3, 0, OpType.OK, "read", {"value": 1})]
+LIST = [Op(0, 0, 0, OpType.INVOKE, "list", {}), Op(1, 1, 0, OpType.OK, "list", {"tables": []})]
+
+
+@pytest.mark.parametrize(
+    ("checker", "ops", "verdict"),
+    [
+        (RegisterLinearizable(), [], Verdict.UNKNOWN),
+        (RegisterLinearizable(), WRITE, Verdict.UNKNOWN),
+        (RegisterLinearizable(), WRITE + READ, Verdict.VALID),
+        (CatalogLinearizable(), [], Verdict.UNKNOWN),
+        (CatalogLinearizable(), LIST[:1], Verdict.UNKNOWN),
+        (CatalogLinearizable(), LIST, Verdict.VALID),
+    ],
+)
+def test_a_run_without_an_answer_that_could_contradict_proves_nothing(checker, ops, verdict):
+    # A workload of a plug-in need not have `stats`, whose doubts would tell.
+    (result,) = judge(History(ops), CASE, [checker]).results
+    assert result.verdict is verdict
+    assert (result.details.get("rule") == "exempt") is (verdict is Verdict.UNKNOWN)
 
 
 @pytest.mark.parametrize(

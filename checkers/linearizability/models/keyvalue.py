@@ -51,6 +51,10 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         del output
         return input_.f == "get"
 
+    def observes(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
+        """Gets."""
+        return self.read_only(input_, output)
+
     def footprint(self, input_: KeyValueInput, /) -> frozenset[str]:
         """The key."""
         return frozenset((input_.key,))

@@ -60,6 +60,11 @@ class Queue(Model[Elements, QueueInput, Element | None]):
         """What found the queue empty."""
         return isinstance(input_, Dequeue) and output is None
 
+    def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
+        """Dequeues."""
+        del output
+        return isinstance(input_, Dequeue)
+
     def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
         """For people."""
         return _described(input_, output)
@@ -91,6 +96,11 @@ class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]
             for n, element in enumerate(state)
             if output is UNKNOWN or output == element
         ]
+
+    def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
+        """Dequeues."""
+        del output
+        return isinstance(input_, Dequeue)
 
     def partition(
         self, operations: Sequence[QueueOperation], /

@@ -94,6 +94,11 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         """Reads, and compare-and-sets that found another value."""
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
+    def observes(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
+        """All but writes."""
+        del output
+        return not isinstance(input_, Write)
+
     def blurred(
         self,
         core: Sequence[Operation[RegisterInput, Scalar]],
@@ -165,6 +170,11 @@ class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
         """Transactions that only read."""
         del output
         return all(f == "read" for f, _, _ in input_.micro)
+
+    def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
+        """Transactions with a read that does not match any value."""
+        txn = input_ if output is UNKNOWN else output
+        return any(f == "read" and value is not None for f, _, value in txn.micro)
 
     def describe_operation(self, input_: Txn, output: Txn | Unknown, /) -> str:
         """For people."""

@@ -91,6 +91,11 @@ class Set(Model[frozenset[Element], SetInput, SetOutput]):
         """Reads, and what is known to have changed nothing."""
         return isinstance(input_, Contains | ReadAll) or output is False
 
+    def observes(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
+        """Reads, and additions and removals that tell whether the element was there."""
+        del input_
+        return output is not None
+
     def footprint(self, input_: SetInput, /) -> frozenset[str] | None:
         """The element; reading all touches everything."""
         if isinstance(input_, ReadAll):

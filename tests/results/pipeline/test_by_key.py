@@ -7,7 +7,7 @@ from harness.store import keyed
 from harness.store.keyed import bucket_paths
 from results import manifest
 from results.pipeline import check_store
-from tests.results.pipeline.stores import keyed_history, put_run
+from tests.results.pipeline.stores import keyed_history, numbered, put_run
 
 KEYS = [f"k{n}" for n in range(25)]
 STALE = ("k3", "k4", "k5", "k17", "k20")
@@ -40,6 +40,16 @@ def test_every_key_has_its_verdict(buckets, group, large, unit, native, tmp_path
     for row in rows:
         assert (row["counterexample"] is None) == (row["verdict"] == "valid")
         assert row["reason"]
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_key_that_nobody_read_is_valid_beside_others(native, tmp_path, monkeypatch):
+    monkeypatch.setenv("HARNESS_NATIVE", native)  # without, every key is judged by itself
+    history = keyed_history(["a", "b"])
+    kept = (op for op in history if op.f != "read" or op.value[0] != "a")
+    put_run(tmp_path, "n", "r", numbered(kept), buckets=1)
+    _, rows = rows_of_keys(tmp_path)
+    assert [(row["key"], row["verdict"]) for row in rows] == [('"a"', "valid"), ('"b"', "valid")]
 
 
 def test_a_large_key_is_a_unit_of_its_own(tmp_path, monkeypatch):
