@@ -31,7 +31,7 @@ from harness.soak.result import (
     SeedResult,
     Tally,
 )
-from harness.store.folder import STAGED_SUFFIX, check_name
+from harness.store.folder import STAGED_SUFFIX, check_name, check_place
 
 __all__ = ["SOAK_FOLDER", "Campaign", "SoakSpec"]
 
@@ -87,11 +87,13 @@ class _Kept(msgspec.Struct):
 class Campaign:
     """An open soak. Close it: nobody else may run the same one meanwhile.
 
-    Raises `UsageError` where the same soak is at work, `InfrastructureError` for disks.
+    Raises `UsageError` where the same soak is at work or the store is no folder, and
+    `InfrastructureError` for disks.
     """
 
     def __init__(self, spec: SoakSpec, *, fresh: bool) -> None:
         """Take the lock and read the journal; `fresh` forgets it."""
+        check_place(spec.store, spec.name)
         self.spec = spec
         self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
         self.notes: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import re
@@ -26,6 +27,7 @@ __all__ = [
     "RunRecord",
     "StoredRun",
     "check_name",
+    "check_place",
     "load_run",
     "new_run_id",
 ]
@@ -82,6 +84,21 @@ def check_name(text: str, flag: str) -> None:
         )
 
 
+def check_place(store: Path, name: str) -> None:
+    """Raise `UsageError` where runs called `name` cannot be kept in `store`, as it is no folder.
+
+    No space and no permission are another matter: they are found out by writing.
+    """
+    places = [(store / name, "--name"), *((each, "--store") for each in (store, *store.parents))]
+    for path, flag in places:
+        with contextlib.suppress(OSError):  # what may not be looked at cannot be written either
+            if (path.exists() or path.is_symlink()) and not path.is_dir():
+                raise UsageError(
+                    f"{str(path)!r} is not a folder, so no run can be kept in "
+                    f"{str(store / name)!r}; choose another {flag}"
+                )
+
+
 class RunFolder:
     """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks.
 
@@ -93,6 +110,7 @@ class RunFolder:
         """Create `store/name/run_id` and point `latest` at it; a staged one waits with both."""
         check_name(name, "--name")
         check_name(run_id, "run")
+        check_place(store, name)
         self.name = name
         self.run_id = run_id
         self._seed: int | None = None

@@ -156,6 +156,33 @@ def test_what_holds_no_operation_is_not_imported(content, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [file]
 
 
+# --- stores that are none --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("store", "flag"),
+    [("file", "--store"), ("file/below", "--store"), ("link", "--store"), (".", "--name")],
+)
+@pytest.mark.parametrize("verb", ["run", "soak", "import"])
+def test_a_store_that_is_no_folder_is_refused(verb, store, flag, run_folder, tmp_path, capsys):
+    edn = tmp_path / "h.edn"
+    assert main(["export", str(run_folder), "--output", str(edn)]) == 0
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    words = {
+        "run": ["run", "--env", "sim", *TOY],
+        "soak": ["soak", "--seeds", "1", "--nemesis", "none", "--jobs", "1", *TOY],
+        "import": ["import", str(edn)],
+    }
+    before = sorted(tmp_path.rglob("*"))
+    assert main([*words[verb], "--store", str(tmp_path / store), "--name", "file"]) == 254
+    error = capsys.readouterr().err.splitlines()[-1]
+    at_fault = tmp_path / ("link" if store == "link" else "file")
+    assert error.startswith(f"harness: {str(at_fault)!r} is not a folder")
+    assert error.endswith(f"choose another {flag}")
+    assert (sorted(tmp_path.rglob("*")), (tmp_path / "file").read_text()) == (before, "mine")
+
+
 # --- faults written by hand ------------------------------------------------------------------
 
 
