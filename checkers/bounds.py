@@ -22,6 +22,8 @@ Units: operation, fault, second, and the target's amounts. An outage may take th
 faults that it meets together, and the time for which a majority of the quorum was hit. One that
 meets a disturbance, by the harness, its host or its engine, is not held against the target; for
 elections a disturbance counts as a fault.
+A limit that grows by a unit of which the target did not say how much there was convicts nobody:
+what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
 """
 
@@ -67,8 +69,9 @@ class _Outage:
 
 @dataclass(slots=True)
 class _Judged:
-    """What was looked at, and what exceeded its limit."""
+    """What was looked at, and what exceeded its limit. `units` are those of known amount."""
 
+    units: frozenset[str] = frozenset()
     text: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
@@ -82,6 +85,11 @@ class _Judged:
         name = str(limit["name"])
         self.looked[name] = self.looked.get(name, 0) + 1
         if value > bound:
+            unknown = [unit for unit in limit.get("per") or {} if unit not in self.units]
+            if unknown:
+                grows = f"it grows by each {unknown[0]}, and nobody said how many there were"
+                self.gaps.append(f"{what}, above the limit of {bound:g}, but {grows}")
+                return
             self.rules.append(name)
             self.text.append(f"{what}, above the limit of {bound:g}: {limit.get('why', '')}")
             self.operations.extend(ops)
@@ -103,12 +111,12 @@ class BoundsChecker:
             missing = "the target declared no limits" if snapshots else UNFINISHED
             details = {"rule": "incomplete"}
             return CheckResult(self.name, Verdict.UNKNOWN, missing, details=details)
-        judged = _Judged()
         faults = [f for f in faults_of(history.of_process(NEMESIS), most=None) if f.targets]
         disturbances = disturbances_of(history)
         settled = [bool(op.value.get("ok")) for op in history.facts("converged")]
         at_rest = bool(settled and settled[-1]) and not snapshots[-1].get("pending")
         amounts = _amounts(history, faults, declared)
+        judged = _Judged(units=frozenset(amounts))
         disturbed = {"fault": len(faults) + len(disturbances)}
         for limit in declared["limits"]:
             measure = limit["measure"]

@@ -11,6 +11,7 @@ that sits out a fault shows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from targets.kudu.flags import Flags
@@ -22,6 +23,10 @@ _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
+USUAL: Final = Flags()
+"""Kudu's own flags, for which the limits of calls were measured."""
+USUAL_PAIRS: Final = 20
+"""So many pairs of a tablet server and a master that it heartbeats to were measured: 4 times 5."""
 
 
 def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, Any]:
@@ -31,7 +36,7 @@ def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, An
     """
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
     return {
-        "limits": _limits(flags),
+        "limits": _limits(flags, len(masters) * len(tservers)),
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
         "calls": _calls_of(dumps),
         "amounts": _amounts(masters),
@@ -67,12 +72,14 @@ def _counters(dump: Json) -> dict[str, int]:
 
 
 def _amounts(masters: Json) -> dict[str, int]:
-    """How much there ever was, by the rows of the master that has applied most."""
-    rows: Json = max(
-        (dump for dump in masters.values() if dump is not None),
-        key=lambda dump: dump.get("revision", 0),
-        default={"tables": [], "tablets": []},
-    )
+    """How much there ever was, by the rows of the master that has applied most.
+
+    Nothing where no master answered: how much there was is then unknown, not nought.
+    """
+    answered = [dump for dump in masters.values() if dump is not None]
+    if not answered:
+        return {}
+    rows: Json = max(answered, key=lambda dump: dump.get("revision", 0))
     tablets: dict[str, int] = {}
     for tablet in rows["tablets"]:
         tablets[tablet["table_id"]] = tablets.get(tablet["table_id"], 0) + 1
@@ -85,8 +92,8 @@ def _amounts(masters: Json) -> dict[str, int]:
     }
 
 
-def _limits(flags: Flags) -> list[dict[str, Any]]:
-    return [*_times(flags), *_calls(), *_kept(flags)]
+def _limits(flags: Flags, pairs: int) -> list[dict[str, Any]]:
+    return [*_times(flags), *_calls(flags, pairs), *_kept(flags)]
 
 
 def _limit(
@@ -98,11 +105,14 @@ def _limit(
     }  # fmt: skip
 
 
+def _election_ms(flags: Flags) -> float:
+    """The shortest election timeout."""
+    return flags.raft_heartbeat_interval_ms * flags.leader_failure_max_missed_heartbeat_periods
+
+
 def _times(flags: Flags) -> list[dict[str, Any]]:
     """Six of the shortest election timeouts and a second: clean runs need one and a half."""
-    timeout_s = (
-        flags.raft_heartbeat_interval_ms * flags.leader_failure_max_missed_heartbeat_periods / 1000
-    )
+    timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
     return [
         *(
@@ -124,13 +134,25 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
     ]
 
 
-def _calls() -> list[dict[str, Any]]:
+def _scaled(number: int, factor: Fraction) -> float:
+    """A whole number stays one: stored limits look as they always did."""
+    scaled = number * factor
+    return int(scaled) if scaled.denominator == 1 else float(scaled)
+
+
+def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
     """Each call is made once for what it is about, and again where an answer was lost.
+
+    Heartbeats and votes also come with time: as often as the flags say, and heartbeats from each
+    tablet server to each master. A lost leader is worth at least the usual number of votes.
 
     A call that meets another one for the same tablet is put off and comes again, at first after
     16 ms: with slow disks 3.3 deletions a replica were seen, of which 1.02 were carried out.
     """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
+    votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
+    beats = Fraction(USUAL.heartbeat_interval_ms, flags.heartbeat_interval_ms)
+    beats *= max(Fraction(1), Fraction(pairs, USUAL_PAIRS))
     return [
         _limit(
             "calls of CreateTablet", "calls", f"{service}.CreateTablet", 100, why,
@@ -152,12 +174,12 @@ def _calls() -> list[dict[str, Any]]:
         _limit(
             "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,
             "a tablet elects a leader when it is made, and when that one is lost",
-            replica_made=4, fault=300, second=4,
+            replica_made=4, fault=_scaled(300, max(Fraction(1), votes)), second=_scaled(4, votes),
         ),
         _limit(
             "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
             "a heartbeat comes in its interval, or at once with news",
-            replica_made=10, tablet_altered=20, second=60,
+            replica_made=10, tablet_altered=20, second=_scaled(60, beats),
         ),
     ]  # fmt: skip
 

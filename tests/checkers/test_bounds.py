@@ -227,6 +227,50 @@ def test_calls_are_held_against_amounts() -> None:
     assert judge(Timeline(), bound, calls={}).verdict is Verdict.VALID
 
 
+@pytest.mark.parametrize(("count", "verdict"), [(10, Verdict.VALID), (11, Verdict.UNKNOWN)])
+def test_a_limit_that_grows_by_who_knows_how_much_convicts_nobody(
+    count: int, verdict: Verdict
+) -> None:
+    bound = limit("calls", "Create", 10, replica=2)
+    assert judge(Timeline(), bound, calls={"Create": count}).verdict is verdict
+
+
+def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls() -> None:
+    create = "TabletServerAdminService.CreateTablet"
+    dumps = {"m1": None, "m2": None, "m3": None}
+    found = describe_bounds(dumps, {"t1": {"calls": {create: 111}}}, Flags())
+    limits = [each for each in found.pop("limits") if each["of"] == create]
+    result = judge(Timeline(), *limits, **{**found, "quorum": []})
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "incomplete")
+
+
+def per_second(of: str, flags: Flags, masters: int = 3, tservers: int = 3) -> float:
+    nodes = [dict.fromkeys(f"{role}{n}" for n in range(many))
+             for role, many in (("m", masters), ("t", tservers))]  # fmt: skip
+    limits = describe_bounds(*nodes, flags)["limits"]
+    return next(each["per"]["second"] for each in limits if each["of"].endswith(of))
+
+
+def test_limits_of_calls_follow_the_flags_that_say_how_often_they_come() -> None:
+    assert per_second("TSHeartbeat", Flags()) == 60
+    assert per_second("TSHeartbeat", Flags(), masters=5, tservers=4) == 60
+    assert per_second("TSHeartbeat", Flags(), masters=5, tservers=40) == 600
+    assert per_second("TSHeartbeat", Flags(heartbeat_interval_ms=10)) == 6000
+    assert per_second("TSHeartbeat", Flags(heartbeat_interval_ms=3000)) == 20
+    assert per_second("RequestConsensusVote", Flags()) == 4
+    assert per_second("RequestConsensusVote", Flags(raft_heartbeat_interval_ms=50)) == 40
+    halved = Flags(leader_failure_max_missed_heartbeat_periods=1.5)
+    assert per_second("RequestConsensusVote", halved) == 8
+
+
+def test_limits_of_usual_calls_are_whole_numbers_as_in_stored_histories() -> None:
+    limits = describe_bounds({"m1": None}, {"t1": None}, Flags())["limits"]
+    shares = [each for limit in limits if limit["measure"] == "calls" for each in
+              limit["per"].values() if each > 10]  # fmt: skip
+    assert shares
+    assert {type(share) for share in shares} == {int}
+
+
 def test_counters_are_held_of_each_node_at_rest() -> None:
     counters = {"m1": {"locks": 5}, "m2": {"locks": 6}, "t1": {}}
     result = judge(Timeline(), limit("counter", "locks"), counters=counters)
