@@ -15,6 +15,14 @@ is not in the table is not judged, and counted as exempt.
 | EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
 | TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
 | UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
+
+What makes a request bad depends on the target's limits. Where they are not Kudu's own, the last
+snapshot says so by a key `"accepts"`, in which everything may be left out:
+
+    name_bytes    a longer name is refused
+    columns       a table of more columns is refused, and another column once it has so many
+    replicas      [fewest, most]: another replication factor is refused
+    new_replicas  a table of more replicas, all tablets together, is refused
 """
 
 from __future__ import annotations
@@ -22,7 +30,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, tried
 from harness.ops import History, OpType, Pair
@@ -35,7 +44,27 @@ NAME_BYTES_MAX: Final = 256
 COLUMNS_MAX: Final = 290
 """Tables of more columns may be refused another one for that."""
 PARTITIONS_MAX: Final = 60
-REPLICAS: Final = (1, 3, 5, 7)
+REPLICAS: Final = (1, 7)
+"""The fewest and the most; an even number is refused in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the target accepts; a number that it did not declare is Kudu's, or infinite."""
+
+    name_bytes: float = NAME_BYTES_MAX
+    columns: float = math.inf
+    replicas: tuple[float, float] = REPLICAS
+    new_replicas: float = math.inf
+
+    @classmethod
+    def declared(cls, history: History) -> Self:
+        """By the last snapshot; names of newer targets say nothing here."""
+        found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+        given = found[-1].get("accepts") if found else None
+        if not isinstance(given, Mapping):
+            return cls()
+        return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
 
 
 def check_refusals(history: History, findings: Findings) -> None:
@@ -78,6 +107,9 @@ class _Context:
         self._first: dict[tuple[str, bool], float] = {}
         self.version_max = 0
         self.lost = 0
+        self.limits = _Limits.declared(history)
+        self._widest = 1  # columns of a new table, and below: the most that one alter adds
+        self._adds_most = 0
         for pair in history.pairs:
             self._take(pair)
 
@@ -105,7 +137,10 @@ class _Context:
         self.lost += pair.type is OpType.INFO and call.f == "alter"
         if call.f == "create":
             self._creates.append((call.index, frozenset(given.get("columns") or ())))
-        for step in given.get("steps") or () if call.f == "alter" else ():
+            self._widest = max(self._widest, 1 + len(given.get("columns") or ()))
+        steps = given.get("steps") or () if call.f == "alter" else ()
+        self._adds_most = max(self._adds_most, _added(steps))
+        for step in steps:
             self._take_step(call.index, step)
 
     def _take_step(self, index: int, step: Sequence[str]) -> None:
@@ -114,6 +149,16 @@ class _Context:
             self.adds.setdefault(names[-1], []).append(index)
         if kind in {"drop", "rename"}:
             self.drops.setdefault(names[0], []).append(index)
+
+    def may_be_full(self, more: int) -> bool:
+        """Whether some table may have no room for so many more columns.
+
+        Every version of a table may have added as many as an alter ever does. Nobody counts those
+        that were dropped, so this is generous in long runs.
+        """
+        versions = self.version_max + self.lost
+        columns = self._widest + versions * self._adds_most
+        return versions >= COLUMNS_MAX or (more > 0 and columns + more > self.limits.columns)
 
     def may_have(self, column: str, pair: Pair) -> bool:
         """Whether some table can have the column when `pair` is answered."""
@@ -167,8 +212,12 @@ def _never(context: _Context, pair: Pair) -> str | None:
     return None if many else "nothing of the request is bad"
 
 
-def _bad_name(name: Any) -> bool:
-    return not name or "\x00" in str(name) or len(str(name).encode()) > NAME_BYTES_MAX
+def _added(steps: Sequence[Sequence[str]]) -> int:
+    return sum(list(step[:1]) == ["add"] for step in steps)
+
+
+def _bad_name(name: Any, limits: _Limits) -> bool:
+    return not name or "\x00" in str(name) or len(str(name).encode()) > limits.name_bytes
 
 
 def _schema(context: _Context, pair: Pair) -> str | None:
@@ -178,18 +227,18 @@ def _schema(context: _Context, pair: Pair) -> str | None:
         case "create":
             columns = [KEY_COLUMN, *(given.get("columns") or ())]
             bad = (
-                any(map(_bad_name, [given.get("name"), *columns]))
+                any(_bad_name(name, context.limits) for name in [given.get("name"), *columns])
                 or len(set(columns)) != len(columns)
-                or len(columns) > COLUMNS_MAX
+                or len(columns) > min(COLUMNS_MAX, context.limits.columns)
                 or given.get("partitions", 1) < 1
             )
             return None if bad else "its name, columns and partitions are as they must be"
         case "rename":
-            bad = _bad_name(given.get("new_name"))
+            bad = _bad_name(given.get("new_name"), context.limits)
             return None if bad else "the new name is as it must be"
         case "alter":
-            full = context.version_max + context.lost >= COLUMNS_MAX
-            if full or _may_not_apply(given.get("steps") or (), context, pair):
+            steps = given.get("steps") or ()
+            if context.may_be_full(_added(steps)) or _may_not_apply(steps, context, pair):
                 return None
             return "its steps apply to every table that there can have been"
         case _:
@@ -209,7 +258,7 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
     for step in steps:
         match step:
             case ("add", column):
-                if may_have(column) or _bad_name(column):
+                if may_have(column) or _bad_name(column, context.limits):
                     return True
                 own[column] = True
             case ("drop", column):
@@ -217,7 +266,7 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
                     return True
                 own[column] = False
             case ("rename", old, new):
-                if may_lack(old) or may_have(new) or _bad_name(new):
+                if may_lack(old) or may_have(new) or _bad_name(new, context.limits):
                     return True
                 own[old], own[new] = False, True
             case _:
@@ -252,13 +301,26 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
         return "it places nothing"
     if context.disturbed < _end(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
         return None
+    if _too_many_replicas(pair, context.limits):
+        return None
     return "no fault and no change of leader had kept any tablet server away"
 
 
+def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
+    """Each limit has a code of its own."""
+    assert pair.completion is not None
+    replicas = pair.invoke.value.get("replicas", 1)
+    if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
+        return bool(pair.invoke.value.get("partitions", 1) * replicas > limits.new_replicas)
+    return bool(replicas > limits.replicas[1])
+
+
 def _replicas(context: _Context, pair: Pair) -> str | None:
-    del context
-    if pair.invoke.f == "create" and pair.invoke.value.get("replicas") not in REPLICAS:
-        return None
+    least, most = context.limits.replicas
+    if pair.invoke.f == "create":
+        asked = pair.invoke.value.get("replicas")
+        if not isinstance(asked, int) or asked % 2 == 0 or not least <= asked <= most:
+            return None
     return "its replication factor is a legal one"
 
 

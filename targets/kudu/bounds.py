@@ -1,4 +1,5 @@
 """What the target promises not to exceed, for the checker `bounds`: limits, and what they are of.
+Also which requests its flags have it refuse, for the checker `catalog-invariants`.
 
 Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from targets.kudu.flags import Flags
 
-__all__ = ["describe_bounds"]
+__all__ = ["describe_accepted", "describe_bounds"]
 
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
@@ -42,6 +43,25 @@ def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, An
         "amounts": _amounts(masters),
         "quorum": sorted(masters),
     }
+
+
+def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
+    """For the snapshot: `accepts`, with the limits of requests that are not Kudu's own.
+
+    Those are the checker's without a word, so snapshots under Kudu's flags stay as they were.
+    """
+
+    def declared(found: Flags) -> dict[str, Any]:
+        return {
+            "name_bytes": found.max_identifier_length,
+            "columns": found.max_num_columns,
+            "replicas": [found.min_num_replicas, found.max_num_replicas],
+            "new_replicas": found.max_create_tablets_per_ts * tservers,
+        }
+
+    usual = declared(USUAL)
+    accepts = {name: value for name, value in declared(flags).items() if value != usual[name]}
+    return {"accepts": accepts} if accepts else {}
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:

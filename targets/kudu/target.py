@@ -28,7 +28,7 @@ from harness.plugins import (
 )
 from targets.kudu import messages as m
 from targets.kudu.behaviour import BUGS, PROFILES, behaviour_of
-from targets.kudu.bounds import describe_bounds
+from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, draw_flags, parse_flags
@@ -253,6 +253,7 @@ class KuduTarget:
             "masters": masters,
             "tservers": tservers,
             "bounds": describe_bounds(masters, tservers, layout.flags),
+            **describe_accepted(len(tservers), layout.flags),
             "pending": list(find_pending(views, tservers)),
             "at": leader and {name: leader[name] for name in ("term", "revision")},
         }

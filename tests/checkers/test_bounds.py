@@ -8,7 +8,7 @@ import pytest
 
 from checkers.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
-from targets.kudu.bounds import describe_bounds
+from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.flags import Flags
 from tests.checkers.histories import Writer
 
@@ -369,3 +369,15 @@ def test_files_go_with_their_tablets(files: int, tablets: int, verdict: str) -> 
     h.served(*steady())
     found = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
     assert found.verdict == verdict, found
+
+
+def test_only_limits_of_requests_that_are_not_usual_are_declared() -> None:
+    assert describe_accepted(3, Flags()) == {}
+    assert describe_accepted(4, Flags(heartbeat_interval_ms=100)) == {}
+    assert describe_accepted(4, Flags(max_create_tablets_per_ts=2)) == {
+        "accepts": {"new_replicas": 8}
+    }
+    narrow = Flags(max_num_columns=2, max_identifier_length=1, max_num_replicas=1)
+    assert describe_accepted(3, narrow) == {
+        "accepts": {"columns": 2, "name_bytes": 1, "replicas": [1, 1]}
+    }

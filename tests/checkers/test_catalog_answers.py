@@ -485,3 +485,60 @@ def test_a_code_that_nobody_knows_is_exempt() -> None:
     h = made()
     refused(h, "delete", {"name": "a"}, "QUOTA_EXCEEDED/ABORTED")
     assert looked_at(h).exempt == {"refusals": 1}
+
+
+DEMANDED = [
+    ("name_bytes", 2, "create", CREATE | {"name": "long"}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "create", CREATE | {"columns": ["long"]}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "alter", alter(["rename", "v1", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    (
+        "name_bytes",
+        2,
+        "rename",
+        {"name": "a", "new_name": "long"},
+        "INVALID_SCHEMA/INVALID_ARGUMENT",
+    ),
+    ("columns", 1, "create", CREATE, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("columns", 2, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("replicas", [1, 1], "create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"),
+    ("replicas", [5, 7], "create", CREATE, "ILLEGAL_REPLICATION_FACTOR/INVALID_ARGUMENT"),
+    ("new_replicas", 2, "create", CREATE, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
+]
+ENOUGH = {"name_bytes": 4, "columns": 3, "replicas": [3, 3], "new_replicas": 3}
+
+
+@pytest.mark.parametrize(("name", "limit", "f", "call", "error"), DEMANDED)
+def test_a_refusal_that_the_target_declared_is_legal_and_no_other(
+    name: str, limit: Any, f: str, call: Json, error: str
+) -> None:
+    accepted: list[tuple[Json | None, list[str]]] = [
+        ({"accepts": {name: limit}}, []),
+        ({"accepts": ENOUGH | {name: limit, "new": 1}}, []),
+        ({"accepts": ENOUGH}, ["refusals"]),
+        ({"accepts": {}}, ["refusals"]),
+        ({}, ["refusals"]),
+        (None, ["refusals"]),
+    ]
+    for declared, found in accepted:
+        h = made()
+        refused(h, f, call, error)
+        h.fact("snapshot", declared)
+        assert rules(h) == found, declared
+
+
+def test_alters_may_have_filled_a_table_up() -> None:
+    """It began with two columns; the answers tell of its versions."""
+    for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
+        h = made()
+        h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})
+        refused(h, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
+        h.fact("snapshot", {"accepts": {"columns": 4}})
+        assert rules(h) == wrong
+
+
+def test_a_full_table_can_lose_columns() -> None:
+    h = made()
+    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
+    h.fact("snapshot", {"accepts": {"columns": 1}})
+    assert rules(h) == ["refusals"]
