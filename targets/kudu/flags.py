@@ -3,62 +3,75 @@
 Times keep Kudu's unit in their name. A case may override any of them through the target option
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
+
+Beside each number stands the range in which a cluster works, whatever the others are: a cluster
+whose elections never end, or whose logs may not grow, would be blamed for what it was told to do.
+Limits of requests may be as narrow as one likes, since a refusal that a flag demands is legal.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["Flags", "draw_flags", "parse_flags"]
+__all__ = ["DRAWN", "RANGES", "Flags", "draw_flags", "parse_flags"]
+
+
+class Within(NamedTuple):
+    """The least and the most that a flag may be, both included."""
+
+    least: float
+    most: float
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every flag of masters and tablet servers."""
 
     # Raft and log
-    raft_heartbeat_interval_ms: int = 500
-    leader_failure_max_missed_heartbeat_periods: float = 3.0
-    leader_failure_exp_backoff_max_delta_ms: int = 20_000
+    raft_heartbeat_interval_ms: Annotated[int, Within(50, 1000)] = 500
+    leader_failure_max_missed_heartbeat_periods: Annotated[float, Within(1, 6)] = 3.0
+    leader_failure_exp_backoff_max_delta_ms: Annotated[int, Within(10_000, 30_000)] = 20_000
     raft_enable_pre_election: bool = True
-    consensus_rpc_timeout_ms: int = 30_000
-    consensus_max_batch_size_bytes: int = 1024 * 1024
+    consensus_rpc_timeout_ms: Annotated[int, Within(500, 600_000)] = 30_000
+    consensus_max_batch_size_bytes: Annotated[int, Within(500, 50 * 1024 * 1024)] = 1024 * 1024
     log_force_fsync_all: bool = True  # profile `strict`; Kudu's own default is false
     cmeta_force_fsync: bool = True  # as above
-    log_segment_size_kb: int = 512  # Kudu: log_segment_size_mb = 8
-    log_min_segments_to_retain: int = 1
-    log_max_segments_to_retain: int = 80
-    log_cache_size_limit_kb: int = 4096
-    master_snapshot_every: int = 60  # entries. Ours, as the next: Kudu flushes by size and time
-    tablet_snapshot_every: int = 4  # tablets see little but alters
+    # Kudu: log_segment_size_mb = 8
+    log_segment_size_kb: Annotated[int, Within(8, 1024 * 1024)] = 512
+    log_min_segments_to_retain: Annotated[int, Within(1, 20)] = 1
+    log_max_segments_to_retain: Annotated[int, Within(80, 10_000)] = 80
+    log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
+    # Entries. Ours, as the next: Kudu flushes by size and time
+    master_snapshot_every: Annotated[int, Within(1, 100)] = 60
+    tablet_snapshot_every: Annotated[int, Within(1, 100)] = 4  # tablets see little but alters
     # masters and heartbeats
-    heartbeat_interval_ms: int = 1000
-    heartbeat_rpc_timeout_ms: int = 15_000
-    heartbeat_max_failures_before_backoff: int = 3
-    tserver_unresponsive_timeout_ms: int = 60_000
-    catalog_manager_bg_task_wait_ms: int = 1000
-    tablet_creation_timeout_ms: int = 30_000
-    master_ts_rpc_timeout_ms: int = 30_000
-    unresponsive_ts_rpc_timeout_ms: int = 3_600_000
-    master_failover_catchup_timeout_ms: int = 30_000
-    master_registration_rpc_timeout_ms: int = 1500
-    table_locations_ttl_ms: int = 300_000
+    heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
+    heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
+    heartbeat_max_failures_before_backoff: Annotated[int, Within(1, 100)] = 3
+    tserver_unresponsive_timeout_ms: Annotated[int, Within(10_000, 3_600_000)] = 60_000
+    catalog_manager_bg_task_wait_ms: Annotated[int, Within(10, 5000)] = 1000
+    tablet_creation_timeout_ms: Annotated[int, Within(10_000, 60_000)] = 30_000
+    master_ts_rpc_timeout_ms: Annotated[int, Within(1000, 60_000)] = 30_000
+    unresponsive_ts_rpc_timeout_ms: Annotated[int, Within(600_000, 86_400_000)] = 3_600_000
+    master_failover_catchup_timeout_ms: Annotated[int, Within(3000, 60_000)] = 30_000
+    master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
+    table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
     # limits
-    default_num_replicas: int = 3
-    min_num_replicas: int = 1
-    max_num_replicas: int = 7
-    max_create_tablets_per_ts: int = 60
-    max_num_columns: int = 300
-    max_identifier_length: int = 256
-    rpc_max_message_size: int = 50 * 1024 * 1024
-    remember_responses_ttl_ms: int = 600_000
-    # ours
-    master_read_confirm_timeout_ms: int = 5000  # strict: how long a read waits for its majority
+    default_num_replicas: Annotated[int, Within(1, 7)] = 3
+    min_num_replicas: Annotated[int, Within(1, 7)] = 1
+    max_num_replicas: Annotated[int, Within(1, 7)] = 7
+    max_create_tablets_per_ts: Annotated[int, Within(1, 10_000)] = 60
+    max_num_columns: Annotated[int, Within(1, 10_000)] = 300
+    max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
+    rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
+    remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
+    # ours. Strict: how long a read waits for its majority
+    master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
 
 def parse_flags(text: str) -> Flags:
@@ -70,12 +83,28 @@ def parse_flags(text: str) -> Flags:
             raise UsageError(f"the flag {part!r} has no value; write it as NAME=VALUE")
         given[name.strip().lstrip("-")] = value.strip()
     try:
-        return msgspec.convert(given, type=Flags, strict=False)
+        flags = msgspec.convert(given, type=Flags, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"bad flags {text!r}: {error}; names and units are in targets/kudu/flags.py"
         ) from error
+    for name, (least, most) in RANGES.items():
+        value = getattr(flags, name)
+        if not least <= value <= most:  # NaN is not either
+            usual = getattr(Flags(), name)
+            raise UsageError(
+                f"the flag {name} is {value}; it must be in {least} .. {most}, or leave it out: "
+                f"by default it is {usual}"
+            )
+    return flags
 
+
+RANGES: Final[Mapping[str, Within]] = {
+    name: within
+    for name, hint in get_type_hints(Flags, include_extras=True).items()
+    for within in get_args(hint)[1:]
+}
+"""As declared beside each number."""
 
 DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "master_snapshot_every": (10, 30, 60),

@@ -6,11 +6,13 @@ import random
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
 from harness.plugins import TargetSettings, load_plugin
 from targets.kudu import KuduTarget
+from targets.kudu.flags import DRAWN, RANGES, Flags, parse_flags
 
 
 def settings(*, profile: str = "strict", bugs: tuple[str, ...] = (), **options) -> TargetSettings:
@@ -55,6 +57,43 @@ def test_flags_and_switches_reach_every_node():
 def test_impossible_settings_are_usage_errors(chosen, text):
     with pytest.raises(UsageError, match=text):
         KuduTarget().nodes(chosen)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "heartbeat_interval_ms=0",
+        "log_segment_size_kb=0",
+        "tablet_snapshot_every=-1",
+        "log_max_segments_to_retain=0",
+        "consensus_rpc_timeout_ms=1",
+        "master_read_confirm_timeout_ms=0",
+        "raft_heartbeat_interval_ms=0",
+        "raft_heartbeat_interval_ms=-5",
+        "leader_failure_max_missed_heartbeat_periods=0",
+        "leader_failure_max_missed_heartbeat_periods=0.1",
+        "leader_failure_max_missed_heartbeat_periods=nan",
+        "leader_failure_max_missed_heartbeat_periods=inf",
+    ],
+)
+def test_flags_with_which_no_cluster_works_are_usage_errors(flag):
+    name, _, value = flag.partition("=")
+    within = RANGES[name]
+    with pytest.raises(UsageError) as refused:
+        parse_flags(f"raft_enable_pre_election=true,{flag}")
+    for part in (name, value, f"{within.least} .. {within.most}"):
+        assert part in str(refused.value)
+
+
+def test_every_number_has_a_range_with_its_default_and_what_soaks_draw():
+    usual = msgspec.structs.asdict(Flags())
+    assert set(RANGES) == {name for name, value in usual.items() if not isinstance(value, bool)}
+    for name, (least, most) in RANGES.items():
+        for value in (usual[name], *DRAWN.get(name, ()), least, most):
+            assert getattr(parse_flags(f"{name}={value}"), name) == value
+        for value in (least - 1, most + 1):
+            with pytest.raises(UsageError, match=name):
+                parse_flags(f"{name}={value}")
 
 
 @pytest.mark.parametrize(("masters", "core"), [(1, 1), (3, 2), (5, 3), (7, 4)])
