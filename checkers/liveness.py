@@ -3,7 +3,8 @@
 The harness records both facts, `live` and `converged`, with the bound and what was still missing;
 this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
 harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
-the time between (`checkers._disturbances`). A run that ended before the facts proves nothing.
+the time between (`checkers._disturbances`). A run that ended before the facts proves nothing, nor
+does a probe that the target's declared limits had it refuse (`checkers.catalog.refusals`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from checkers._disturbances import NS_PER_S, Disturbance, citation, disturbances_of
+from checkers.catalog.refusals import demanded_refusals
 from harness.ops import CheckResult, History, Op, Verdict, worst
 
 __all__ = ["LivenessChecker"]
@@ -84,6 +86,9 @@ class LivenessChecker:
                 name: op.value.get(name) for name in ("ok", "took_s", "bound_s")
             }
             found = _judge(promise, op, disturbances)
+            if found.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
+                text = f"{found.text} Its own limits had it refuse to {kind}."
+                found = _Finding(Verdict.UNKNOWN, text)
             findings.append(found)
             if found.verdict is not Verdict.VALID:
                 operations.append(op.index)
@@ -128,6 +133,16 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
     if (unasked := _unasked(value)) is not None:
         return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
     return _Finding(Verdict.INVALID, f"{text}.")
+
+
+def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
+    """The first kind that did not succeed, if limits refused it: all later ones need it."""
+    missing = op.value.get(promise.open_field)
+    if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:
+        return None
+    begin_ns = op.time - int((_number(op.value.get("took_s")) or 0.0) * NS_PER_S)
+    first = str(missing[0])
+    return first if first in demanded_refusals(history, begin_ns) else None
 
 
 def _unasked(value: Mapping[str, Any]) -> str | None:

@@ -27,6 +27,7 @@ snapshot says so by a key `"accepts"`, in which everything may be left out:
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ from typing import Any, Final, Self
 from checkers.catalog.findings import Findings, tried
 from harness.ops import History, OpType, Pair
 
-__all__ = ["check_refusals"]
+__all__ = ["check_refusals", "demanded_refusals"]
 
 CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
@@ -79,7 +80,7 @@ def check_refusals(history: History, findings: Findings) -> None:
             continue  # the client's own words: nobody refused anything
         if (code[1], code[2]) in OBSERVATIONS:
             continue
-        rule = RULES.get((code[1], code[2])) or RULES.get((code[1], ""))
+        rule = _rule_of(code)
         if rule is None:
             findings.excuse("refusals")
             continue
@@ -91,6 +92,35 @@ def check_refusals(history: History, findings: Findings) -> None:
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
             )
+
+
+def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
+    """The kinds of operations that the target's declared limits had it refuse since then."""
+    limits = _Limits.declared(history)
+    if limits == _Limits():
+        return frozenset()
+    context = _Context(history)
+    usual = copy.copy(context)
+    usual.limits = _Limits()
+    found: set[str] = set()
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None or done.type is not OpType.FAIL or pair.invoke.time < since_ns:
+            continue
+        code = CODE.match(done.error or "")
+        rule = code and _rule_of(code)
+        if rule is _unplaceable:
+            # Faults may explain these, too; what the limits demand needs no other explanation.
+            is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
+        else:
+            is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
+        if is_demanded:
+            found.add(pair.invoke.f)
+    return frozenset(found)
+
+
+def _rule_of(code: re.Match[str]) -> Rule | None:
+    return RULES.get((code[1], code[2])) or RULES.get((code[1], ""))
 
 
 class _Context:

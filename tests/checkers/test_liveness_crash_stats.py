@@ -81,6 +81,37 @@ def failed(h: Writer, at_s: int = 60, **more: Any) -> int:
     return h.fact("live", {**value, **more})
 
 
+HIGH = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"
+BAD = "INVALID_SCHEMA/INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "missing", "error", "accepts", "verdict"),
+    [
+        (10, ["create", "alter"], HIGH, {"replicas": [1, 1]}, Verdict.UNKNOWN),
+        (10, ["create", "alter"], BAD, {"columns": 1}, Verdict.UNKNOWN),
+        (10, ["create", "alter"], HIGH, {"replicas": [1, 3]}, Verdict.INVALID),
+        (10, ["create", "alter"], BAD, {"columns": 2}, Verdict.INVALID),
+        (10, ["create", "alter"], BAD, {}, Verdict.INVALID),
+        (10, ["alter"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # creates were no hindrance
+        (10, [], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),
+        (0, ["create"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # before the healing
+    ],
+)
+def test_a_probe_that_declared_limits_refuse_proves_nothing(
+    asked_s: int, missing: list[str], error: str, accepts: Any, verdict: Verdict
+) -> None:
+    h = Writer()
+    h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["t1"]})
+    h.at(asked_s * 1_000)
+    h.call(1, "create", {"name": "p", "columns": ["v"], "partitions": 1, "replicas": 3})
+    h.add(1, OpType.FAIL, "create", None, "m1", error=f"{error}: no")
+    failed(h, at_s=65, missing=missing)
+    converged(h)
+    h.fact("snapshot", {"accepts": accepts})
+    assert liveness(h).verdict is verdict
+
+
 def gap(h: Writer, begin_s: float, end_s: float) -> None:
     h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": end_s, "gap_s": end_s - begin_s})
 
