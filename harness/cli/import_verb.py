@@ -15,7 +15,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import HistoryError
 from harness.ops import History, Verdict
-from harness.store import RunFolder, RunRecord, new_run_id
+from harness.store import RunFolder, RunRecord, check_place, new_run_id
 from harness.store.edn import load_edn
 
 __all__ = ["main"]
@@ -71,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
     """Where the run is now. Of one that no store can hold, nothing is left, folders neither."""
+    check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)
     try:

@@ -29,7 +29,7 @@ from harness.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.run import Outcome, conduct
 from harness.signatures import failure_of
-from harness.store import RunFolder, RunRecord, new_run_id
+from harness.store import RunFolder, RunRecord, check_place, new_run_id
 
 __all__ = ["main"]
 
@@ -162,6 +162,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
     name = default_name(plan.case) if parsed.name is None else parsed.name
+    check_place(parsed.store, name)
     folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
     folder.write_case(plan.case)
     return folder

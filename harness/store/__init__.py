@@ -17,7 +17,7 @@ is in `ops.log`, and `harness check` reads it back.
 """
 
 from harness.store.buckets import bucket_bounds, bucket_middle, lat_bucket
-from harness.store.folder import RunFolder, RunRecord, StoredRun, load_run, new_run_id
+from harness.store.folder import RunFolder, RunRecord, StoredRun, check_place, load_run, new_run_id
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
@@ -28,6 +28,7 @@ __all__ = [
     "StoredRun",
     "bucket_bounds",
     "bucket_middle",
+    "check_place",
     "lat_bucket",
     "load_run",
     "new_run_id",

@@ -110,7 +110,6 @@ class RunFolder:
         """Create `store/name/run_id` and point `latest` at it; a staged one waits with both."""
         check_name(name, "--name")
         check_name(run_id, "run")
-        check_place(store, name)
         self.name = name
         self.run_id = run_id
         self._seed: int | None = None

@@ -211,7 +211,7 @@ def test_a_history_that_no_column_holds_concerns_its_seed_alone(
 
 def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     def cut_short(*arguments, **options):
-        return msgspec.structs.replace(conduct(*arguments, **options), interrupted=True)
+        return msgspec.structs.replace(conduct(*arguments, **options), stop_asked=True)
 
     conduct = seed.conduct
     monkeypatch.setattr(seed, "conduct", cut_short)
