@@ -22,6 +22,7 @@ import msgspec
 
 from checkers._sentences import seconds
 from harness.ops import History, Op
+from harness.timeline import how_ended
 
 __all__ = ["FOREIGN_EXITS", "Disturbance", "citation", "disturbances_of"]
 
@@ -29,7 +30,6 @@ CITED_MAX = 5
 NS_PER_S = 1_000_000_000
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Who may have ended a node so that neither the nemesis nor the target has to answer for it."""
-
 
 HEALING = frozenset({"heal-core", "heal-all"})
 """The phases that start nodes which are down: those of the core, and all."""
@@ -122,7 +122,6 @@ def _exits(history: History) -> Iterator[Disturbance]:
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):
         if _field(op, "by") in FOREIGN_EXITS:
-            by = "by its host" if _field(op, "by") == "host" else "by nobody knows whom"
-            text = f"at {seconds(op.time)} s node {_node(op)} was ended {by}"
+            text = f"at {seconds(op.time)} s node {_node(op)} was ended {how_ended(op)}"
             end_ns = next((time for time in heals if time > op.time), history[-1].time)
             yield Disturbance(op.f, op.time, end_ns, _node(op), text, op.index)

@@ -352,8 +352,9 @@ def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
         fault.id
         for fault in faults
         for op in ends
-        if (fault.kind, op.value.get("node")) in {(op.value["undid"], n) for n in fault.targets}
-        and fault.start <= op.time <= (op.time if fault.end is None else fault.end)
+        if fault.kind == op.value["undid"]
+        and op.value["node"] in fault.targets
+        and fault.is_on(op.time, op.time)
     }
 
 
