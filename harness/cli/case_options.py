@@ -116,10 +116,7 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
     if parsed.case is not None:
         case = load_case(parsed.case)
         return case.target, case.workload
-    return (
-        _DEFAULTS.target if parsed.target is None else parsed.target,
-        _DEFAULTS.workload if parsed.workload is None else parsed.workload,
-    )
+    return parsed.target or _DEFAULTS.target, parsed.workload or _DEFAULTS.workload
 
 
 def _add_option(group: Any, owner: str, option: Option) -> None:
@@ -170,8 +167,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     fields["given"] = tuple(name for name in DRAWABLE if name in fields)
     fields["bugs"] = tuple(parsed.bug or ())
-    struck = parsed.nemesis_default if parsed.nemesis is None else parsed.nemesis
-    fields["nemeses"] = _nemeses(struck)
+    fields["nemeses"] = _nemeses(parsed.nemesis or parsed.nemesis_default)
     fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 

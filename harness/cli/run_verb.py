@@ -161,7 +161,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
-    name = default_name(plan.case) if parsed.name is None else parsed.name
+    name = parsed.name or default_name(plan.case)
     check_place(parsed.store, name)
     folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
     folder.write_case(plan.case)

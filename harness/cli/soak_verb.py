@@ -69,7 +69,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
         first=parsed.first,
         last=parsed.last,
         store=parsed.store,
-        name=default_name(asked) if parsed.name is None else parsed.name,
+        name=parsed.name or default_name(asked),
         keep=parsed.keep,
         stop_after=parsed.stop_after,
     )
