@@ -163,19 +163,18 @@ class _Run:
         self._env.spawn(watching, name="watch")
         return await self._guarded(main(RealSession(self._cluster, self._env, interrupted)))
 
-    async def _interferences(self) -> dict[str, Interference]:
+    async def _interferences(self) -> dict[str, Interference | None]:
         """By node; only of those whose state stayed the same while the engine was asked."""
         assert self._cluster is not None
         before = self._cluster.idle()
         label = f"{RUN_LABEL}={self._plan.run_id}"
         rows = await asyncio.to_thread(self._engine.containers, label)
         states = {row.name: row.state for row in rows}
-        looks = {
+        return {
             node: interference(node, wanted=wanted, stopped=states[container] == "paused")
             for node, container, wanted in before & self._cluster.idle()
             if container in states
         }
-        return {node: found for node, found in looks.items() if found is not None}
 
     def _pull_images(self, blueprint: deploy.Blueprint) -> None:
         for image in sorted({blueprint.image_of(node) for node in blueprint.specs}):

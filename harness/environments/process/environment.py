@@ -177,11 +177,11 @@ class _Run:
         self._env.spawn(watching, name="watch")
         return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
 
-    async def _interferences(self) -> dict[str, Interference]:
+    async def _interferences(self) -> dict[str, Interference | None]:
         looks = {name: node.interference() for name, node in self._nodes.items()}
         if self._link_proxy is not None:
             looks[""] = self._link_proxy.interference()
-        return {name: found for name, found in looks.items() if found is not None}
+        return looks
 
     def _own_scratch(self) -> None:
         controller = procfs.identify(os.getpid())

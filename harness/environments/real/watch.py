@@ -35,7 +35,10 @@ def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference
 
 
 async def watch(
-    look: Callable[[], Awaitable[Mapping[str, Interference]]], bus: EventBus, *, interval_s: float
+    look: Callable[[], Awaitable[Mapping[str, Interference | None]]],
+    bus: EventBus,
+    *,
+    interval_s: float,
 ) -> None:
     """Look until cancelled, and publish what begins and what is over as `infrastructure`.
 
@@ -45,10 +48,11 @@ async def watch(
     while True:
         await asyncio.sleep(interval_s)
         try:
-            found = await look()
+            looks = await look()
         except InfrastructureError as error:
             bus.publish("", "infrastructure", {"what": str(error)})
             continue
+        found = {node: each for node, each in looks.items() if each is not None}
         for node in known.keys() - found.keys():
             bus.publish(node, "infrastructure", {"what": "that is over", "over": True})
         for node in sorted(found.keys() - known.keys()):
