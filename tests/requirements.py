@@ -1,13 +1,29 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1); then they fail. Which tools a test
-needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1); then they
+fail. Which tools a test needs, its marks say.
 """
 
 import functools
+import gc
 import importlib.util
+import warnings
 
+from harness.environments.docker import DockerEnvironment
 from results.diagnosis import SparkAndJava
 from tests.browser_support import find_chromium
+
+
+@functools.cache
+def missing_docker():
+    """Why no container can be started here, or `None`; a missing node image is built."""
+    environment = DockerEnvironment()
+    with warnings.catch_warnings():
+        # Where no engine answers, Docker's SDK leaves its socket to the collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        environment.prepare(print)
+        reason = environment.unavailable()
+        gc.collect()
+    return reason
 
 
 @functools.cache
@@ -26,6 +42,7 @@ def missing_browser():
 
 
 NEEDS = {
+    "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
 }

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from harness.cli import main
 from harness.environments.docker import image_tag
 from harness.errors import EXIT_INVALID, EXIT_USAGE
-from harness.plugins import load_plugin
 
 FOLDER = Path(__file__).parents[2] / "examples" / "etcd"
 IMAGE = "harness-etcd-test"
@@ -21,12 +19,9 @@ SHORT = ["--time-limit", "8", "--interval", "6", "--duration", "5", "--op-timeou
 @pytest.fixture(scope="module")
 def image():
     """The example's image, built by its Dockerfile."""
-    reason = load_plugin("environments", "docker").unavailable() or build_image()
-    if reason is None:
-        return IMAGE
-    if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    reason = build_image()
+    assert reason is None, reason
+    return IMAGE
 
 
 def build_image():

@@ -1,7 +1,6 @@
 """The fixtures as a user's tests have them: in a pytest of their own, strict about everything."""
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -12,8 +11,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-
-from harness.plugins import load_plugin
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
@@ -479,11 +476,6 @@ def by_hand(suite):
     ],
 )
 def test_a_cluster_a_nemesis_and_a_checker(by_hand, pytester, environment):
-    reason = load_plugin("environments", environment).unavailable()
-    if reason is not None:
-        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
-            pytest.fail(f"{environment} is required here: {reason}")
-        pytest.skip(reason)
     result = by_hand(
         """
 def test_it(cluster, nemesis, history):

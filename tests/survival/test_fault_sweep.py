@@ -79,7 +79,6 @@ def test_in_processes_at_more_points():
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("node_image")
 def test_in_docker():
     table = swept("--env", "docker", "--jobs", "2", *at("engine:60", "read:300+"))
     assert (table["engine"][0], table["read"][0]) == (1, 1)
@@ -89,19 +88,9 @@ def test_in_docker():
 @pytest.mark.nightly
 @pytest.mark.docker
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("node_image")
 def test_in_docker_at_more_points():
     table = swept("--env", "docker", "--points", "6", "--jobs", "2")
     assert sum(points for points, _ in table.values()) >= 4
-
-
-@pytest.fixture
-def node_image():
-    from harness.environments.docker import DockerEnvironment
-
-    reason = DockerEnvironment().unavailable()
-    if reason is not None:
-        pytest.skip(reason)
 
 
 def test_every_point_is_one_alone_and_one_that_lasts():

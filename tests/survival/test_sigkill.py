@@ -100,10 +100,4 @@ def test_killed_among_processes(number, tmp_path):
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
 def test_killed_among_containers(number, tmp_path):
-    environment = load_plugin("environments", "docker")
-    reason = environment.unavailable()
-    if reason is not None:
-        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
-            pytest.fail(f"docker is required here: {reason}")
-        pytest.skip(reason)
     survive("docker", number, tmp_path, [docker_of, processes_of])
