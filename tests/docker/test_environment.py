@@ -158,21 +158,23 @@ def test_clients_can_be_cut_in_either_direction(environment):
 def test_a_cut_holds_across_a_restart_and_its_lease_ends_it(environment):
     async def main(session):
         cluster = session.cluster
-        fault = await cluster.cut([Link("n1", "n2")], lease_s=4.0)
-        started = time.monotonic()
+        lasting = await cluster.cut([Link("n1", "n2")], lease_s=600.0)
         await cluster.kill("n2")
         await cluster.start("n2")
         await wait_answering(session, "n2")
         during = await ask(session, "n1", "ask", "n2", 0.5)
+        bite = await cluster.heal(lasting)
+        started = time.monotonic()
+        await cluster.cut([Link("n1", "n2")], lease_s=2.0)
         while await ask(session, "n1", "ask", "n2", 0.5) != "n2":
-            assert time.monotonic() - started < 10
-        return during, time.monotonic() - started, await cluster.heal(fault)
+            assert time.monotonic() - started < 60
+        return during, bite, time.monotonic() - started
 
-    during, healed_after_s, bite = execute(environment, main)
+    during, bite, healed_after_s = execute(environment, main)
 
     assert during == "TimeoutError"
-    assert healed_after_s >= 3.9
     assert bite.count > 0
+    assert healed_after_s >= 1.9
 
 
 def test_kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(environment):

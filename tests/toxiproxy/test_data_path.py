@@ -258,13 +258,15 @@ def test_slicer_keeps_the_bytes(through):
 
 def test_slicer_slices(through):
     passage = through(source(b"a" * 400))
-    passage.add("slicer", average_size=100, size_variation=0, delay=50_000)
+    passage.add("slicer", average_size=100, size_variation=0, delay=200_000)
     conn = passage.connect()
     sizes = []
     while part := conn.recv(1000):
         sizes.append(len(part))
 
-    assert sizes == [100, 100, 100, 100]
+    assert sum(sizes) == 400
+    assert len(sizes) > 1  # whoever reads late finds several together, but hardly ever all
+    assert not any(size % 100 for size in sizes)
 
 
 def test_limit_data_closes_after_its_bytes(through):
