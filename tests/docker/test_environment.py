@@ -17,6 +17,7 @@ from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, Nod
 from harness.env import Address
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
 from harness.errors import InfrastructureError, UsageError
+from tests.cleaning import only_cleaner
 from tests.docker.echo import PORT
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering, wait_until
 
@@ -483,9 +484,10 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
         text=True,
         check=True,
     )
-    os.kill(int(children.stdout), signal.SIGKILL)  # the warden of this one run
-    kill_driver(driver)
-    lines = [line for line in environment.clean() if run_id in line]
+    with only_cleaner():
+        os.kill(int(children.stdout), signal.SIGKILL)  # the warden of this one run
+        kill_driver(driver)
+        lines = [line for line in environment.clean() if run_id in line]
 
     assert len(lines) == len(everything) == 5
     assert found(engine, run_id) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,9 @@ import pytest
 
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
+from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
 from harness.environments.warden import ROLE_VARIABLE
+from tests.cleaning import only_cleaner
 from tests.process.conftest import processes_of, wait_until
 from tests.toxiproxy.conftest import REPOSITORY, start_server
 
@@ -99,7 +103,11 @@ def test_leases_end_although_the_controller_is_frozen():
 
 def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living():
     dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
-    with controller(alive, 600) as (living, _), controller(dead, 600) as (process, _):
+    with (
+        controller(alive, 600) as (living, _),
+        controller(dead, 600) as (process, _),
+        only_cleaner(),
+    ):
         os.kill(roles(dead)["warden"], signal.SIGKILL)
         process.kill()
         process.wait(10)
@@ -115,6 +123,26 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living():
         assert sorted(roles(alive)) == ["link-proxy", "node:a", "node:b", "warden"]
         assert living.poll() is None
         assert not any(dead in line for line in ProcessEnvironment().clean())
+
+
+def test_clean_goes_on_where_another_one_was_quicker(tmp_path, monkeypatch):
+    scratch = tmp_path / f"{SCRATCH_PREFIX}quicker-1"
+    (scratch / "a").mkdir(parents=True)
+    (scratch / "a" / "log").write_bytes(b"x")
+    owner = {"run_id": "quicker", "controller": "1:0", "link_proxy": None}
+    (scratch / OWNER_FILE).write_text(json.dumps(owner))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    unlink = os.unlink
+
+    def after_another(*path, **options):
+        unlink(*path, **options)
+        unlink(*path, **options)
+
+    with only_cleaner():
+        monkeypatch.setattr(os, "unlink", after_another)
+        lines = ProcessEnvironment().clean()
+    assert [line for line in lines if "quicker" in line]
+    assert not scratch.exists()
 
 
 @pytest.mark.toxiproxy

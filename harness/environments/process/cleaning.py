@@ -40,7 +40,7 @@ def clean_dead_runs() -> list[str]:
             lines.append(f"killed {role} (pid {process.pid}) of run {run_id}")
     for folder, owner in _dead_scratch_folders():
         lines += _remove_proxies(owner)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, onerror=_ignore_missing)
         lines.append(f"removed {folder} of run {owner['run_id']}")
     return lines
 
@@ -71,6 +71,12 @@ def _dead_scratch_folders() -> Iterator[tuple[Path, dict[str, Any]]]:
             continue  # another user's, or one that is being made or removed at this moment
         if not procfs.is_alive(controller):
             yield folder, owner
+
+
+def _ignore_missing(_call: object, _path: object, exc_info: tuple[Any, Any, Any]) -> None:
+    """Another `clean` at this moment may have been there first."""
+    if not isinstance(exc_info[1], FileNotFoundError):
+        raise exc_info[1]
 
 
 def _remove_proxies(owner: dict[str, Any]) -> list[str]:
