@@ -9,11 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+# As it is when tests are collected: one that looks elsewhere for temporary files must wait, too.
+LOCK = Path(tempfile.gettempdir()) / f"harness-tests-clean-{os.getuid()}.lock"
+
 
 @contextlib.contextmanager
 def only_cleaner() -> Iterator[None]:
     """No other test, of any suite on this machine, cleans meanwhile."""
-    path = Path(tempfile.gettempdir()) / f"harness-tests-clean-{os.getuid()}.lock"
-    with path.open("a") as lock:
+    with LOCK.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
