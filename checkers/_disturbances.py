@@ -10,12 +10,17 @@ failed, nobody can say what the target would have done in that time. So:
 * not done, or done late, in a window that a disturbance overlaps: `unknown`, and the disturbance is
   cited.
 
-Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`,
+Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by nobody knows whom.
+
+Two of them say from when to when they were, and explain only what they can (`excuses`): the target
+had its bound again where as much time went by undisturbed, and bounds are wide enough for nodes
+that had to wait for a processor in less than a tenth of it, as those that start together do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -24,12 +29,27 @@ from checkers._sentences import seconds
 from harness.ops import History, Op
 from harness.timeline import how_ended
 
-__all__ = ["FOREIGN_EXITS", "Disturbance", "citation", "disturbances_of"]
+__all__ = [
+    "FOREIGN_EXITS",
+    "TIMED",
+    "Disturbance",
+    "citation",
+    "disturbances_of",
+    "excuses",
+    "weight",
+]
 
 CITED_MAX = 5
 NS_PER_S = 1_000_000_000
+BREAK_NS_MIN = NS_PER_S // 10
+"""Two looks at the processors lie this close, one after the other."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Who may have ended a node so that neither the nemesis nor the target has to answer for it."""
+
+TIMED = frozenset({"heartbeat-gap", "starvation"})
+"""Those that say when they were. Of a failure only its discovery is known."""
+STARVED_SHARE_MIN = 0.1
+"""Of a bound: nodes that starve for less of it did not pass it for that."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
 """The phases that start nodes which are down: those of the core, and all."""
@@ -58,10 +78,39 @@ def disturbances_of(history: History) -> tuple[Disturbance, ...]:
     """Every disturbance that the history records, in its order."""
     found = [
         *(_gap(op) for op in history.facts("heartbeat-gap")),
+        *_starvations(history),
         *_failures(history),
         *_exits(history),
     ]
     return tuple(sorted(found, key=lambda disturbance: disturbance.operation))
+
+
+def excuses(
+    disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int, bound_s: float
+) -> list[Disturbance]:
+    """Those in this window that may be why a bound of the target was passed in it."""
+    found = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
+    if any(each.kind not in TIMED for each in found):
+        return found
+    free_ns, last_ns, starved_ns = 0, begin_ns, 0
+    for each in sorted(found, key=lambda each: each.begin_ns):
+        free_ns = max(free_ns, each.begin_ns - last_ns)
+        last_ns = max(last_ns, each.end_ns)
+        if each.kind == "starvation":
+            starved_ns += min(each.end_ns, end_ns) - max(each.begin_ns, begin_ns)
+    if max(free_ns, end_ns - last_ns) > bound_s * NS_PER_S:
+        return []
+    if starved_ns < STARVED_SHARE_MIN * bound_s * NS_PER_S:
+        return [each for each in found if each.kind != "starvation"]
+    return found
+
+
+def weight(disturbances: Iterable[Disturbance]) -> int:
+    """To how many faults they come up: one each, and starvation one for each second."""
+    return sum(
+        math.ceil((each.end_ns - each.begin_ns) / NS_PER_S) if each.kind == "starvation" else 1
+        for each in disturbances
+    )
 
 
 def citation(disturbances: Iterable[Disturbance]) -> str:
@@ -90,6 +139,33 @@ def _gap(op: Op) -> Disturbance:
     begin_ns, end_ns = _time_ns(op, "from_s"), _time_ns(op, "to_s")
     text = f"the harness did not run from {seconds(begin_ns)} s to {seconds(end_ns)} s"
     return Disturbance(op.f, begin_ns, end_ns, None, text, op.index)
+
+
+def _starvations(history: History) -> Iterator[Disturbance]:
+    """One for each time without a break, whoever starved in it."""
+    joined: list[tuple[int, int, int, dict[str, None]]] = []
+    for op in history.facts("starvation"):
+        begin_ns, end_ns = _time_ns(op, "from_s"), _time_ns(op, "to_s")
+        waited = _field(op, "waited_s")
+        names = dict.fromkeys(str(name) for name in waited) if isinstance(waited, dict) else {}
+        index = op.index
+        if joined and begin_ns - joined[-1][1] < BREAK_NS_MIN:
+            begin_ns, _, index, before = joined.pop()
+            names = before | names
+        joined.append((begin_ns, end_ns, index, names))
+    for begin_ns, end_ns, index, names in joined:
+        text = (
+            f"from {seconds(begin_ns)} to {seconds(end_ns)} s the host was overloaded, and "
+            f"{_listed(list(names))} waited for a processor"
+        )
+        yield Disturbance("starvation", begin_ns, end_ns, None, text, index)
+
+
+def _listed(names: list[str]) -> str:
+    shown, more = names[:CITED_MAX], len(names) - CITED_MAX
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
 
 
 def _failures(history: History) -> Iterator[Disturbance]:

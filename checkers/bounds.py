@@ -20,8 +20,9 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
 faults that it meets together, and the time for which a majority of the quorum was hit. One that
-meets a disturbance, by the harness, its host or its engine, is not held against the target; for
-elections a disturbance counts as a fault.
+meets a disturbance, by the harness, its host or its engine, is not held against the target unless
+its limit passed undisturbed; for elections and calls a disturbance counts as a fault, and each
+second in which nodes starved as one.
 A limit that grows by a unit of which the target did not say how much there was convicts nobody:
 what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
@@ -35,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers._disturbances import Disturbance, disturbances_of
+from checkers._disturbances import TIMED, Disturbance, disturbances_of, excuses, weight
 from checkers._sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
@@ -59,7 +60,6 @@ class _Outage:
     begin: int
     end: int
     faults: tuple[Fault, ...]
-    disturbances: tuple[Disturbance, ...]
 
     @property
     def length_s(self) -> float:
@@ -117,10 +117,10 @@ class BoundsChecker:
         at_rest = bool(settled and settled[-1]) and not snapshots[-1].get("pending")
         amounts = _amounts(history, faults, declared)
         judged = _Judged(units=frozenset(amounts))
-        disturbed = {"fault": len(faults) + len(disturbances)}
+        disturbed = {"fault": len(faults) + weight(disturbances)}
         for limit in declared["limits"]:
             measure = limit["measure"]
-            units = amounts | disturbed if measure == "elections" else amounts
+            units = amounts | disturbed if measure in {"elections", "calls"} else amounts
             bound = limit["limit"] + sum(
                 share * units.get(unit, 0) for unit, share in (limit.get("per") or {}).items()
             )
@@ -178,13 +178,6 @@ class BoundsChecker:
         if exempt:
             reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
-
-
-def _may_concern(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """A gap says when it was. Of a failure only its discovery is known: it may concern any time."""
-    if disturbance.kind != "heartbeat-gap":
-        return True
-    return disturbance.begin_ns < end_ns and disturbance.end_ns > begin_ns
 
 
 def _declared(snapshot: object) -> Json:
@@ -283,13 +276,15 @@ def _outages(
             judged.looked["outages"] = judged.looked.get("outages", 0) + 1
             continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
-        disturbed = [each for each in disturbances if _may_concern(each, before, after)]
-        outage = _Outage(before, after, met, tuple(disturbed))
-        _hold_outage(outage, limits, quorum, judged)
+        _hold_outage(_Outage(before, after, met), limits, quorum, disturbances, judged)
 
 
 def _hold_outage(
-    outage: _Outage, limits: Mapping[str, Json], quorum: frozenset[str], judged: _Judged
+    outage: _Outage,
+    limits: Mapping[str, Json],
+    quorum: frozenset[str],
+    disturbances: Sequence[Disturbance],
+    judged: _Judged,
 ) -> None:
     """Every fault that an outage meets adds its limit, and what it took a majority away for."""
     kinds = [fault.kind for fault in outage.faults] or [CALM]
@@ -303,8 +298,11 @@ def _hold_outage(
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
-    if outage.disturbances and outage.length_s > bound:
-        judged.gaps.append(f"{what}, but {outage.disturbances[0].text}")
+    # Of a failure only its discovery is known: it may concern any time.
+    untimed = [each for each in disturbances if each.kind not in TIMED]
+    own = untimed or excuses(disturbances, outage.begin, outage.end, bound)
+    if own and outage.length_s > bound:
+        judged.gaps.append(f"{what}, but {own[0].text}")
         return
     judged.hold(
         limit, outage.length_s, bound, what, *(fault.begin.index for fault in outage.faults)

@@ -24,6 +24,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | divergence  | two replicas that told of one place differently             |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
+| "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`         |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
 
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause", or
@@ -36,6 +37,8 @@ every checker is a pure function of a history and a stored run can be checked ag
   fault took aim, and changes in between were not observed.
 * `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
+* `starvation`: the host was overloaded. These nodes (or the harness, or its link proxy) were ready
+  to run and got no processor for so many seconds of this time, which are half of it or more.
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
   until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from harness.case import NS_PER_S
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
@@ -141,12 +142,22 @@ class EventScribe:
             said = {name: event.data.get(name) for name in ("lasts", "over", "undid")}
             value |= {name: each for name, each in said.items() if each is not None}
             self._recorder.fact("infrastructure", value)
+        elif event.kind == "starvation" and not event.node:
+            self._starved(event)
         elif (
             event.kind == "leader"
             and event.node in self._candidates
             and event.data.get("main", True)
         ):
             self._lead(event.node, int(event.data.get("term", 0)))
+
+    def _starved(self, event: ClusterEvent) -> None:
+        """It was seen at its end, maybe long before anybody subscribed."""
+        to_s = (event.time_ns - self._recorder.start_ns) / NS_PER_S
+        from_s = max(0.0, to_s - event.data["took_s"])
+        if to_s > from_s:
+            value = {"from_s": from_s, "to_s": to_s, "waited_s": event.data["waited_s"]}
+            self._recorder.fact("starvation", value)
 
     def summarize(self) -> None:
         """Write down how much was compared, once nothing more will be."""

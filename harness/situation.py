@@ -102,12 +102,15 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether a node answered while another one led."""
+        """Whether a node answered while another one led, from the call to the answer."""
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None:
             return False
-        reign = self.leader(pair.invoke.time)
-        return reign is not None and _leads(reign, pair.invoke.time) and reign.node != done.node
+        then = [(self.leader(time_ns), time_ns) for time_ns in (pair.invoke.time, done.time)]
+        return all(
+            reign is not None and _leads(reign, time_ns) and reign.node != done.node
+            for reign, time_ns in then
+        )
 
     def _of_operation(self, pair: Pair) -> str:
         call, done = pair.invoke, pair.completion
@@ -129,7 +132,9 @@ class Timeline(msgspec.Struct, frozen=True):
         """`m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
         term = done.value.get("term") if isinstance(done.value, Mapping) else None
         within = f" in term {term}" if isinstance(term, int) else ""
-        reign = self.leader(time_ns)
+        reign, last = self.leader(time_ns), self.leader(done.time)
+        if last is not None and last.node == node and _leads(last, done.time):
+            reign, time_ns = last, done.time  # it may have been elected after the call
         if reign is not None and reign.node == node and _leads(reign, time_ns):
             title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
@@ -167,14 +172,14 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
         """What the harness, its host or its engine did meanwhile: no fault of the target."""
-        for op in self.history.facts("heartbeat-gap"):
-            value = op.value if isinstance(op.value, Mapping) else {}
-            begin, until = value.get("from_s"), value.get("to_s")
-            if not isinstance(begin, (int, float)) or not isinstance(until, (int, float)):
-                continue
-            if begin * NS_PER_S <= end and until * NS_PER_S >= start:
-                yield f"the harness itself did not run from {begin:.1f} s to {until:.1f} s"
-                break
+        gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
+        if (gap := next(gaps, None)) is not None:
+            begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
+            yield f"the harness itself did not run from {begin_s:.1f} s to {end_s:.1f} s"
+        starved = [op for op in self.history.facts("starvation") if _meets(op, start, end)]
+        if starved:
+            names = _list(list(starved[-1].value["waited_s"]))
+            yield f"the host was overloaded at {_s(starved[-1].time)} ({names} got no processor)"
         for op in self.history.facts("infrastructure"):
             if op.time <= end and isinstance(op.value, Mapping):
                 what = _short(str(op.value.get("what", "it failed")))
@@ -277,6 +282,15 @@ class _TableNames:
             return found[0]
         later = f", later {_short(names[-1])!r}" if names[-1] != names[0] else ""
         return f"{found[1]} {_short(names[0])!r}{later} (id {found[2][:ID_CHARS]}…)"
+
+
+def _meets(op: Op, start: int, end: int) -> bool:
+    """Whether the time that a fact tells meets this one."""
+    value = op.value if isinstance(op.value, Mapping) else {}
+    begin_s, end_s = value.get("from_s"), value.get("to_s")
+    if not isinstance(begin_s, (int, float)) or not isinstance(end_s, (int, float)):
+        return False
+    return begin_s * NS_PER_S <= end and end_s * NS_PER_S >= start
 
 
 def _led(reign: Reign, time_ns: int) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from checkers._disturbances import citation, disturbances_of
+from checkers._disturbances import Disturbance, citation, disturbances_of
 from checkers._sentences import seconds, sentence
 from checkers.catalog.findings import Findings, counted, table_words
 from checkers.catalog.snapshot import Snapshot
@@ -268,6 +268,11 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) ->
                 )
 
 
+def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
+    """Who starves tells it later, and not less."""
+    return disturbance.kind != "starvation" or disturbance.overlaps(begin_ns, end_ns)
+
+
 def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:
     """A version is applied when some replica of every tablet has it: its group committed it.
 
@@ -298,8 +303,10 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings)
                 continue
             when = "at no time" if since is None else f"only at {seconds(since)} s"
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
-            if disturbances:  # they may have kept from the harness what the replica announced
-                what = f"{what}. That proves nothing: {citation(disturbances)}"
+            late = done.time + TOLD_WITHIN_NS if since is None else since
+            own = [each for each in disturbances if _delays_news(each, done.time, late)]
+            if own:  # they may have kept from the harness what the replica announced
+                what = f"{what}. That proves nothing: {citation(own)}"
                 findings.gaps.append(f"{sentence(shown.pair)}, but {what}")
             else:
                 _complain(findings, "applied-early", shown, what)

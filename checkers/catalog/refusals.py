@@ -215,11 +215,14 @@ def _end(pair: Pair) -> int:
     return pair.completion.index
 
 
+_DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure", "node-exit"})
+
+
 def _first_disturbance(history: History) -> float:
     """The index of the first fault, gap or second leader: from then on servers may be unheard."""
     leaders = 0
     for op in history:
-        if op.process == "nemesis" or op.f in {"heartbeat-gap", "infrastructure", "node-exit"}:
+        if op.process == "nemesis" or op.f in _DISTURBING:
             if not op.is_client:
                 return op.index
         elif op.process == "harness" and op.f == "leader":

@@ -21,8 +21,10 @@ __all__ = [
     "environment_of",
     "identify",
     "is_alive",
+    "is_of_container",
     "memory_bytes",
     "oom_kills",
+    "run_delays_ns",
     "send",
     "state",
 ]
@@ -119,6 +121,42 @@ def memory_bytes(process: ProcessId) -> int | None:
         return None
     held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # a zombie has none
     return int(held[1]) * 1024 if held is not None and is_alive(process) else None
+
+
+def is_of_container(pid: int, container_id: str) -> bool:
+    """Whether a process of this machine is of this container: its control group's path says so.
+
+    It is not where the engine that named the pid runs elsewhere, in a VM or on a server.
+    """
+    try:
+        return container_id in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def run_delays_ns(process: int, *, descendants: bool) -> dict[tuple[int, int], int]:
+    """How long each thread of a process (and of its descendants) was ready to run, and did not run.
+
+    By process and thread, in ns since the thread began; a thread that ends takes its own along.
+    Empty where the process is gone, or the kernel does not count (CONFIG_SCHED_INFO). See
+    Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.
+    """
+    found: dict[tuple[int, int], int] = {}
+    waiting = [process]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            threads = sorted(Path(f"/proc/{pid}/task").iterdir())
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                found[pid, int(thread.name)] = int((thread / "schedstat").read_bytes().split()[1])
+                if descendants:
+                    waiting.extend(map(int, (thread / "children").read_bytes().split()))
+            except (OSError, IndexError):
+                continue
+    return found
 
 
 def oom_kills() -> int | None:

@@ -143,7 +143,7 @@ def test_only_what_a_serving_target_can_say_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("at_s", "fact", "value", "verdict"),
     [
-        (45, "heartbeat-gap", {"from_s": 20.0, "to_s": 45.0}, Verdict.UNKNOWN),
+        (45, "heartbeat-gap", {"from_s": 12.0, "to_s": 45.0}, Verdict.UNKNOWN),
         (12, "heartbeat-gap", {"from_s": 2.0, "to_s": 9.5}, Verdict.INVALID),
         (55, "heartbeat-gap", {"from_s": 51.0, "to_s": 55.0}, Verdict.INVALID),
         (5, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
@@ -160,6 +160,63 @@ def test_an_outage_that_meets_a_disturbance_convicts_nobody(
     h.now_s = at_s
     h.fact(fact, value)
     assert judge(h, *ALL).verdict is verdict
+
+
+def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
+    """A fact for each second, as the harness writes it."""
+    while begin_s < end_s:
+        h.now_s = min(begin_s + 1, end_s)
+        waited = dict.fromkeys(nodes or ("m1",), 0.6)
+        h.fact("starvation", {"from_s": begin_s, "to_s": h.now_s, "waited_s": waited})
+        begin_s = h.now_s
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "verdict"),
+    [
+        (9.8, 13, Verdict.UNKNOWN),
+        (5, 20, Verdict.UNKNOWN),
+        (13, 13.4, Verdict.INVALID),  # less than a tenth of the limit
+        (5, 11.5, Verdict.INVALID),  # the limit passed once more after that
+        (2, 9, Verdict.INVALID),  # before
+        (18, 20, Verdict.INVALID),  # and after
+    ],
+)
+def test_nodes_that_get_no_processor_are_convicted_of_no_outage(
+    begin_s: float, end_s: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*without(10, 17))
+    starved(h, begin_s, end_s, "m2", "the link proxy")
+    result = judge(h, *ALL)
+    assert result.verdict is verdict
+    assert ("m2 and the link proxy waited" in result.reason) is (verdict is Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(("begin_s", "verdict"), [(11, Verdict.UNKNOWN), (30, Verdict.INVALID)])
+def test_a_limit_that_passed_undisturbed_convicts(begin_s: float, verdict: Verdict) -> None:
+    """Whatever was before or after it."""
+    h = Timeline()
+    h.served(*without(10, 17))
+    h.now_s = begin_s + 4
+    h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": begin_s + 4})
+    assert judge(h, *ALL).verdict is verdict
+    h = Timeline()
+    h.served(*without(10, 50))
+    h.now_s = begin_s + 4
+    h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": begin_s + 4})
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("measure", ["elections", "calls"])
+def test_each_second_of_starvation_counts_as_a_fault(measure: str) -> None:
+    for until_s, verdict in ((4, Verdict.INVALID), (5, Verdict.VALID)):
+        h = Timeline()
+        starved(h, 2, until_s)
+        for term in range(11):
+            h.fact("leader", {"node": "m1", "term": term})
+        result = judge(h, limit(measure, "c", number=2, fault=3), calls={"c": 11})
+        assert result.verdict is verdict
 
 
 def test_a_disturbance_that_cost_no_time_changes_nothing() -> None:

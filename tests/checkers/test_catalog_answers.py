@@ -456,6 +456,7 @@ def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader() -> None
         lambda h: h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["t1"]}),
         lambda h: h.fact("leader", {"node": "m2", "term": 2}),
         lambda h: h.fact("heartbeat-gap", {"gap_s": 9}),
+        lambda h: h.fact("starvation", {"from_s": 1, "to_s": 2, "waited_s": {"t1": 0.9}}),
     ):
         h = made()
         h.fact("leader", {"node": "m1", "term": 1})

@@ -150,6 +150,29 @@ def test_what_failed_while_we_or_our_host_did_is_unknown_and_cites_it(disturb: A
     assert any(word in result.reason for word in ("did not run", "engine", "host"))
 
 
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "verdict"),
+    [
+        (10, 17, Verdict.UNKNOWN),
+        (10, 15, Verdict.INVALID),  # less than a tenth of the bound: they started together
+        (0, 4, Verdict.INVALID),
+    ],
+)
+def test_nodes_that_get_no_processor_need_not_come_back_in_time(
+    begin_s: float, end_s: float, verdict: Verdict
+) -> None:
+    for f in ("live", "converged"):
+        h = Writer()
+        h.fact("starvation", {"from_s": begin_s, "to_s": end_s, "waited_s": {"m1": 3.0}})
+        h.at(65_000)
+        for name in ("live", "converged"):
+            took = 60.2 if name == f else 1.0
+            h.fact(name, {"ok": name != f, "took_s": took, "bound_s": 60.0})
+        result = liveness(h)
+        assert result.verdict is verdict
+        assert ("m1 waited for a processor" in result.reason) is (verdict is Verdict.UNKNOWN)
+
+
 def stopped(h: Writer, **more: Any) -> None:
     """Somebody else stopped m1, and it lasts."""
     h.fact("infrastructure", {"node": "m1", "what": "m1 was stopped", "lasts": True, **more})

@@ -42,6 +42,11 @@ async def _answer(env: Env, request: list[str]) -> Any:
                     return msgspec.json.decode(await conn.recv() or b"null")["name"]
             except (TimeoutError, OSError) as error:
                 return type(error).__name__
+        case ["spin", time_s]:
+            end_s = env.clock.monotonic_ns() / 1e9 + float(time_s)
+            while env.clock.monotonic_ns() / 1e9 < end_s:
+                pass
+            return None
         case ["exit", code]:
             os._exit(int(code))
         case ["event", kind]:

@@ -15,6 +15,7 @@ import pytest
 
 from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, NodeState
 from harness.env import Address
+from harness.environments import procfs
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import only_cleaner
@@ -285,6 +286,25 @@ def test_what_somebody_else_freezes_or_thaws_is_told(environment, engine):
         (None, True, None),
         (True, None, "pause"),
     ]
+
+
+def test_a_node_that_gets_no_processor_is_told(environment):
+    """The engine runs here, so its containers' processes are seen."""
+
+    async def main(session):
+        told = []
+        session.cluster.subscribe(lambda e: e.kind == "starvation" and told.append(e.data))
+        nodes = list(session.cluster.nodes)
+        for pid in session.cluster.pids().values():
+            for thread in procfs.run_delays_ns(pid, descendants=True):
+                os.sched_setaffinity(thread[1], {min(os.sched_getaffinity(0))})
+        spins = (ask(session, node, "spin", 3, timeout_s=LONG_S) for node in nodes)
+        await asyncio.gather(*spins)
+        starved = {name for data in told for name in data["waited_s"]}
+        await session.cluster.kill("n1")
+        return set(nodes) <= starved, set(nodes) - session.cluster.pids().keys()
+
+    assert execute(environment, main, nodes=3) == (True, {"n1"})
 
 
 def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -450,6 +451,25 @@ def test_what_somebody_else_stops_is_told_until_it_goes_on(run, three, role, nod
         assert (await driver.wait_event("infrastructure", node, 2)).data["over"]
 
     run(body, three)
+
+
+def test_a_node_that_gets_no_processor_is_told(run):
+    """Four that want the same one, and a fifth that wants none."""
+    spin = (sys.executable, "-c", "while True: pass")
+    specs = [NodeSpec(name=name, role="busy", ports=(PORT,), command=spin) for name in "abcd"]
+
+    async def body(driver):
+        for name in "abcd":
+            os.sched_setaffinity(process_of(f"node:{name}").pid, {min(os.sched_getaffinity(0))})
+        starved = set()
+        while starved != set("abcd"):
+            count = sum(event.kind == "starvation" for event in driver.events)
+            data = (await driver.wait_event("starvation", "", count + 1)).data
+            assert all(waited_s >= data["took_s"] / 2 for waited_s in data["waited_s"].values())
+            starved |= data["waited_s"].keys() & set("abcde")
+        assert await driver.ask("e", {"echo": "still here"})
+
+    run(body, [*specs, echo_spec("e")], wait=False)
 
 
 def test_a_pause_that_somebody_else_ends_is_told(run, three):

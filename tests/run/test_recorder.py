@@ -69,6 +69,19 @@ def test_leaders_that_nobody_announces_are_marked_as_asked_for():
     ]
 
 
+def test_starvation_is_written_down_from_when_to_when_it_was():
+    now_ns = 10_000_000_000  # a run that begins at 10 s
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: now_ns))
+    scribe_ = EventScribe(recorder, [])
+    for node, seen_s, took_s in [("", 9, 1), ("", 10.5, 1), ("", 14, 2), ("m1", 15, 1)]:
+        data = {"took_s": took_s, "waited_s": {"m1": 0.7}}
+        scribe_.on_event(ClusterEvent(int(seen_s * 1e9), node, "starvation", data))
+    assert facts(recorder, "starvation") == [
+        {"from_s": 0.0, "to_s": 0.5, "waited_s": {"m1": 0.7}},
+        {"from_s": 2.0, "to_s": 4.0, "waited_s": {"m1": 0.7}},
+    ]
+
+
 def test_who_leads_follows_the_terms_and_the_first_of_each():
     assert leading(("m1", 1), ("m2", 1), ("m2", 3), ("m1", 2), ("m1", 4)) == [
         ("m1", 1),

@@ -74,6 +74,17 @@ def test_two_leaders_of_one_term_are_both_named():
     assert "while m1 led in term 2 and m2 led in term 2, too" in said
 
 
+def test_who_was_elected_after_the_call_did_not_answer_behind_another():
+    script = Script().fact(10, "leader", {"node": "m1", "term": 1})
+    script.op(20, 60, 0, "read", {}, "ok", {"term": 2}, node="m2")
+    script.fact(40, "leader", {"node": "m2", "term": 2})
+    script.op(70, 75, 1, "read", {}, "ok", {"term": 1}, node="m1")
+    history = script.history()
+    elected, stale = (index_of(history, "read", at) for at in (20, 70))
+    assert "m2, leader of term 2, answered" in of(history, elected)
+    assert f"m1 answered op {stale} (read) in term 1 while m2 led" in of(history, elected, stale)
+
+
 def test_the_index_of_the_completion_means_the_same_operation():
     history = deposed("cut").history()
     wanted = index_of(history, "read", 300)
@@ -162,12 +173,16 @@ def test_what_the_harness_did_itself_is_told_apart():
     script = deposed("cut")
     script.fact(320, "heartbeat-gap", {"from_s": 0.29, "to_s": 0.305, "gap_s": 0.015})
     script.fact(240, "infrastructure", {"node": "m2", "what": "the engine was gone"})
+    starved = {"from_s": 0.29, "to_s": 0.31, "waited_s": {"m2": 0.04, "m3": 0.05}}
+    script.fact(310, "starvation", starved)
     history = script.history()
     said = of(history, index_of(history, "read", 300))
     assert "the harness itself did not run from 0.3 s to 0.3 s" in said
+    assert "the host was overloaded at 0.3 s (m2 and m3 got no processor)" in said
     assert said.endswith("the engine or host had failed at 0.2 s (the engine was gone).")
     quiet = of(history, index_of(history, "write", 250))
     assert "did not run" not in quiet
+    assert "overloaded" not in quiet
 
 
 def test_ids_of_tables_stand_beside_their_names():

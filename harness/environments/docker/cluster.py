@@ -2,9 +2,7 @@
 
 Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
 it a little later if the driver cannot. What a node prints is read as it comes by one thread a
-container; the end of that stream is also how an exit is noticed, within milliseconds. But only a
-container that the engine shows as exited has exited: a stream may break for reasons of its own, and
-is then attached again, which is told as a failure of the infrastructure.
+container, which is also how an exit is noticed, within milliseconds (`outputs`).
 """
 
 from __future__ import annotations
@@ -34,13 +32,9 @@ from harness.cluster import (
 )
 from harness.environments.docker import undo
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import (
-    Attachment,
-    ContainerState,
-    Engine,
-    EngineUnreachableError,
-)
+from harness.environments.docker.engine import Attachment, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
+from harness.environments.docker.outputs import follow
 from harness.environments.real.exits import is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.warden import Warden
@@ -67,12 +61,10 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
+_UP: Final = frozenset({NodeState.RUNNING, NodeState.PAUSED})
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
 _SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
-_SETTLE_S: Final = 2
-"""How long after the end of its output the engine may still show a container as running."""
-_ATTACHMENTS_MAX: Final = 20
 _MIB: Final = 1024 * 1024
 _WARDEN_GRACE_S: Final = 1.0
 """The warden's deadline is this much later, so that it acts only where the driver did not."""
@@ -86,6 +78,7 @@ class _Incarnation:
 
     def __init__(self, boot: int) -> None:
         self.boot = boot
+        self.pid: int | None = None  # where the engine runs on this machine
         self.ending: frozenset[int] | None = None
         self.exited = asyncio.Event()
 
@@ -170,6 +163,11 @@ class DockerCluster:
         free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
         return {(name, node.container, node.state) for name, node in free.items()}
 
+    def pids(self) -> dict[str, int]:
+        """The first process of each node that is up, where the engine runs on this machine."""
+        up = {name: node.incarnation for name, node in self._nodes.items() if node.state in _UP}
+        return {name: run.pid for name, run in up.items() if run is not None and run.pid}
+
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
@@ -248,6 +246,8 @@ class DockerCluster:
                 attachment = self._engine.attach(entry.container)
                 try:
                     self._engine.start(entry.container)
+                    state = self._engine.state(entry.container)
+                    incarnation.pid = None if state is None else state.pid
                 except InfrastructureError:
                     attachment.close()
                     raise
@@ -271,73 +271,28 @@ class DockerCluster:
 
     def _read(self, node: str, incarnation: _Incarnation, attachment: Attachment) -> None:
         """A thread: hand on what the node prints, and then that it has exited."""
+        entry = self._nodes[node]
+        room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
+
+        def deliver(line: bytes) -> None:
+            room.release()
+            entry.log.feed(line + b"\n")
+
+        def take(line: bytes) -> None:
+            room.acquire()
+            self._loop.call_soon_threadsafe(deliver, line)
+
+        def broke_off(why: str) -> None:
+            self._loop.call_soon_threadsafe(self._attached_again, node, why)
+
         # A RuntimeError is a loop that is closed: the run is over and nobody listens.
         with contextlib.suppress(RuntimeError):
             try:
-                state = self._follow(node, attachment)
+                state = follow(self._engine, entry.container, attachment, take, broke_off)
             except InfrastructureError as error:
                 self._loop.call_soon_threadsafe(self._lost, node, incarnation, error)
             else:
                 self._loop.call_soon_threadsafe(self._exited, node, incarnation, state)
-
-    def _follow(self, node: str, attachment: Attachment) -> ContainerState:
-        """Hand on the output until the container has exited; how it did.
-
-        Raises `InfrastructureError` when the engine cannot be asked, or has no such container.
-        """
-        container = self._nodes[node].container
-        room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
-        feed = self._nodes[node].log.feed
-
-        def deliver(line: bytes) -> None:
-            room.release()
-            feed(line + b"\n")
-
-        for _ in range(_ATTACHMENTS_MAX):
-            broken: InfrastructureError | None = None
-            try:
-                for line in attachment.lines():
-                    room.acquire()
-                    self._loop.call_soon_threadsafe(deliver, line)
-            except InfrastructureError as error:
-                broken = error
-            finally:
-                attachment.close()
-            found = self._attach_again(container)
-            if isinstance(found, ContainerState):
-                return found
-            attachment = found
-            why = "it ended" if broken is None else str(broken)
-            self._loop.call_soon_threadsafe(self._attached_again, node, why)
-        attachment.close()
-        raise InfrastructureError(
-            f"docker: the output of {container} broke off {_ATTACHMENTS_MAX} times while it ran"
-        )
-
-    def _attach_again(self, container: str) -> Attachment | ContainerState:
-        """A new attachment to a container that still runs, or how it exited."""
-        refusal: InfrastructureError | None = None
-        for _ in range(_ATTACHMENTS_MAX):
-            state = self._engine.wait(container, timeout_s=_SETTLE_S)
-            while state is not None and state.paused:  # nobody attaches to what is frozen
-                state = self._engine.wait(container, timeout_s=_SETTLE_S)
-            if state is None:
-                raise InfrastructureError(f"docker: {container} is gone")
-            if not state.running:
-                return state
-            try:
-                attachment = self._engine.attach(container)
-            except EngineUnreachableError:
-                raise
-            except InfrastructureError as error:  # frozen in this very moment
-                refusal = error
-                continue
-            # It may have exited before that: such an attachment would wait for its next start.
-            state = self._engine.state(container)
-            if state is not None and state.running:
-                return attachment
-            attachment.close()
-        raise refusal or InfrastructureError(f"docker: cannot attach to {container}")
 
     def _attached_again(self, node: str, why: str) -> None:
         what = f"the output of {node} broke off while it ran and was attached again: {why}"

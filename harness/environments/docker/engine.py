@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, Param
 
 import msgspec
 
+from harness.environments import procfs
 from harness.environments.real.lines import LINE_BYTES_MAX
 from harness.errors import InfrastructureError
 
@@ -110,6 +111,7 @@ class ContainerState(NamedTuple):
     exit_code: int
     ports: dict[int, int]  # declared port -> port on 127.0.0.1
     oom_killed: bool = False  # the kernel ended a process in it for want of memory
+    pid: int | None = None  # its first process, if that is one of this machine
 
 
 class ExecResult(NamedTuple):
@@ -493,6 +495,7 @@ class Engine:
             state["ExitCode"],
             ports,
             bool(state.get("OOMKilled")),
+            state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
         )
 
     @_repeated

@@ -25,6 +25,7 @@ from harness.environments.real.session import (
     refuse_knobs,
     run_interruptible,
 )
+from harness.environments.real.starvation import watch_processors
 from harness.environments.real.watch import Interference, interference, watch
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
@@ -161,6 +162,7 @@ class _Run:
         )
         watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
         self._env.spawn(watching, name="watch")
+        self._env.spawn(watch_processors(self._cluster.pids, self._bus), name="watch-processors")
         return await self._guarded(main(RealSession(self._cluster, self._env, interrupted)))
 
     async def _interferences(self) -> dict[str, Interference | None]:

@@ -36,6 +36,7 @@ from harness.environments.real.session import (
     refuse_knobs,
     run_interruptible,
 )
+from harness.environments.real.starvation import LINK_PROXY, watch_processors
 from harness.environments.real.watch import Interference, watch
 from harness.environments.warden import HttpRequest, Run, Warden
 from harness.errors import InfrastructureError, UsageError
@@ -175,6 +176,7 @@ class _Run:
         )
         watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
         self._env.spawn(watching, name="watch")
+        self._env.spawn(watch_processors(self._pids, self._bus), name="watch-processors")
         return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
 
     async def _interferences(self) -> dict[str, Interference | None]:
@@ -182,6 +184,11 @@ class _Run:
         if self._link_proxy is not None:
             looks[""] = self._link_proxy.interference()
         return looks
+
+    def _pids(self) -> dict[str, int]:
+        watched = {LINK_PROXY: self._link_proxy, **self._nodes}
+        pids = {name: None if each is None else each.pid for name, each in watched.items()}
+        return {name: pid for name, pid in pids.items() if pid is not None}
 
     def _own_scratch(self) -> None:
         controller = procfs.identify(os.getpid())

@@ -16,6 +16,7 @@ from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.process.child import Child
 from harness.environments.process.node import python_path
+from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference, interference
 from harness.environments.toxiproxy.api import VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
@@ -113,10 +114,15 @@ class LinkProxy:
             ) from error
         return LinkProxy(client, ours=VERSION in version, child=None, closing=asyncio.Event())
 
+    @property
+    def pid(self) -> int | None:
+        """The process of our own server; `None` for another's."""
+        return None if self._child is None else self._child.pid
+
     def interference(self) -> Interference | None:
         """What somebody else did to our own server; of another's nobody knows."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
-        return interference("the link proxy", wanted=NodeState.RUNNING, stopped=stopped)
+        return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     async def close(self, run_id: str) -> None:
         """End our own server, or take our proxies off the one that was given."""

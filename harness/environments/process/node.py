@@ -88,6 +88,11 @@ class ProcessNode:
             return NodeState.DOWN
         return NodeState.PAUSED if self._paused else NodeState.RUNNING
 
+    @property
+    def pid(self) -> int | None:
+        """Its process; `None` while it is down."""
+        return None if self._child is None else self._child.pid
+
     def interference(self) -> Interference | None:
         """What somebody else did to the process; not looked at while a verb is under way."""
         child = self._child
