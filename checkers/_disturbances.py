@@ -20,7 +20,6 @@ that had to wait for a processor in less than a tenth of it, as those that start
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -31,11 +30,13 @@ from harness.timeline import how_ended
 
 __all__ = [
     "FOREIGN_EXITS",
+    "STARVED_SHARE_MIN",
     "TIMED",
     "Disturbance",
     "citation",
     "disturbances_of",
     "excuses",
+    "starved_ns",
     "weight",
 ]
 
@@ -49,7 +50,7 @@ FOREIGN_EXITS = frozenset({"host", "unknown"})
 TIMED = frozenset({"heartbeat-gap", "starvation"})
 """Those that say when they were. Of a failure only its discovery is known."""
 STARVED_SHARE_MIN = 0.1
-"""Of a bound: nodes that starve for less of it did not pass it for that."""
+"""Of a bound, which is wide: nodes that starve for less of it did not pass it for that."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
 """The phases that start nodes which are down: those of the core, and all."""
@@ -86,29 +87,40 @@ def disturbances_of(history: History) -> tuple[Disturbance, ...]:
 
 
 def excuses(
-    disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int, bound_s: float
+    disturbances: Iterable[Disturbance],
+    begin_ns: int,
+    end_ns: int,
+    bound_s: float | None,
+    tolerated_s: float,
 ) -> list[Disturbance]:
-    """Those in this window that may be why a bound of the target was passed in it."""
+    """Those in this window that may be why a bound of the target was passed in it.
+
+    Nodes that starved for less than `tolerated_s` did not pass it for that.
+    """
     found = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
-    if any(each.kind not in TIMED for each in found):
+    if bound_s is None or any(each.kind not in TIMED for each in found):
         return found
-    free_ns, last_ns, starved_ns = 0, begin_ns, 0
+    free_ns, last_ns = 0, begin_ns
     for each in sorted(found, key=lambda each: each.begin_ns):
         free_ns = max(free_ns, each.begin_ns - last_ns)
         last_ns = max(last_ns, each.end_ns)
-        if each.kind == "starvation":
-            starved_ns += min(each.end_ns, end_ns) - max(each.begin_ns, begin_ns)
     if max(free_ns, end_ns - last_ns) > bound_s * NS_PER_S:
         return []
-    if starved_ns < STARVED_SHARE_MIN * bound_s * NS_PER_S:
+    if starved_ns(found, begin_ns, end_ns) < tolerated_s * NS_PER_S:
         return [each for each in found if each.kind != "starvation"]
     return found
+
+
+def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) -> int:
+    """For how much of this time nodes starved."""
+    starved = (each for each in disturbances if each.kind == "starvation")
+    return sum(max(0, min(each.end_ns, end_ns) - max(each.begin_ns, begin_ns)) for each in starved)
 
 
 def weight(disturbances: Iterable[Disturbance]) -> int:
     """To how many faults they come up: one each, and starvation one for each second."""
     return sum(
-        math.ceil((each.end_ns - each.begin_ns) / NS_PER_S) if each.kind == "starvation" else 1
+        max(1, round((each.end_ns - each.begin_ns) / NS_PER_S)) if each.kind == "starvation" else 1
         for each in disturbances
     )
 
@@ -143,20 +155,24 @@ def _gap(op: Op) -> Disturbance:
 
 def _starvations(history: History) -> Iterator[Disturbance]:
     """One for each time without a break, whoever starved in it."""
+    told = [
+        (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
+    ]
     joined: list[tuple[int, int, int, dict[str, None]]] = []
-    for op in history.facts("starvation"):
-        begin_ns, end_ns = _time_ns(op, "from_s"), _time_ns(op, "to_s")
+    for begin_ns, end_ns, op in sorted(told, key=lambda one: one[0]):
         waited = _field(op, "waited_s")
-        names = dict.fromkeys(str(name) for name in waited) if isinstance(waited, dict) else {}
-        index = op.index
+        names = dict.fromkeys(
+            map(str, waited if isinstance(waited, dict) and waited else ["a node"])
+        )
         if joined and begin_ns - joined[-1][1] < BREAK_NS_MIN:
-            begin_ns, _, index, before = joined.pop()
-            names = before | names
-        joined.append((begin_ns, end_ns, index, names))
+            first_ns, last_ns, index, before = joined.pop()
+            joined.append((first_ns, max(last_ns, end_ns), index, before | names))
+        else:
+            joined.append((begin_ns, end_ns, op.index, names))
     for begin_ns, end_ns, index, names in joined:
         text = (
-            f"from {seconds(begin_ns)} to {seconds(end_ns)} s the host was overloaded, and "
-            f"{_listed(list(names))} waited for a processor"
+            f"from {seconds(begin_ns)} to {seconds(end_ns)} s there were too few processors: "
+            f"{_listed(list(names))} waited for one"
         )
         yield Disturbance("starvation", begin_ns, end_ns, None, text, index)
 

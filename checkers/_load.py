@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from checkers._disturbances import disturbances_of, starved_ns
 from harness.ops import History, Pair
 
 __all__ = ["Load", "LoadCase"]
@@ -23,6 +24,8 @@ PEAK_S: Final = 2.0
 PEAK_SHARE_MIN: Final = 0.5
 """Of the requested rate, over the best `PEAK_S` of warm-up and chaos. Gaps between operations are
 drawn, so short stretches of a load that is achieved vary by a quarter."""
+STARVED_SHARE_MIN: Final = 0.1
+"""Of the chaos: too few processors for more of it are why the load was not achieved."""
 OPERATIONS_MIN: Final = 100
 """With fewer operations during chaos, that none met another on one name may be chance."""
 
@@ -60,6 +63,7 @@ class Load:
         self._peak = _most_within([pair.invoke.time for pair in work], int(PEAK_S * NS_PER_S))
         chaos = [pair for pair in work if pair.invoke.time >= begin_ns]
         self.operations = len(chaos)
+        self._starved_s = starved_ns(disturbances_of(history), 0, end_ns) / NS_PER_S
         self.overlapping, self.overlap_most = _overlaps(chaos, end_ns)
 
     @property
@@ -82,7 +86,8 @@ class Load:
         if not self.known:
             return {}
         asked = self.requested_rate
-        return {
+        starved = {"too_few_processors": f"for {self._starved_s:.1f} s"} if self._starved_s else {}
+        return starved | {
             "requested_rate": "as listed in the case" if asked is None else f"{asked:g} /s",
             "achieved_rate": f"{self.achieved_rate:.1f} /s, at best {self.peak_rate:.1f} /s",
             "overlap_on_a_name": (
@@ -100,8 +105,12 @@ class Load:
         if asked is not None and self.peak_rate < asked * PEAK_SHARE_MIN:
             text = (
                 f"even the best {PEAK_S:g} s had {self.peak_rate:.1f} operations a second, of "
-                f"{asked:g} requested; raise --concurrency or lower --rate"
+                f"{asked:g} requested; "
             )
+            if self._starved_s > self._chaos_s * STARVED_SHARE_MIN:
+                text += f"there were too few processors for {self._starved_s:.1f} s"
+            else:
+                text += "raise --concurrency or lower --rate"
             doubts.append(("rate", text))
         elif asked is not None and self.achieved_rate < asked * RATE_SHARE_MIN:
             text = (

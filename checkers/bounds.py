@@ -20,9 +20,9 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
 faults that it meets together, and the time for which a majority of the quorum was hit. One that
-meets a disturbance, by the harness, its host or its engine, is not held against the target unless
-its limit passed undisturbed; for elections and calls a disturbance counts as a fault, and each
-second in which nodes starved as one.
+meets a disturbance, by the harness, its host or its engine, is not held against the target, unless
+it is known when that was, and the limit passed before or after it; for elections and calls a
+disturbance counts as a fault, and each second in which nodes starved as one.
 A limit that grows by a unit of which the target did not say how much there was convicts nobody:
 what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
@@ -36,7 +36,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers._disturbances import TIMED, Disturbance, disturbances_of, excuses, weight
+from checkers._disturbances import (
+    STARVED_SHARE_MIN,
+    TIMED,
+    Disturbance,
+    disturbances_of,
+    excuses,
+    weight,
+)
 from checkers._sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
@@ -290,7 +297,8 @@ def _hold_outage(
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
         return  # nothing was promised of such a fault
-    bound = sum(limits[kind]["limit"] for kind in kinds)
+    promised = [limits[kind]["limit"] for kind in kinds]
+    bound = sum(promised)
     down = frozenset[str]().union(*(fault.targets for fault in outage.faults))
     if 2 * len(down & quorum) >= len(quorum):
         begin = max(outage.begin, min(fault.start for fault in outage.faults))
@@ -300,7 +308,8 @@ def _hold_outage(
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
     # Of a failure only its discovery is known: it may concern any time.
     untimed = [each for each in disturbances if each.kind not in TIMED]
-    own = untimed or excuses(disturbances, outage.begin, outage.end, bound)
+    tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
+    own = untimed or excuses(disturbances, outage.begin, outage.end, bound, tolerated_s)
     if own and outage.length_s > bound:
         judged.gaps.append(f"{what}, but {own[0].text}")
         return

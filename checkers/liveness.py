@@ -9,13 +9,19 @@ does a probe that the target's declared limits had it refuse (`checkers.catalog.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from checkers._disturbances import NS_PER_S, Disturbance, citation, disturbances_of, excuses
+from checkers._disturbances import (
+    NS_PER_S,
+    STARVED_SHARE_MIN,
+    Disturbance,
+    citation,
+    disturbances_of,
+    excuses,
+)
 from checkers.catalog.refusals import demanded_refusals
 from harness.ops import CheckResult, History, Op, Verdict, worst
 
@@ -125,7 +131,8 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
             f"{_list(value.get(promise.open_field))}"
         )
     begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
-    own = excuses(disturbances, begin_ns, op.time, math.inf if bound_s is None else bound_s)
+    tolerated_s = STARVED_SHARE_MIN * (bound_s or 0.0)
+    own = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s)
     if own:
         cited = citation(own)
         return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")

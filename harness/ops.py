@@ -37,8 +37,8 @@ every checker is a pure function of a history and a stored run can be checked ag
   fault took aim, and changes in between were not observed.
 * `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
-* `starvation`: the host was overloaded. These nodes (or the harness, or its link proxy) were ready
-  to run and got no processor for so many seconds of this time, which are half of it or more.
+* `starvation`: there were too few processors. In this time these nodes (or the harness, or its link
+  proxy) were ready to run for so many seconds, at least for half of a look, and did not run.
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
   until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that

@@ -152,8 +152,8 @@ class EventScribe:
             self._lead(event.node, int(event.data.get("term", 0)))
 
     def _starved(self, event: ClusterEvent) -> None:
-        """It was seen at its end, maybe long before anybody subscribed."""
-        to_s = (event.time_ns - self._recorder.start_ns) / NS_PER_S
+        """It was before the event, and maybe long before anybody subscribed."""
+        to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:
             value = {"from_s": from_s, "to_s": to_s, "waited_s": event.data["waited_s"]}

@@ -178,8 +178,8 @@ class Timeline(msgspec.Struct, frozen=True):
             yield f"the harness itself did not run from {begin_s:.1f} s to {end_s:.1f} s"
         starved = [op for op in self.history.facts("starvation") if _meets(op, start, end)]
         if starved:
-            names = _list(list(starved[-1].value["waited_s"]))
-            yield f"the host was overloaded at {_s(starved[-1].time)} ({names} got no processor)"
+            names = _list([str(name) for name in starved[-1].value.get("waited_s") or ["a node"]])
+            yield f"{names} waited for a processor until {_s(starved[-1].time)}"
         for op in self.history.facts("infrastructure"):
             if op.time <= end and isinstance(op.value, Mapping):
                 what = _short(str(op.value.get("what", "it failed")))

@@ -17,6 +17,8 @@ from typing import NamedTuple
 __all__ = [
     "STOPPED",
     "ProcessId",
+    "Scheduled",
+    "ThreadId",
     "all_processes",
     "environment_of",
     "identify",
@@ -24,9 +26,9 @@ __all__ = [
     "is_of_container",
     "memory_bytes",
     "oom_kills",
-    "run_delays_ns",
     "send",
     "state",
+    "threads",
 ]
 
 STOPPED = frozenset("Tt")
@@ -48,6 +50,22 @@ class ProcessId(NamedTuple):
         """The inverse of `str`; raises `ValueError`."""
         pid, _, ticks = text.partition(":")
         return ProcessId(int(pid), int(ticks))
+
+
+class ThreadId(NamedTuple):
+    """One thread, for ever; `start_ticks` as in `ProcessId`."""
+
+    process: int
+    number: int
+    start_ticks: int
+
+
+class Scheduled(NamedTuple):
+    """What the scheduler did with a thread since it began."""
+
+    state: str  # one letter: "R" runs, or could
+    ran_ns: int
+    waited_ns: int  # ready to run, without a processor; a wait counts once it is over
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -129,34 +147,43 @@ def is_of_container(pid: int, container_id: str) -> bool:
     It is not where the engine that named the pid runs elsewhere, in a VM or on a server.
     """
     try:
-        return container_id in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+        return container_id in _read(f"/proc/{pid}/cgroup")
     except OSError:
         return False
 
 
-def run_delays_ns(process: int, *, descendants: bool) -> dict[tuple[int, int], int]:
-    """How long each thread of a process (and of its descendants) was ready to run, and did not run.
+def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
+    """The threads of a process (and of its descendants), and how the scheduler treated them.
 
-    By process and thread, in ns since the thread began; a thread that ends takes its own along.
-    Empty where the process is gone, or the kernel does not count (CONFIG_SCHED_INFO). See
-    Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.
+    Empty where the process is gone, or where the kernel does not count (CONFIG_SCHED_INFO). A child
+    whose sibling ends in this moment may be missing. See proc(5), and /proc/PID/schedstat in
+    Documentation/scheduler/sched-stats.rst.
     """
-    found: dict[tuple[int, int], int] = {}
-    waiting = [process]
-    while waiting:
-        pid = waiting.pop()
+    found: dict[ThreadId, Scheduled] = {}
+    left = [pid]
+    while left:
+        process = left.pop()
         try:
-            threads = sorted(Path(f"/proc/{pid}/task").iterdir())
+            numbers = os.listdir(f"/proc/{process}/task")  # noqa: PTH208
         except OSError:
             continue
-        for thread in threads:
+        for number in numbers:
+            folder = f"/proc/{process}/task/{number}"
             try:
-                found[pid, int(thread.name)] = int((thread / "schedstat").read_bytes().split()[1])
-                if descendants:
-                    waiting.extend(map(int, (thread / "children").read_bytes().split()))
-            except (OSError, IndexError):
+                fields = _read(f"{folder}/stat").rpartition(")")[2].split()
+                ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
+                children = _read(f"{folder}/children").split() if descendants else ()
+            except (OSError, ValueError):
                 continue
+            thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
+            found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
+            left.extend(map(int, children))
     return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - read by the hundred
+        return file.read()
 
 
 def oom_kills() -> int | None:

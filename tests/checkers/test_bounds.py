@@ -193,6 +193,37 @@ def test_nodes_that_get_no_processor_are_convicted_of_no_outage(
     assert ("m2 and the link proxy waited" in result.reason) is (verdict is Verdict.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("back_s", "verdict"),
+    [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)],
+)
+def test_what_a_majority_was_down_for_makes_no_starvation_small(
+    back_s: float, verdict: Verdict
+) -> None:
+    """Down from 10 to 20 s, starved until 22; the limit of 5 s is over at 25."""
+    h = Timeline()
+    h.fault("kill", 10, 20, "m1", "m2")
+    h.served(*without(10, back_s))
+    starved(h, 20, 22)
+    h.now_s = back_s
+    h.ok(1, "get", {"name": "a"})
+    assert judge(h, *ALL).verdict is verdict
+
+
+def test_starvation_is_told_in_any_order_and_by_whoever() -> None:
+    for facts in (
+        [{"from_s": 13, "to_s": 14}, {"from_s": 9, "to_s": 13.5, "waited_s": {}}],
+        [{"from_s": 9, "to_s": 14, "waited_s": 3}, {"from_s": 10, "to_s": 11, "waited_s": None}],
+    ):
+        h = Timeline()
+        h.served(*without(10, 17))
+        for fact in facts:
+            h.fact("starvation", fact)
+        result = judge(h, *ALL)
+        assert result.verdict is Verdict.UNKNOWN
+        assert "from 9.000 to 14.000 s" in result.reason
+
+
 @pytest.mark.parametrize(("begin_s", "verdict"), [(11, Verdict.UNKNOWN), (30, Verdict.INVALID)])
 def test_a_limit_that_passed_undisturbed_convicts(begin_s: float, verdict: Verdict) -> None:
     """Whatever was before or after it."""

@@ -170,7 +170,7 @@ def test_nodes_that_get_no_processor_need_not_come_back_in_time(
             h.fact(name, {"ok": name != f, "took_s": took, "bound_s": 60.0})
         result = liveness(h)
         assert result.verdict is verdict
-        assert ("m1 waited for a processor" in result.reason) is (verdict is Verdict.UNKNOWN)
+        assert ("processors: m1 waited" in result.reason) is (verdict is Verdict.UNKNOWN)
 
 
 def stopped(h: Writer, **more: Any) -> None:
@@ -543,7 +543,9 @@ def test_refusals_and_failures_are_counted_by_kind() -> None:
 # --- the load ---------------------------------------------------------------------------------
 
 
-def loaded(spans: list[tuple[int, int, str]], chaos_s: float = 10.0) -> History:
+def loaded(
+    spans: list[tuple[int, int, str]], chaos_s: float = 10.0, starved_s: float = 0.0
+) -> History:
     """Operations from and to times in ms, each on a name and by a process of its own."""
     edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
     edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
@@ -556,6 +558,9 @@ def loaded(spans: list[tuple[int, int, str]], chaos_s: float = 10.0) -> History:
         else:
             h.call(n, "create", {"name": spans[n][2]})
     h.at(int(chaos_s * 1000))
+    if starved_s:
+        waited = {"m1": starved_s}
+        h.fact("starvation", {"from_s": 1.0, "to_s": 1.0 + starved_s, "waited_s": waited})
     h.fact("phase", {"phase": "heal-core"})
     h.fact("snapshot", {})
     return h.history
@@ -581,6 +586,15 @@ def test_a_load_that_was_never_reached_is_unknown_and_says_which_it_was() -> Non
     certificate = result.details["certificate"]
     assert certificate["requested_rate"] == "2000 /s"
     assert certificate["achieved_rate"] == "20.0 /s, at best 20.0 /s"
+
+
+def test_too_few_processors_are_told_and_named_for_a_load_that_was_not_reached() -> None:
+    for starved_s, named in ((0.0, False), (0.5, False), (2.0, True)):
+        history = loaded(steadily(200, 50, 60), starved_s=starved_s)
+        asked = case("none", rate=50.0, time_limit_s=10.0)
+        result = StatsChecker().check(history, asked, time_limit_s=10)
+        assert ("too few processors for 2.0 s" in result.reason) is named
+        assert ("too_few_processors" in result.details["certificate"]) is (starved_s > 0)
 
 
 def test_a_chaos_that_left_hardly_any_load_is_unknown() -> None:

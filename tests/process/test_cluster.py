@@ -465,7 +465,7 @@ def test_a_node_that_gets_no_processor_is_told(run):
         while starved != set("abcd"):
             count = sum(event.kind == "starvation" for event in driver.events)
             data = (await driver.wait_event("starvation", "", count + 1)).data
-            assert all(waited_s >= data["took_s"] / 2 for waited_s in data["waited_s"].values())
+            assert data["until_ns"] <= time.monotonic_ns()
             starved |= data["waited_s"].keys() & set("abcde")
         assert await driver.ask("e", {"echo": "still here"})
 

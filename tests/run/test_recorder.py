@@ -74,8 +74,8 @@ def test_starvation_is_written_down_from_when_to_when_it_was():
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: now_ns))
     scribe_ = EventScribe(recorder, [])
     for node, seen_s, took_s in [("", 9, 1), ("", 10.5, 1), ("", 14, 2), ("m1", 15, 1)]:
-        data = {"took_s": took_s, "waited_s": {"m1": 0.7}}
-        scribe_.on_event(ClusterEvent(int(seen_s * 1e9), node, "starvation", data))
+        data = {"until_ns": int(seen_s * 1e9), "took_s": took_s, "waited_s": {"m1": 0.7}}
+        scribe_.on_event(ClusterEvent(now_ns, node, "starvation", data))
     assert facts(recorder, "starvation") == [
         {"from_s": 0.0, "to_s": 0.5, "waited_s": {"m1": 0.7}},
         {"from_s": 2.0, "to_s": 4.0, "waited_s": {"m1": 0.7}},

@@ -246,8 +246,6 @@ class DockerCluster:
                 attachment = self._engine.attach(entry.container)
                 try:
                     self._engine.start(entry.container)
-                    state = self._engine.state(entry.container)
-                    incarnation.pid = None if state is None else state.pid
                 except InfrastructureError:
                     attachment.close()
                     raise
@@ -267,6 +265,9 @@ class DockerCluster:
             self._readers = [thread for thread in self._readers if thread.is_alive()]
             self._readers.append(reader)
             reader.start()
+            with contextlib.suppress(InfrastructureError):  # then nobody looks whether it starves
+                state = await self._in_thread(self._engine.state, entry.container)
+                incarnation.pid = None if state is None else state.pid
             return True
 
     def _read(self, node: str, incarnation: _Incarnation, attachment: Attachment) -> None:
