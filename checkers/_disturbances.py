@@ -20,6 +20,7 @@ that had to wait for a processor in less than a tenth of it, as those that start
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -92,10 +93,14 @@ def excuses(
     end_ns: int,
     bound_s: float | None,
     tolerated_s: float,
+    *,
+    at_end: bool,
 ) -> list[Disturbance]:
     """Those in this window that may be why a bound of the target was passed in it.
 
-    Nodes that starved for less than `tolerated_s` did not pass it for that.
+    None is, where the bound passed undisturbed: in any stretch of a window that was silent all
+    along, in the last one where only a look `at_end` proves anything. Nodes that starved for less
+    than `tolerated_s` did not pass it for that.
     """
     found = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in found):
@@ -104,7 +109,7 @@ def excuses(
     for each in sorted(found, key=lambda each: each.begin_ns):
         free_ns = max(free_ns, each.begin_ns - last_ns)
         last_ns = max(last_ns, each.end_ns)
-    if max(free_ns, end_ns - last_ns) > bound_s * NS_PER_S:
+    if max(0 if at_end else free_ns, end_ns - last_ns) > bound_s * NS_PER_S:
         return []
     if starved_ns(found, begin_ns, end_ns) < tolerated_s * NS_PER_S:
         return [each for each in found if each.kind != "starvation"]
@@ -144,7 +149,8 @@ def _node(op: Op) -> str | None:
 def _time_ns(op: Op, name: str) -> int:
     """A moment that the fact tells in seconds; the fact's own time where it does not."""
     value = _field(op, name)
-    return int(value * NS_PER_S) if isinstance(value, int | float) else op.time
+    told = isinstance(value, int | float) and math.isfinite(value)
+    return int(value * NS_PER_S) if told else op.time  # type: ignore[operator]
 
 
 def _gap(op: Op) -> Disturbance:

@@ -309,7 +309,9 @@ def _hold_outage(
     # Of a failure only its discovery is known: it may concern any time.
     untimed = [each for each in disturbances if each.kind not in TIMED]
     tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
-    own = untimed or excuses(disturbances, outage.begin, outage.end, bound, tolerated_s)
+    own = untimed or excuses(
+        disturbances, outage.begin, outage.end, bound, tolerated_s, at_end=False
+    )
     if own and outage.length_s > bound:
         judged.gaps.append(f"{what}, but {own[0].text}")
         return

@@ -132,7 +132,7 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
         )
     begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
     tolerated_s = STARVED_SHARE_MIN * (bound_s or 0.0)
-    own = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s)
+    own = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s, at_end=True)
     if own:
         cited = citation(own)
         return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")

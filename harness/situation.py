@@ -178,8 +178,9 @@ class Timeline(msgspec.Struct, frozen=True):
             yield f"the harness itself did not run from {begin_s:.1f} s to {end_s:.1f} s"
         starved = [op for op in self.history.facts("starvation") if _meets(op, start, end)]
         if starved:
-            names = _list([str(name) for name in starved[-1].value.get("waited_s") or ["a node"]])
-            yield f"{names} waited for a processor until {_s(starved[-1].time)}"
+            waited, end_s = starved[-1].value.get("waited_s"), starved[-1].value["to_s"]
+            names = _list([str(name) for name in waited] if isinstance(waited, Mapping) else [])
+            yield f"{names or 'a node'} waited for a processor until {end_s:.1f} s"
         for op in self.history.facts("infrastructure"):
             if op.time <= end and isinstance(op.value, Mapping):
                 what = _short(str(op.value.get("what", "it failed")))

@@ -7,6 +7,7 @@ that check pins it while a signal is sent. See proc(5), pidfd_open(2).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -172,12 +173,13 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
             try:
                 fields = _read(f"{folder}/stat").rpartition(")")[2].split()
                 ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
-                children = _read(f"{folder}/children").split() if descendants else ()
-            except (OSError, ValueError):
+                thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
+                found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
+            except (OSError, ValueError, IndexError):
                 continue
-            thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
-            found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
-            left.extend(map(int, children))
+            if descendants:
+                with contextlib.suppress(OSError):  # a kernel without CONFIG_PROC_CHILDREN
+                    left.extend(map(int, _read(f"{folder}/children").split()))
     return found
 
 

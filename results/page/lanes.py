@@ -22,6 +22,7 @@ _MARKS: Final = (
     "unread",
     "log",
     "heartbeat-gap",
+    "starvation",
     "infrastructure",
     "divergence",
 )

@@ -173,6 +173,20 @@ def test_nodes_that_get_no_processor_need_not_come_back_in_time(
         assert ("processors: m1 waited" in result.reason) is (verdict is Verdict.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("begin_s", "verdict"), [(61.5, Verdict.UNKNOWN), (3, Verdict.UNKNOWN), (0.5, Verdict.INVALID)]
+)
+def test_a_look_after_the_bound_proves_nothing_where_it_was_disturbed(
+    begin_s: float, verdict: Verdict
+) -> None:
+    """The bound of 60 s went by undisturbed before it, or went by once more after it."""
+    h = Writer()
+    gap(h, begin_s, begin_s + 8.5)
+    failed(h, at_s=70, took_s=70.0)
+    converged(h)
+    assert liveness(h).verdict is verdict
+
+
 def stopped(h: Writer, **more: Any) -> None:
     """Somebody else stopped m1, and it lasts."""
     h.fact("infrastructure", {"node": "m1", "what": "m1 was stopped", "lasts": True, **more})

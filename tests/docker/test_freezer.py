@@ -5,7 +5,7 @@ import threading
 import docker.errors
 import pytest
 
-from harness.environments.docker.engine import ContainerState, Engine
+from harness.environments.docker.engine import _FREEZER_TRIES, ContainerState, Engine
 from harness.errors import InfrastructureError
 
 
@@ -32,7 +32,7 @@ def engine(failures):
     return found
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("failures", [0, 1, _FREEZER_TRIES - 1])
 def test_a_freeze_is_tried_again(failures):
     loaded = engine(failures)
 
@@ -45,4 +45,4 @@ def test_a_freeze_that_never_takes_is_an_infrastructure_error():
 
     with pytest.raises(InfrastructureError, match="unable to freeze"):
         loaded.pause("c")
-    assert loaded._api.calls == 3
+    assert loaded._api.calls == _FREEZER_TRIES

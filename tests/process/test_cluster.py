@@ -365,7 +365,8 @@ def test_with_a_real_toxiproxy(run, three):
     async def body(driver):
         assert await driver.reaches("a", "b") == "ok"
         fault = await driver.cluster.cut([Link("a", "b")], lease_s=30)
-        assert await driver.reaches("a", "b") == "TimeoutError"
+        for _ in range(3):  # a busy machine may take the time of one before anything is sent
+            assert await driver.reaches("a", "b") == "TimeoutError"
         assert await driver.reaches("b", "c") == "ok"
         bite = await driver.cluster.heal(fault)
         assert bite.count is None or bite.count > 0

@@ -70,8 +70,9 @@ class Waits:
             self._known |= threads
             for thread, now in threads.items():
                 before = known.get(thread)
-                if before == now and now.state == "R":
+                if before == now and now.state == "R" and now.ran_ns:
                     # It waits since then, or longer: the kernel counts a wait once it is over.
+                    # (One that never ran is of a kernel that does not count.)
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
                 elif before is not None:
