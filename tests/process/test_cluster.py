@@ -460,12 +460,17 @@ def test_a_node_that_gets_no_processor_is_told(run):
     specs = [NodeSpec(name=name, role="busy", ports=(PORT,), command=spin) for name in "abcd"]
 
     async def body(driver):
+        async def told():
+            count = sum(event.kind == "starvation" for event in driver.events)
+            return (await driver.wait_event("starvation", "", count + 1)).data
+
         for name in "abcd":
             os.sched_setaffinity(process_of(f"node:{name}").pid, {min(os.sched_getaffinity(0))})
+        await driver.wait_event("ready", "e")
+        await told()  # of the time in which the fifth started, for which it needs a processor
         starved = set()
         while starved != set("abcd"):
-            count = sum(event.kind == "starvation" for event in driver.events)
-            data = (await driver.wait_event("starvation", "", count + 1)).data
+            data = await told()
             assert data["until_ns"] <= time.monotonic_ns()
             starved |= data["waited_s"].keys() & set("abcde")
         assert await driver.ask("e", {"echo": "still here"})
