@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from checkers._sentences import seconds
+from harness.errors import listed
 from harness.ops import History, Op
 from harness.timeline import how_ended
 
@@ -149,8 +150,9 @@ def _node(op: Op) -> str | None:
 def _time_ns(op: Op, name: str) -> int:
     """A moment that the fact tells in seconds; the fact's own time where it does not."""
     value = _field(op, name)
-    told = isinstance(value, int | float) and math.isfinite(value)
-    return int(value * NS_PER_S) if told else op.time  # type: ignore[operator]
+    if isinstance(value, int | float) and math.isfinite(value):
+        return int(value * NS_PER_S)
+    return op.time
 
 
 def _gap(op: Op) -> Disturbance:
@@ -178,16 +180,9 @@ def _starvations(history: History) -> Iterator[Disturbance]:
     for begin_ns, end_ns, index, names in joined:
         text = (
             f"from {seconds(begin_ns)} to {seconds(end_ns)} s there were too few processors: "
-            f"{_listed(list(names))} waited for one"
+            f"{listed(list(names), limit=CITED_MAX)} waited for one"
         )
         yield Disturbance("starvation", begin_ns, end_ns, None, text, index)
-
-
-def _listed(names: list[str]) -> str:
-    shown, more = names[:CITED_MAX], len(names) - CITED_MAX
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
 
 
 def _failures(history: History) -> Iterator[Disturbance]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from checkers.linearizability import Failure, Survivor
 from checkers.linearizability.models.catalog import Catalog
+from harness.errors import listed
 from harness.ops import Op, OpType, Pair
 
 __all__ = ["did", "explain_failure", "ops", "seconds", "sentence", "where"]
@@ -26,12 +27,7 @@ def ops(indices: Iterable[int], *, limit: int = 20) -> str:
     numbers = [str(index) for index in indices]
     if not numbers:
         return "no ops"
-    shown = numbers[:limit]
-    if len(numbers) > limit:
-        return f"ops {', '.join(shown)} and {len(numbers) - limit} more"
-    if len(shown) == 1:
-        return f"op {shown[0]}"
-    return f"ops {', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{'op' if len(numbers) == 1 else 'ops'} {listed(numbers, limit=limit)}"
 
 
 def where(pair: Pair) -> str:

@@ -306,15 +306,16 @@ def _hold_outage(
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
-    # Of a failure only its discovery is known: it may concern any time.
-    untimed = [each for each in disturbances if each.kind not in TIMED]
-    tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
-    own = untimed or excuses(
-        disturbances, outage.begin, outage.end, bound, tolerated_s, at_end=False
-    )
-    if own and outage.length_s > bound:
-        judged.gaps.append(f"{what}, but {own[0].text}")
-        return
+    if outage.length_s > bound:
+        # Of a failure only its discovery is known: it may concern any time.
+        untimed = [each for each in disturbances if each.kind not in TIMED]
+        tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
+        own = untimed or excuses(
+            disturbances, outage.begin, outage.end, bound, tolerated_s, at_end=False
+        )
+        if own:
+            judged.gaps.append(f"{what}, but {own[0].text}")
+            return
     judged.hold(
         limit, outage.length_s, bound, what, *(fault.begin.index for fault in outage.faults)
     )

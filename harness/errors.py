@@ -6,6 +6,8 @@ Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid, 1 invalid, 2 un
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "EXIT_BROKEN_PIPE",
     "EXIT_CODE_MAX",
@@ -23,6 +25,7 @@ __all__ = [
     "TargetError",
     "UsageError",
     "counted",
+    "listed",
     "measured",
 ]
 
@@ -68,6 +71,14 @@ class CheckerLimitError(HarnessError):
 
 class InternalError(HarnessError):
     """Our own mistake. Please report it with the run's folder."""
+
+
+def listed(names: Sequence[str], *, limit: int) -> str:
+    """`m1, m2 and t3`; of more than `limit` the first ones, `and 4 more`."""
+    shown, more = names[:limit], len(names) - limit
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

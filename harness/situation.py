@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.errors import listed
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import (
     CUT,
@@ -340,10 +341,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = [_short(name) for name in names[:NAMED_MAX]]
-    if len(names) > NAMED_MAX:
-        return f"{', '.join(shown)} and {len(names) - NAMED_MAX} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+    return listed([_short(name) for name in names], limit=NAMED_MAX)
 
 
 def _short(name: str) -> str:

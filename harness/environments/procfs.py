@@ -71,11 +71,19 @@ class Scheduled(NamedTuple):
 
 def _stat(pid: int) -> list[str] | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return _fields(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def _fields(stat: str) -> list[str]:
     # The command stands in parentheses and may itself hold spaces and parentheses.
-    return text.rpartition(")")[2].split()
+    return _read(stat).rpartition(")")[2].split()
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - read by the hundred
+        return file.read()
 
 
 def identify(pid: int) -> ProcessId | None:
@@ -171,7 +179,7 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
         for number in numbers:
             folder = f"/proc/{process}/task/{number}"
             try:
-                fields = _read(f"{folder}/stat").rpartition(")")[2].split()
+                fields = _fields(f"{folder}/stat")
                 ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
                 thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
                 found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
@@ -181,11 +189,6 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
                 with contextlib.suppress(OSError):  # a kernel without CONFIG_PROC_CHILDREN
                     left.extend(map(int, _read(f"{folder}/children").split()))
     return found
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - read by the hundred
-        return file.read()
 
 
 def oom_kills() -> int | None:

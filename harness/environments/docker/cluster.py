@@ -61,7 +61,6 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
-_UP: Final = frozenset({NodeState.RUNNING, NodeState.PAUSED})
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
 _SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
@@ -165,7 +164,11 @@ class DockerCluster:
 
     def pids(self) -> dict[str, int]:
         """The first process of each node that is up, where the engine runs on this machine."""
-        up = {name: node.incarnation for name, node in self._nodes.items() if node.state in _UP}
+        up = {
+            n: node.incarnation
+            for n, node in self._nodes.items()
+            if node.state is not NodeState.DOWN
+        }
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:

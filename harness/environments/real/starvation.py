@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 from harness.environments import procfs
 from harness.environments.real.logs import EventBus
 
-__all__ = ["LINK_PROXY", "STARVED_SHARE_MIN", "Look", "Waits", "watch_processors"]
+__all__ = ["LINK_PROXY", "Look", "Waits", "watch_processors"]
 
 LINK_PROXY: Final = "the link proxy"
 _HARNESS: Final = "the harness"
-STARVED_SHARE_MIN: Final = 0.5
+_WAITED_SHARE_MIN: Final = 0.5
 """Of a look's time, by the thread that waited longest: it ran half as fast as it could, or slower.
 On two idle cores six nodes that start at once wait for up to 0.42 of a second, and 0.05 once they
 run; of fifty nodes there, some waited longer than this in almost every second."""
@@ -39,7 +39,7 @@ class Look(NamedTuple):
     @property
     def starved(self) -> dict[str, float]:
         """Those that waited for most of the time, or for longer than it took."""
-        least_s = STARVED_SHARE_MIN * self.took_s
+        least_s = _WAITED_SHARE_MIN * self.took_s
         return {name: s for name, s in sorted(self.waited_s.items()) if s >= least_s > 0}
 
 
