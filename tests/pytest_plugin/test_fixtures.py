@@ -371,7 +371,9 @@ def test_artefacts_that_were_asked_for_stay(suite, pytester):
 
 def test_workers_share_the_seed_and_no_folder(suite, pytester):
     text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
-    text = text.replace("(run_case)", "(run_case, n)").replace("kill-leader", "none")
+    text = text.replace("(run_case)", "(run_case, n)")
+    # Whatever the seed, at this rate some operations meet, without which nothing is proven.
+    text = text.replace('nemesis="kill-leader"', 'nemesis="none", rate=200')
     result = suite(text, "-n2", "--harness-artifacts=kept", seed="", alone=True)
     result.assert_outcomes(passed=4)
     folders = runs_in(pytester.path / "kept")
