@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-__all__ = ["CHROMIUM", "BrowserPage", "browser", "browser_page", "browser_tab", "find_chromium"]
+__all__ = ["BrowserPage", "browser", "browser_page", "browser_tab", "find_chromium"]
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
+"""The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
 TIMEOUT_MS = 20_000
 FLAGS = ("--disable-gpu", "--disable-software-rasterizer", "--in-process-gpu", "--no-zygote")
 """Nothing is drawn by a process of its own: pages are small, and processes cost most."""
@@ -31,13 +32,10 @@ LOCAL = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
 def find_chromium() -> str | None:
-    """Where Chromium is: HARNESS_CHROMIUM, the usual place, or the search path."""
-    named = os.environ.get("HARNESS_CHROMIUM")
-    if named:
-        return named
-    if Path(CHROMIUM).is_file():
-        return CHROMIUM
-    return shutil.which("chromium") or shutil.which("google-chrome")
+    """Where Chromium is: HARNESS_CHROMIUM, or the first of `CHROMIUMS` on the search path."""
+    path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/bin"
+    found = (shutil.which(name, path=path) for name in CHROMIUMS)
+    return os.environ.get("HARNESS_CHROMIUM") or next(filter(None, found), None)
 
 
 def _missing(reason: str) -> None:
@@ -134,7 +132,7 @@ def browser() -> Iterator[object]:
         _missing("Playwright is not installed (it is in the dependency group dev)")
     path = find_chromium()
     if path is None:
-        _missing(f"there is no Chromium at {CHROMIUM} or on the search path")
+        _missing("there is no Chromium on the search path")
     with sync_playwright() as playwright:
         try:
             running = playwright.chromium.launch(

@@ -38,7 +38,8 @@ def missing_browser():
     """Why no page can be opened here, or `None`."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed"
-    return None if find_chromium() else "there is no chromium; apt-get install chromium"
+    fix = "apt-get install chromium-headless-shell"
+    return None if find_chromium() else f"there is no Chromium; {fix}"
 
 
 NEEDS = {

@@ -25,6 +25,12 @@ from tests.spark_support import spark_test
 ROOT = Path(__file__).resolve().parents[3]
 # Java moves small tables here for a few seconds: optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SMALL = (
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+    "spark.sql.codegen.wholeStage=false",
+)
+"""Of a server: what `results.spark` sets where it starts Spark itself."""
 CLUSTER = "local-cluster[1,2,1024]"
 
 SCRIPT = """
@@ -152,7 +158,7 @@ def connect(daemons, master, python):
         "org.apache.spark.deploy.SparkSubmit",
         *("--master", master, "--conf", f"spark.connect.grpc.binding.port={port}"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
-        *("--conf", "spark.ui.enabled=false"),
+        *(word for setting in SMALL for word in ("--conf", setting)),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
         PYSPARK_PYTHON=python,
     )

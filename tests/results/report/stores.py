@@ -24,7 +24,7 @@ class Spec:
     bugs: tuple[str, ...] = ()
     workload: str = "ddl"
     label: str | None = None
-    time_limit_s: float = 6.0
+    time_limit_s: float = 4.0
 
 
 NEMESES = (
