@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,8 @@ class Door:
 def door(engine, tmp_path, monkeypatch):
     del engine
     before = set(threading.enumerate())
-    known = {id(found) for found in gc.get_objects() if type(found) is socket.socket}
+    # References, not addresses: a socket that goes meanwhile may leave its address to a broken one.
+    known = weakref.WeakSet(found for found in gc.get_objects() if type(found) is socket.socket)
     made = Door(f"/tmp/door-{secrets.token_hex(4)}")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{made.path}")
     yield made
@@ -104,7 +106,7 @@ def door(engine, tmp_path, monkeypatch):
         thread.join(10.0)
     # The SDK never closes the sockets of connections that broke: a later test would be blamed.
     for left in [found for found in gc.get_objects() if type(found) is socket.socket]:
-        if left.fileno() != -1 and left.family == socket.AF_UNIX and id(left) not in known:
+        if left.fileno() != -1 and left.family == socket.AF_UNIX and left not in known:
             os.close(left.detach())
 
 
