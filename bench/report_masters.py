@@ -11,8 +11,8 @@ and every answer, row by row; how long a check took is left out.
 import argparse
 import contextlib
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -51,73 +51,67 @@ def report(store: Path, output: Path, *options: str) -> float:
     return time.monotonic() - begin_s
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_told(log: Path, process: subprocess.Popen[bytes], pattern: str) -> str:
+    """What a program says once it is ready: the group of `pattern` in its log."""
     end_s = time.monotonic() + START_S_MAX
     while time.monotonic() < end_s:
-        if process.poll() is not None:
+        ended = process.poll() is not None
+        if (told := re.search(pattern, log.read_text())) is not None:
+            return told[1]
+        if ended:
             raise SystemExit(f"{process.args!r} ended with {process.returncode}")
-        with socket.socket() as probe:
-            probe.settimeout(0.5)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
         time.sleep(0.1)
-    raise SystemExit(f"nobody listens on port {port} after {START_S_MAX:g} s")
+    raise SystemExit(f"{process.args!r} is not ready after {START_S_MAX:g} s")
 
 
 @contextlib.contextmanager
-def daemon(port: int, folder: Path, *arguments: str) -> Iterator[None]:
-    """One of Spark's own programs, from the pip package, until the block ends."""
+def daemon(name: str, folder: Path, ready: str, *arguments: str) -> Iterator[str]:
+    """One of Spark's own programs, from the pip package, until the block ends.
+
+    It takes ports of its own, and says which: the group of `ready`.
+    """
     import pyspark
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    log = (folder / f"daemon-{port}.log").open("wb")
+    path = folder / f"{name}.log"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    process = subprocess.Popen(
-        [str(program), *arguments], stdout=log, stderr=log, cwd=folder, env=environment
-    )
-    try:
-        wait_open(port, process)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-        log.close()
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            [str(program), *arguments], stdout=log, stderr=log, cwd=folder, env=environment
+        )
+        try:
+            yield wait_told(path, process, ready)
+        finally:
+            process.terminate()
+            process.wait()
 
 
 @contextlib.contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    port, pages = free_port(), [free_port(), free_port()]
-    url = f"spark://127.0.0.1:{port}"
-    of_master = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(pages[0]))
-    of_worker = ("--cores", "2", "--memory", "1g", "--webui-port", str(pages[1]))
     names = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+    of_master = (names[0], "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    of_worker = (names[1], "--cores", "2", "--memory", "1g", "--webui-port", "0")
+    work = str(folder / "work")
     with (
-        daemon(port, folder, names[0], *of_master),
-        daemon(pages[1], folder, names[1], *of_worker, "--work-dir", str(folder / "work"), url),
+        daemon("master", folder, r"Starting Spark master at (spark://\S+)", *of_master) as url,
+        daemon("worker", folder, "(Successfully registered)", *of_worker, "--work-dir", work, url),
     ):
         yield url
 
 
 @contextlib.contextmanager
 def connect(folder: Path) -> Iterator[str]:
-    port = free_port()
     settings = [
-        f"spark.connect.grpc.binding.port={port}",
+        "spark.connect.grpc.binding.port=0",
         "spark.connect.grpc.binding.address=127.0.0.1",
         "spark.ui.enabled=false",
     ]
     options = [word for setting in settings for word in ("--conf", setting)]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2,3]", *options)
-    with daemon(port, folder, *submit, "--class", server, "spark-internal"):
-        yield f"sc://127.0.0.1:{port}"
+    ready = r"Connect server started at: (127\.0\.0\.1:\d+)"
+    with daemon("connect", folder, ready, *submit, "--class", server, "spark-internal") as address:
+        yield f"sc://{address}"
 
 
 def differences(ours: Path, theirs: Path) -> list[str]:

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,7 +110,7 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living():
         os.kill(roles(dead)["warden"], signal.SIGKILL)
         process.kill()
         process.wait(10)
-        time.sleep(0.1)
+        wait_until(lambda: "warden" not in roles(dead))
         assert sorted(roles(dead)) == ["link-proxy", "node:a", "node:b"]
 
         lines = ProcessEnvironment().clean()

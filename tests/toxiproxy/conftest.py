@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -90,17 +91,16 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_port(port: int, process: subprocess.Popen[Any]) -> None:
+def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
+    """Until it answers as Toxiproxy does: others may listen there while it starts."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise AssertionError(f"port {port} never opened")
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if server.request("GET", "/version")[0] == 200:
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"{server.url} never answered")
 
 
 def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes]]:
@@ -111,8 +111,9 @@ def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes
             [binary, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics", *extra],
             stdout=subprocess.DEVNULL,
         )
-        wait_port(port, process)
-        return Server(kind, "127.0.0.1", port), process
+        server = Server(kind, "127.0.0.1", port)
+        wait_serving(server, process)
+        return server, process
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "harness.environments.toxiproxy"),

@@ -6,7 +6,6 @@ One session a process: the tests that need another kind of Spark run in a proces
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -94,21 +93,18 @@ def test_local(store, expected):
     assert_same(found, expected)
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def wait_told(process, log, pattern):
+    """What a program says once it is ready: the group of `pattern` in its log.
 
-
-def wait_open(port, process, log):
-    """Until somebody listens, or the process that should has ended."""
+    It takes a port of its own and tells which. A port that was found free for it may have another
+    listener by the time it starts, whom we would take for it.
+    """
     end = time.monotonic() + 300
     while time.monotonic() < end:
-        assert process.poll() is None, log.read_text()[-2000:]
-        with socket.socket() as probe:
-            probe.settimeout(0.2)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        ended, text = process.poll() is not None, log.read_text()
+        if (told := re.search(pattern, text)) is not None:
+            return told[1]
+        assert not ended, text[-2000:]
         select_a_while()
     raise AssertionError(log.read_text()[-2000:])
 
@@ -152,18 +148,16 @@ def daemons(tmp_path):
 
 def connect(daemons, master, python):
     """Starts a Connect server; its URL."""
-    port = free_port()
     process, log = daemons(
         "connect",
         "org.apache.spark.deploy.SparkSubmit",
-        *("--master", master, "--conf", f"spark.connect.grpc.binding.port={port}"),
+        *("--master", master, "--conf", "spark.connect.grpc.binding.port=0"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *(word for setting in SMALL for word in ("--conf", setting)),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
         PYSPARK_PYTHON=python,
     )
-    wait_open(port, process, log)
-    return f"sc://127.0.0.1:{port}"
+    return "sc://" + wait_told(process, log, r"Connect server started at: (127\.0\.0\.1:\d+)")
 
 
 @pytest.mark.nightly
@@ -227,17 +221,15 @@ def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
     store, expected, daemons, tmp_path
 ):
     """The cluster is from the pip package; our packages are sent there, without native code."""
-    port, page, worker_page = free_port(), free_port(), free_port()
-    url = f"spark://127.0.0.1:{port}"
     master = "org.apache.spark.deploy.master.Master"
     process, log = daemons(
-        "master", master, *("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
+        "master", master, *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     )
-    wait_open(port, process, log)
+    url = wait_told(process, log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
     worker = "org.apache.spark.deploy.worker.Worker"
-    options = ("--cores", "2", "--memory", "2g", "--webui-port", str(worker_page))
+    options = ("--cores", "2", "--memory", "2g", "--webui-port", "0")
     process, log = daemons("worker", worker, *options, "--work-dir", str(tmp_path / "work"), url)
-    wait_open(worker_page, process, log)
+    wait_told(process, log, f"Successfully registered with master ({re.escape(url)})")
     found = in_another_process(
         store,
         url,
