@@ -8,19 +8,32 @@ A folder's `conftest.py` takes what it needs, and marks its tests `browser`:
 nobody caught, any dialog and any request that left the machine. A test that wants such a thing says
 so: `browser_page.expect("text")`. Where there is no Chromium the tests skip with the reason, unless
 HARNESS_REQUIRE_BROWSER=1 says that there must be one, as in CI.
+
+Chromium drops what waits for a connection when the network of its machine changes, loopback or
+not, as it does where a container starts. A test that asks a server is marked `@over_network` and
+begins again when that happened to it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-__all__ = ["BrowserPage", "browser", "browser_page", "browser_tab", "find_chromium"]
+__all__ = [
+    "BrowserPage",
+    "browser",
+    "browser_page",
+    "browser_tab",
+    "find_chromium",
+    "over_network",
+]
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
 """The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
@@ -28,6 +41,8 @@ TIMEOUT_MS = 20_000
 FLAGS = ("--disable-gpu", "--disable-software-rasterizer", "--in-process-gpu", "--no-zygote")
 """Nothing is drawn by a process of its own: pages are small, and processes cost most."""
 VIEWPORT = {"width": 1280, "height": 800}
+NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
+NETWORK_TRIES = 8
 LOCAL = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
@@ -47,6 +62,9 @@ def _missing(reason: str) -> None:
 class BrowserPage:
     """A page with its complaints. `page` is Playwright's, whose methods are also here."""
 
+    dropped = 0
+    """Requests of all pages that Chromium dropped because the machine's network changed."""
+
     def __init__(self, page) -> None:
         self.page = page
         self.clean = True  # whether another test may have the page
@@ -58,6 +76,7 @@ class BrowserPage:
             "pageerror": self._on_error,
             "dialog": self._on_dialog,
             "request": self._on_request,
+            "requestfailed": self._on_failed_request,
             "crash": self._on_crash,
         }
         for event, listener in self._listeners.items():
@@ -76,6 +95,16 @@ class BrowserPage:
         self.page.goto("about:blank")
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
+
+    def begin_again(self) -> None:
+        """An empty page without complaints, whatever it was loading."""
+        from playwright.sync_api import Error
+
+        for _ in range(NETWORK_TRIES):
+            with contextlib.suppress(Error):  # its page about the error comes in between
+                self.page.goto("about:blank")
+                break
+        self.problems.clear()
 
     def open(self, where: str | Path) -> None:
         """Go to an address or a file, and wait until it is loaded."""
@@ -99,8 +128,12 @@ class BrowserPage:
             if not any(text in problem for text in self._expected)
         ]
 
+    def _on_failed_request(self, request) -> None:
+        if request.failure == NETWORK_CHANGED:
+            BrowserPage.dropped += 1
+
     def _on_console(self, message) -> None:
-        if message.type in {"error", "warning"}:
+        if message.type in {"error", "warning"} and NETWORK_CHANGED not in message.text:
             self.problems.append(f"console {message.type}: {message.text}")
 
     def _on_error(self, error) -> None:
@@ -183,4 +216,29 @@ def browser_page(browser_tab) -> Iterator[BrowserPage]:
     page = browser_tab.lend()
     yield page
     browser_tab.take_back(page)
-    assert page.unexpected() == []
+    assert page.unexpected() == [], page.problems
+
+
+def over_network(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that asks a server, and changes nothing there: again if a request was dropped."""
+
+    @functools.wraps(test)
+    def tried(**fixtures):
+        pages = [each for each in fixtures.values() if isinstance(each, BrowserPage)]
+        for left in reversed(range(NETWORK_TRIES)):
+            before = BrowserPage.dropped
+            try:
+                test(**fixtures)
+            except Exception as error:
+                if left == 0 or (
+                    BrowserPage.dropped == before and NETWORK_CHANGED not in str(error)
+                ):
+                    raise
+            else:
+                if BrowserPage.dropped == before:
+                    return
+            for page in pages:
+                page.begin_again()
+        raise AssertionError(f"the network changed during each of {NETWORK_TRIES} tries")
+
+    return tried

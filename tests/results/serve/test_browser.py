@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser_support import BrowserPage, over_network
+
 pytestmark = pytest.mark.browser
 
 
@@ -19,6 +21,7 @@ def rows_of(page):
     return [row.inner_text() for row in page.locator("table.runs tbody tr a.open").all()]
 
 
+@over_network
 def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, browser_page):
     page = browser_page
     page.open(served.url + "/")
@@ -60,6 +63,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     shot(page, "trends")
 
 
+@over_network
 def test_keys_alone_are_enough(served, browser_page):
     page = browser_page
     page.open(served.url + "/?name=alpha&sort=seed")
@@ -89,6 +93,7 @@ def test_keys_alone_are_enough(served, browser_page):
     page.wait_for_url("**/run/alpha/a3/")
 
 
+@over_network
 def test_hostile_runs_execute_nothing(served, browser_page):
     page = browser_page  # a dialog or a failing image would fail the test by itself
     for path in (
@@ -106,6 +111,7 @@ def test_hostile_runs_execute_nothing(served, browser_page):
         assert page.locator("img").count() == 0
 
 
+@over_network
 def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
     page = browser_page
     page.open(served.url + "/run/alpha/a3/")
@@ -117,6 +123,7 @@ def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@over_network
 def test_no_page_is_wider_than_the_window(served, browser_page, width):
     page = browser_page
     page.set_viewport_size({"width": width, "height": 800})
@@ -125,14 +132,15 @@ def test_no_page_is_wider_than_the_window(served, browser_page, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
+@over_network
 def test_without_script_a_comparison_is_still_possible(served, browser):
     context = browser.new_context(java_script_enabled=False)
     try:
-        page = context.new_page()
-        page.goto(served.url + "/?name=alpha")
+        page = BrowserPage(context.new_page())
+        page.open(served.url + "/?name=alpha")
         page.locator("input[value='alpha/a1']").check()
         page.locator("input[value='alpha/a2']").check()
-        page.locator("#compare-button").click()
+        page.follow(page.locator("#compare-button"))
         assert page.locator("section.card").count() == 2
     finally:
         context.close()
