@@ -16,7 +16,6 @@ begins again when that happened to it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import shutil
@@ -79,8 +78,7 @@ class BrowserPage:
             "requestfailed": self._on_failed_request,
             "crash": self._on_crash,
         }
-        for event, listener in self._listeners.items():
-            page.on(event, listener)
+        self._listen()
 
     def __getattr__(self, name):
         return getattr(self.page, name)
@@ -97,14 +95,17 @@ class BrowserPage:
             self.page.remove_listener(event, listener)
 
     def begin_again(self) -> None:
-        """An empty page without complaints, whatever it was loading."""
-        from playwright.sync_api import Error
-
-        for _ in range(NETWORK_TRIES):
-            with contextlib.suppress(Error):  # its page about the error comes in between
-                self.page.goto("about:blank")
-                break
+        """A new page without complaints: the old one may still be loading what says its error."""
+        self.clean = False
+        context = self.page.context
+        self.page.close()
+        self.page = context.new_page()
+        self._listen()
         self.problems.clear()
+
+    def _listen(self) -> None:
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
 
     def open(self, where: str | Path) -> None:
         """Go to an address or a file, and wait until it is loaded."""
@@ -133,7 +134,7 @@ class BrowserPage:
             BrowserPage.dropped += 1
 
     def _on_console(self, message) -> None:
-        if message.type in {"error", "warning"} and NETWORK_CHANGED not in message.text:
+        if message.type in {"error", "warning"}:
             self.problems.append(f"console {message.type}: {message.text}")
 
     def _on_error(self, error) -> None:
