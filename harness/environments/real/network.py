@@ -13,6 +13,7 @@ TCP_NODELAY is on: asyncio sets it on every TCP socket.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
@@ -45,6 +46,10 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
+        # A stream raises the error of its connection where it is read or written, and holds it in
+        # a future as well, which complains of its own when the garbage collector happens to take
+        # it before the stream. So somebody always asks that future.
+        self._end = asyncio.get_running_loop().create_task(_end_of(writer))
         self._peer = _address(writer)
         self._body_bytes: int | None = None
         self._closed = False
@@ -145,6 +150,11 @@ class RealConn:
         """The connection is of no more use; the error to raise."""
         self.abort()
         return ConnectionResetError(f"the connection to {self._peer} broke: {error}")
+
+
+async def _end_of(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _address(writer: asyncio.StreamWriter) -> str:

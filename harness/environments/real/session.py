@@ -81,7 +81,6 @@ def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -
         nonlocal aborted
         interrupted = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(_complain)
         task = asyncio.current_task()
         assert task is not None
 
@@ -112,15 +111,3 @@ def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -
         if aborted:
             raise KeyboardInterrupt from None
         raise
-
-
-def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Print what asyncio cannot deliver, but for the end of a connection, which it does deliver.
-
-    A stream raises the error of its connection where it is read, and holds the same error in a
-    future that few wait for: collected in one cycle, that future sometimes goes first and complains
-    (`asyncio.streams.StreamReaderProtocol.__del__`).
-    """
-    told, error = context.get("future"), context.get("exception")
-    if isinstance(told, asyncio.Task) or told is None or not isinstance(error, OSError):
-        loop.default_exception_handler(context)

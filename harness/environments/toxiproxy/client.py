@@ -8,6 +8,7 @@ A request is sent again only if it is idempotent and the kept connection had gon
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
@@ -149,10 +150,15 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        """Close the connection, at once: every answer that anyone waits for has been read."""
+        if self._streams is None:
+            return
+        _, writer = self._streams
+        self._streams = None
+        writer.transport.abort()
+        # Why it ended was raised where it was read; unasked, the stream may print it once more.
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
     def _decode(self, raw: bytes, kind: type[T]) -> T:
         try:
