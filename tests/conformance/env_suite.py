@@ -21,11 +21,11 @@ from harness.cluster import CLIENT, Bite, Capability, ClusterEvent, Link, NodeSp
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan, Session
+from tests.waiting import LIMIT_S, until
 
 PORT = 7000
 UNUSED_PORT = 7001
 SILENCE_S = 0.5  # long enough to believe that nothing will come
-PATIENCE_S = 10.0  # for what must come
 LEASE_S = 60.0
 
 Check = Callable[[Session], Awaitable[None]]
@@ -151,7 +151,7 @@ async def actor(env: Env, config: dict[str, Any]) -> None:
 # --- outside -----------------------------------------------------------------------------------
 
 
-async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float = PATIENCE_S) -> Any:
+async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float = LIMIT_S) -> Any:
     """Have a node do something, on a connection of its own."""
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(Address(node, PORT))
@@ -163,16 +163,9 @@ async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float =
     return None if answer is None else json.loads(answer)
 
 
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 (conditions are of the world, not of this loop)
-            await asyncio.sleep(0.02)
-
-
 async def wait_serving(session: Session, node: str) -> None:
     """Wait until a started node answers; processes need a while."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         while True:
             try:
                 await tell(session.env, node, {"do": "echo", "text": "?"})
@@ -205,7 +198,7 @@ async def check_frames(session: Session) -> None:
     texts = ["", "x", "y" * 1_000_000, *map(str, range(50))]
     for text in texts:
         await conn.send(json.dumps({"do": "echo", "text": text}).encode())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         answers = [json.loads(await conn.recv() or b"null") for _ in texts]
     assert answers == texts
     assert conn.peer == "a"
@@ -218,7 +211,7 @@ async def check_orderly_end(session: Session) -> None:
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     await conn.send(b'{"do": "close"}')
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() is None
         try:
             while True:
@@ -231,7 +224,7 @@ async def check_orderly_end(session: Session) -> None:
 async def check_refused(session: Session) -> None:
     """Nobody listens: refused at once, and not silence."""
     await wait_serving(session, "a")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         try:
             await session.env.net.connect(Address("a", UNUSED_PORT))
         except ConnectionRefusedError:
@@ -250,7 +243,7 @@ async def check_frame_limit(session: Session) -> None:
     else:
         raise AssertionError("a frame above FRAME_BYTES_MAX was accepted")
     await conn.send(b'{"do": "echo", "text": "still here"}')
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"still here"'
     conn.close()
 
@@ -307,7 +300,7 @@ async def check_kill_and_restart(session: Session) -> None:
     assert not await cluster.pause("a", lease_s=LEASE_S)
     assert not await cluster.resume("a")
     assert not await cluster.stop("a")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         with contextlib.suppress(ConnectionResetError):
             assert await conn.recv() is None
     try:
@@ -321,7 +314,7 @@ async def check_kill_and_restart(session: Session) -> None:
     await wait_serving(session, "a")
     assert (await tell(env, "a", {"do": "about"}))["boot"] == 1
     assert await tell(env, "a", {"do": "read", "path": "f"}) == "kept"
-    await wait_until(lambda: sum(e.kind == "node-started" for e in events if e.node == "a") >= 1)
+    await until(lambda: sum(e.kind == "node-started" for e in events if e.node == "a") >= 1)
     (exited,) = [e for e in events if e.kind == "node-exited"]
     assert (exited.node, exited.data["expected"]) == ("a", True)
 
@@ -334,7 +327,7 @@ async def check_graceful_stop(session: Session) -> None:
     assert await cluster.stop("a")
     assert not await cluster.stop("a")
     assert cluster.state("a") is NodeState.DOWN
-    await wait_until(lambda: any(e.kind == "node-exited" for e in events))
+    await until(lambda: any(e.kind == "node-exited" for e in events))
     (exited,) = [e for e in events if e.kind == "node-exited"]
     assert exited.data["expected"] is True
     await cluster.start("a")
@@ -354,7 +347,7 @@ async def check_panic(session: Session) -> None:
     await tell(session.env, "a", {"do": "event", "kind": "hello", "data": {"n": [1]}})
     with contextlib.suppress(ConnectionResetError):  # the node may be gone before it answers
         await tell(session.env, "a", {"do": "panic", "text": "the disk is made of cheese"})
-    await wait_until(lambda: any(e.kind == "node-exited" for e in events))
+    await until(lambda: any(e.kind == "node-exited" for e in events))
     hello, exited = [e for e in events if e.kind in {"hello", "node-exited"}]
     assert (hello.node, hello.data) == ("a", {"n": [1]})
     assert exited.data["expected"] is False
@@ -363,8 +356,8 @@ async def check_panic(session: Session) -> None:
     assert session.cluster.state("a") is NodeState.DOWN
     await wait_serving(session, "b")
     await tell(session.env, "b", {"do": "return"})
-    await wait_until(lambda: session.cluster.state("b") is NodeState.DOWN)
-    await wait_until(lambda: sum(e.kind == "node-exited" for e in events) == 2)
+    await until(lambda: session.cluster.state("b") is NodeState.DOWN)
+    await until(lambda: sum(e.kind == "node-exited" for e in events) == 2)
     assert events[-1].data["expected"] is False
     assert any("hello" in line for line in await session.cluster.logs("a", last_lines=500))
 
@@ -387,11 +380,11 @@ async def check_pause(session: Session) -> None:
         raise AssertionError("a paused node answered")
     assert await cluster.resume("a")
     assert not await cluster.resume("a")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
     await cluster.pause("a", lease_s=SILENCE_S)
-    await wait_until(lambda: cluster.state("a") is NodeState.RUNNING)
+    await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
 
@@ -431,7 +424,7 @@ async def check_cut_stalls_connections(session: Session) -> None:
     else:
         raise AssertionError("an answer crossed a cut")
     await cluster.heal(fault)
-    async with asyncio.timeout(PATIENCE_S):  # late, or never: both are how networks are
+    async with asyncio.timeout(LIMIT_S):  # late, or never: both are how networks are
         with contextlib.suppress(ConnectionResetError):
             assert await conn.recv() in {b"null", None}
     conn.close()
@@ -469,12 +462,12 @@ async def check_clocks(session: Session) -> None:
     before = await tell(env, "a", {"do": "clock"})
     await cluster.skew("a", offset_ns=skew_ns)
     after = await tell(env, "a", {"do": "clock"})
-    assert before[0] < after[0] < before[0] + PATIENCE_S * 1e9
-    assert skew_ns <= after[1] - before[1] < skew_ns + PATIENCE_S * 1e9
+    assert before[0] < after[0] < before[0] + LIMIT_S * 1e9
+    assert skew_ns <= after[1] - before[1] < skew_ns + LIMIT_S * 1e9
     await cluster.heal_all()
     healed = await tell(env, "a", {"do": "clock"})
-    assert 0 < healed[1] - before[1] < PATIENCE_S * 1e9
-    assert abs(healed[1] - env.clock.wall_ns()) < PATIENCE_S * 1e9
+    assert 0 < healed[1] - before[1] < LIMIT_S * 1e9
+    assert abs(healed[1] - env.clock.wall_ns()) < LIMIT_S * 1e9
 
 
 async def check_randomness(session: Session) -> None:

@@ -10,8 +10,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan, Session
 from tests.docker.echo import PORT
-
-READY_TIMEOUT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 def echo_nodes(count: int) -> tuple[NodeSpec, ...]:
@@ -47,7 +46,7 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = 5.0
 
 
 async def wait_answering(session: Session, *nodes: str) -> None:
-    async with asyncio.timeout(READY_TIMEOUT_S):
+    async with asyncio.timeout(LIMIT_S):
         for node in nodes:
             while True:
                 try:
@@ -56,9 +55,3 @@ async def wait_answering(session: Session, *nodes: str) -> None:
                     await asyncio.sleep(0.05)
                 else:
                     break
-
-
-async def wait_until(condition, timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for is no event
-            await asyncio.sleep(0.02)

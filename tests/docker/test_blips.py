@@ -19,7 +19,8 @@ from harness.environments.docker import DockerEnvironment
 from harness.environments.docker import engine as engine_module
 from harness.environments.docker.labels import container_name
 from harness.errors import InfrastructureError
-from tests.docker.support import ask, echo_nodes, plan_of, wait_answering, wait_until
+from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.docker,
@@ -129,7 +130,7 @@ def of_kind(events, kind):
 def test_a_blip_ends_no_node_and_is_told(door):
     async def main(session, events):
         door.blip()
-        await wait_until(lambda: len(of_kind(events, "infrastructure")) == 2, 30.0)
+        await until(lambda: len(of_kind(events, "infrastructure")) == 2)
         states = [session.cluster.state(node) for node in session.cluster.nodes]
         exits = of_kind(events, "node-exited")
         await session.cluster.kill("n1")  # and its end is still noticed
@@ -200,7 +201,7 @@ def test_a_signal_from_outside_is_the_hosts_doing(environment):
         await wait_answering(session, "n1")
         words = ["docker", "kill", "-s", "KILL", container_name(run_id, "n1")]
         await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
-        await wait_until(lambda: of_kind(events, "node-exited"))
+        await until(lambda: of_kind(events, "node-exited"))
 
     environment.execute(plan_of(echo_nodes(1), run_id=run_id), main)
     (exit_,) = of_kind(events, "node-exited")

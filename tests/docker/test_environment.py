@@ -19,7 +19,8 @@ from harness.environments.docker.labels import RUN_LABEL, container_name, keeper
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import only_cleaner
 from tests.docker.echo import PORT
-from tests.docker.support import ask, echo_nodes, plan_of, wait_answering, wait_until
+from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
+from tests.waiting import LIMIT_S, until, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -220,7 +221,7 @@ def test_a_pause_freezes_and_its_lease_thaws(environment):
         with pytest.raises(TimeoutError):
             await ask(session, "n1", "who", timeout_s=0.5)
         answer = await ask(session, "n1", "who", timeout_s=4)
-        await wait_until(lambda: cluster.state("n1") is NodeState.RUNNING)
+        await until(lambda: cluster.state("n1") is NodeState.RUNNING)
         assert not await cluster.resume("n1")
         # Cuts on a frozen node work, and a frozen node can be killed.
         await cluster.pause("n1", lease_s=LONG_S)
@@ -234,13 +235,13 @@ def test_a_pause_freezes_and_its_lease_thaws(environment):
     assert result == ([True, False], NodeState.PAUSED, "n1", True, NodeState.DOWN)
 
 
-def test_an_exit_nobody_asked_for_is_noticed_at_once(environment):
+def test_an_exit_nobody_asked_for_is_noticed(environment):
     async def main(session):
         events = []
         session.cluster.subscribe(events.append)
         with pytest.raises(OSError, match="n1"):
             await ask(session, "n1", "exit", 3)
-        await wait_until(lambda: any(e.kind == "node-exited" for e in events), timeout_s=2)
+        await until(lambda: any(e.kind == "node-exited" for e in events))
         (event,) = [e for e in events if e.kind == "node-exited"]
         return event.node, event.data
 
@@ -258,7 +259,7 @@ def test_a_signal_from_outside_is_not_the_targets_doing(environment, engine, num
         events = []
         session.cluster.subscribe(events.append)
         engine._api.kill(container_name(run_id, "n1"), signal=number)
-        await wait_until(lambda: any(e.kind == "node-exited" for e in events), timeout_s=10)
+        await until(lambda: any(e.kind == "node-exited" for e in events))
         return next(e.data["by"] for e in events if e.kind == "node-exited")
 
     assert execute(environment, main, nodes=1, run_id=run_id) == by
@@ -272,12 +273,12 @@ def test_what_somebody_else_freezes_or_thaws_is_told(environment, engine):
         told = []
         session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
         engine.pause(container)
-        await wait_until(lambda: len(told) == 1, timeout_s=10)
+        await until(lambda: len(told) == 1)
         engine.unpause(container)
-        await wait_until(lambda: len(told) == 2, timeout_s=10)
+        await until(lambda: len(told) == 2)
         assert await session.cluster.pause("n1", lease_s=LONG_S)
         engine.unpause(container)
-        await wait_until(lambda: len(told) == 3, timeout_s=10)
+        await until(lambda: len(told) == 3)
         return [(data.get("lasts"), data.get("over"), data.get("undid")) for data in told]
 
     assert execute(environment, main, nodes=1, run_id=run_id) == [
@@ -394,7 +395,7 @@ def test_a_foreign_program_runs_by_its_command_line(environment, engine):
 
     async def main(session):
         host, port = session.env.endpoint(Address("a", 80))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LIMIT_S
 
         def get():
             while True:
@@ -458,17 +459,13 @@ def kill_driver(driver):
     driver.stdout.close()
 
 
-def test_a_killed_driver_leaves_nothing_within_seconds(environment, engine):
+def test_a_killed_driver_leaves_nothing(environment, engine):
     run_id = f"test-{secrets.token_hex(4)}"
     driver = start_driver(run_id)
     assert len(found(engine, run_id)) == 5
     kill_driver(driver)
 
-    deadline = time.monotonic() + 15
-    while found(engine, run_id) and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-    assert found(engine, run_id) == []
+    wait_until(lambda: found(engine, run_id) == [])
 
 
 @pytest.mark.parametrize("delay_s", [0.6, 1.0])
@@ -481,7 +478,7 @@ def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
     kill_driver(driver)
 
     # The warden goes on looking for a second after it has seen nothing.
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + LIMIT_S
     quiet_since = time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - quiet_since < 2:
         if found(engine, run_id):

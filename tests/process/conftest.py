@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import RUN_VARIABLE
 from harness.plugins import DeploymentPlan
 from tests.process.nodes import PORT, ask
+from tests.waiting import LIMIT_S
 
 _numbers = itertools.count()
 
@@ -35,13 +34,6 @@ def processes_of(run_id: str) -> list[int]:
         if procfs.environment_of(process.pid).get(RUN_VARIABLE) == run_id
         and procfs.is_alive(process)
     ]
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came true"
-        time.sleep(0.01)
 
 
 class Driver:
@@ -62,7 +54,7 @@ class Driver:
         return answer.get("error", "ok")
 
     async def wait_event(self, kind: str, node: str, count: int = 1) -> ClusterEvent:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while True:
                 found = [e for e in self.events if (e.kind, e.node) == (kind, node)]
                 if len(found) >= count:

@@ -20,8 +20,9 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
 from harness.environments.warden import ROLE_VARIABLE
 from tests.cleaning import only_cleaner
-from tests.process.conftest import processes_of, wait_until
+from tests.process.conftest import processes_of
 from tests.toxiproxy.conftest import REPOSITORY, start_server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -42,7 +43,7 @@ def controller(run_id: str, lease_s: float, link_proxy: str = "-"):
         process.kill()
         process.wait(10)
         process.stdout.close()
-        wait_until(lambda: processes_of(run_id) == [], 15)
+        wait_until(lambda: processes_of(run_id) == [])
 
 
 def scratch_of(run_id: str) -> list[Path]:

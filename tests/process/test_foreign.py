@@ -15,6 +15,7 @@ from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process.placeholders import fill
 from harness.errors import UsageError
+from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +52,7 @@ class Web:
         return await asyncio.to_thread(fetch)
 
     async def wait_up(self, node: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while True:
                 try:
                     await self(node)

@@ -11,7 +11,7 @@ from harness.environments import procfs
 from harness.environments.procfs import Scheduled, ThreadId
 from harness.environments.real import starvation
 from harness.environments.real.starvation import Waits
-from tests.process.conftest import wait_until
+from tests.waiting import wait_until
 
 SPIN = "while True: pass"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -99,7 +99,7 @@ def waited_ns(pid):
 
 
 def test_the_kernel_counts_who_waits(crowd):
-    wait_until(lambda: min(map(waited_ns, crowd)) >= 200_000_000, 60)
+    wait_until(lambda: min(map(waited_ns, crowd)) >= 200_000_000)
 
 
 def test_children_belong_to_their_process():
@@ -108,7 +108,7 @@ def test_children_belong_to_their_process():
 
     script = "import subprocess,sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as parent:
-        wait_until(lambda: len(processes(descendants=True)) >= 2, 60)
+        wait_until(lambda: len(processes(descendants=True)) >= 2)
         assert processes(descendants=False) == {parent.pid}
         parent.communicate(b"\n")
     assert processes(descendants=True) == set()

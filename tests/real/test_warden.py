@@ -25,6 +25,7 @@ from harness.environments.warden import (
     run_environment,
 )
 from harness.errors import InfrastructureError
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -35,13 +36,6 @@ def warden(tmp_path):
     yield warden
     if warden._process.poll() is None:
         warden.close()
-
-
-def wait_until(condition, timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came true"
-        time.sleep(0.005)
 
 
 def append(path: Path, text: str) -> Run:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -68,14 +67,6 @@ def journaled(store):
     """How many lines all journals hold, the first of each apart."""
     paths = store.glob("n/.soak/*.log")
     return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
-
-
-def wait_until(condition, limit_s=60.0):
-    """Wait for what other processes do."""
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def contents(store):

@@ -17,9 +17,9 @@ from tests.soak.commands import (
     results,
     soak,
     start,
-    wait_until,
     workers_of,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -111,7 +111,7 @@ def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
     workers = workers_of(process.pid)
     time.sleep(1.0)  # into the seed, which would take for ever
     kill(process)
-    wait_until(lambda: not any(map(alive, workers)), limit_s=10.0)
+    wait_until(lambda: not any(map(alive, workers)))
 
 
 def test_an_interrupted_soak_that_found_a_bug_exits_with_invalid(tmp_path):

@@ -10,7 +10,8 @@ from harness.case import Case
 from harness.errors import EXIT_INTERRUPTED, HistoryError, TargetError
 from harness.soak import SeedJob, SeedResult, identity, real
 from harness.store import load_run
-from tests.soak.commands import journaled, soak, start, wait_until
+from tests.soak.commands import journaled, soak, start
+from tests.waiting import wait_until
 
 WORK = (
     *("--env", "process", "--target", "toy-register", "--workload", "register"),

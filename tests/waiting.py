@@ -1,0 +1,27 @@
+"""Waiting for what other processes do.
+
+The bound ends a hang and measures nothing: it is far above what a crowded machine needs.
+"""
+
+import asyncio
+import time
+
+__all__ = ["LIMIT_S", "until", "wait_until"]
+
+LIMIT_S = 60.0
+POLL_S = 0.01
+
+
+def wait_until(condition, limit_s=LIMIT_S):
+    """Return once the condition holds."""
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s, f"it did not come true within {limit_s:g} s"
+        time.sleep(POLL_S)
+
+
+async def until(condition, limit_s=LIMIT_S):
+    """`wait_until`, beside what else the loop does."""
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for is no event
+            await asyncio.sleep(POLL_S)
