@@ -36,7 +36,7 @@ __all__ = [
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
 """The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 120_000
 FLAGS = ("--disable-gpu", "--disable-software-rasterizer", "--in-process-gpu", "--no-zygote")
 """Nothing is drawn by a process of its own: pages are small, and processes cost most."""
 VIEWPORT = {"width": 1280, "height": 800}

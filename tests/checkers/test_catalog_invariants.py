@@ -132,7 +132,7 @@ def judge(h: Writer, snapshot: Json | None, *, settled: bool | None = True) -> C
         h.fact("converged", {"ok": settled, "took_s": 1.0, "bound_s": 9.0, "pending": []})
     if snapshot is not None:
         h.fact("snapshot", snapshot)
-    return CatalogInvariantsChecker().check(h.history, None, time_limit_s=10)
+    return CatalogInvariantsChecker().check(h.history, None, time_limit_s=300)
 
 
 def broken(result: CheckResult) -> list[str]:

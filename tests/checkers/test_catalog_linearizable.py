@@ -28,7 +28,7 @@ SMALL = Limits(shrink_steps=2_000)
 
 
 def check(history: History) -> CheckResult:
-    return CatalogLinearizable(limits=SMALL).check(history, None, time_limit_s=30)
+    return CatalogLinearizable(limits=SMALL).check(history, None, time_limit_s=300)
 
 
 def small_history(seed: int) -> History:
@@ -467,7 +467,7 @@ def test_an_answer_to_something_else_is_refused() -> None:
 
 def test_the_budget_of_steps_makes_it_unknown() -> None:
     history = random_history(1, count=60, names=2, processes=6, lost=0.2)
-    result = CatalogLinearizable(limits=Limits(steps=5)).check(history, None, time_limit_s=30)
+    result = CatalogLinearizable(limits=Limits(steps=5)).check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.UNKNOWN
     assert "limit of 5 steps" in result.reason
 
@@ -505,7 +505,7 @@ def test_reports_do_not_depend_on_the_hash_seed() -> None:
 
 
 def check_register(h: Writer) -> CheckResult:
-    return RegisterLinearizable().check(h.history, None, time_limit_s=30)
+    return RegisterLinearizable().check(h.history, None, time_limit_s=300)
 
 
 def test_register_known_good() -> None:
@@ -539,7 +539,7 @@ def test_register_true_is_not_one() -> None:
         h = Writer()
         h.ok(1, "write", {"value": 1})
         h.ok(2, "read", {}, {"value": read})
-        assert RegisterLinearizable().check(h.history, None, time_limit_s=10).verdict is verdict
+        assert RegisterLinearizable().check(h.history, None, time_limit_s=300).verdict is verdict
 
 
 def test_register_mismatch_is_an_observation() -> None:
@@ -622,5 +622,5 @@ def test_a_register_names_its_rule() -> None:
     h = Writer()
     h.ok(1, "write", {"value": 1})
     h.ok(2, "read", {}, {"value": 2})
-    result = RegisterLinearizable(limits=SMALL).check(h.history, None, time_limit_s=30)
+    result = RegisterLinearizable(limits=SMALL).check(h.history, None, time_limit_s=300)
     assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, "stale-read")

@@ -141,7 +141,7 @@ def test_a_search_that_lies_crashes_the_checker(monkeypatch: pytest.MonkeyPatch)
     lie = CheckOutcome(result=Result.OK, reason="", witness=((0, 2),))
     monkeypatch.setattr("checkers.linearizable.check_operations", lambda *_, **__: lie)
     with pytest.raises(InternalError, match="operation 2 is not legal"):
-        RegisterLinearizable().check(h.history, None, time_limit_s=10)
+        RegisterLinearizable().check(h.history, None, time_limit_s=300)
 
 
 # --- cores too large to enumerate -------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch
     h = Writer()
     h.ok(0, "write", {"value": 1})
     h.ok(0, "read", {}, {"value": 0})
-    result = RegisterLinearizable().check(h.history, None, time_limit_s=10)
+    result = RegisterLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.UNKNOWN
     assert "nothing else could confirm" in result.reason
 
@@ -234,7 +234,7 @@ def test_results_carry_the_order() -> None:
     h.ok(0, "write", {"value": 1})
     h.lost(1, "write", {"value": 5})
     h.ok(0, "read", {}, {"value": 1})
-    result = RegisterLinearizable().check(h.history, None, time_limit_s=10)
+    result = RegisterLinearizable().check(h.history, None, time_limit_s=300)
     assert result.details["proof"] == {
         "orders": [[0, 4]],
         "never": [2],
@@ -248,7 +248,7 @@ def test_results_carry_the_core() -> None:
     h.ok(0, "cas", {"old": 1, "new": 2})
     h.call(1, "read")
     h.ret(1, OpType.OK, {"value": 1})
-    result = RegisterLinearizable().check(h.history, None, time_limit_s=10)
+    result = RegisterLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.INVALID
     assert result.details["proof"] == {
         "core": [2, 4],
@@ -271,7 +271,7 @@ def test_a_long_order_is_left_out_of_the_result_and_says_so(
 def test_every_catalog_verdict_carries_a_proof() -> None:
     invalid = 0
     for seed in range(400):
-        result = CatalogLinearizable().check(small_history(seed), None, time_limit_s=10)
+        result = CatalogLinearizable().check(small_history(seed), None, time_limit_s=300)
         proof = result.details["proof"]
         assert proof["confirmed_by"].startswith("the verifier")
         if result.verdict is Verdict.INVALID:

@@ -40,7 +40,7 @@ def ops(text):
 
 def judge(model, history):
     check = load_plugin("models", model).prepare(history, ModelSettings())
-    return check.check(time_limit_s=10, draw=True)
+    return check.check(time_limit_s=300, draw=True)
 
 
 CASES = [
@@ -265,7 +265,7 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
             for op in history
         )
         check = load_plugin("models", model).prepare(given, ModelSettings())
-        verdict = check.check(time_limit_s=10, draw=False)[0].verdict
+        verdict = check.check(time_limit_s=300, draw=False)[0].verdict
         seen = observations(check.model, check.found) or all(p.type == "fail" for p in given.pairs)
         assert verdict is (expected if seen else UNKNOWN), (seed, history)
         assert seen or expected is VALID, (seed, history)  # nothing seen contradicts nothing

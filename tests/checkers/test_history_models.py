@@ -23,7 +23,7 @@ def ops(*lines):
 
 def judge(model, lines):
     check = load_plugin("models", model).prepare(ops(*lines), ModelSettings())
-    return check.check(time_limit_s=10, draw=True)
+    return check.check(time_limit_s=300, draw=True)
 
 
 WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]

@@ -134,7 +134,7 @@ def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
     assert set(found.core) == core
     assert rule in found.rule
     assert_proven(found)
-    result = CatalogLinearizable().check(h.history, None, time_limit_s=10)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.INVALID
     assert result.operations == found.core
     assert len(result.explanation) == len(core) + 1
@@ -267,7 +267,7 @@ def test_a_rename_ends_a_tenancy() -> None:
     renamed(h, 0, "c", "b", "T1", 2)
     h.get(1, "b", "T1", 2)
     assert not found_in(h.history)
-    assert CatalogLinearizable().check(h.history, None, time_limit_s=10).verdict is Verdict.VALID
+    assert CatalogLinearizable().check(h.history, None, time_limit_s=300).verdict is Verdict.VALID
 
 
 def test_two_tables_under_one_name_at_one_time() -> None:
@@ -328,7 +328,7 @@ def test_ids_and_nonces_in_conflict_are_proven() -> None:
     h = Writer()
     h.create(1, "b", "T1")
     h.get(2, "b", "T9", comment="n-T1")
-    result = CatalogLinearizable().check(h.history, None, time_limit_s=10)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.INVALID
     assert result.details["proof"] == {
         "core": [0, 2],
@@ -362,7 +362,7 @@ def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(
     h.delete(0, "b", "T1")
     h.get(1, "b", "T1")
     monkeypatch.setattr(linearizable, "certify_core", unconfirmed)
-    result = CatalogLinearizable().check(h.history, None, time_limit_s=10)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.INVALID
     assert "search" in result.details["decided_by"]
     assert result.details["proof"]["confirmed_by"]

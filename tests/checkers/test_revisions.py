@@ -118,7 +118,7 @@ def a_life() -> Writer:
 
 
 def decided_by(history: History) -> str:
-    result = CatalogLinearizable().check(history, None, time_limit_s=10)
+    result = CatalogLinearizable().check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.VALID
     return str(result.details["decided_by"])
 
@@ -168,7 +168,7 @@ def test_lost_operations_are_put_where_they_are_needed() -> None:
     h.get(1, "b", "T1", 2, columns=["a", "c"])
     history = with_revisions(h)
     assert decided_by(history) == REPLAY
-    proof = CatalogLinearizable().check(history, None, time_limit_s=10).details["proof"]
+    proof = CatalogLinearizable().check(history, None, time_limit_s=300).details["proof"]
     assert proof["never"] == [6]
 
 

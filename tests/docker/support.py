@@ -31,7 +31,7 @@ def plan_of(nodes, folder=None, run_id=None) -> DeploymentPlan:
     return DeploymentPlan(run_id=run_id, nodes=tuple(nodes), seed=7, knobs={}, folder=folder)
 
 
-async def ask(session: Session, node: str, *request: Any, timeout_s: float = 5.0) -> Any:
+async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIMIT_S) -> Any:
     """One request on a connection of its own; raises TimeoutError or OSError."""
     async with asyncio.timeout(timeout_s):
         conn = await session.env.net.connect(Address(node, PORT))
@@ -43,6 +43,12 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = 5.0
     if frame is None:
         raise ConnectionResetError(f"{node} hung up")
     return msgspec.json.decode(frame)
+
+
+async def silence(session: Session, source: str, peer: str) -> str:
+    """What `source` hears of `peer`, asked thrice: of one, nothing may have been sent in time."""
+    heard = {await ask(session, source, "ask", peer, 0.5) for _ in range(3)}
+    return "TimeoutError" if heard == {"TimeoutError"} else str(heard)
 
 
 async def wait_answering(session: Session, *nodes: str) -> None:

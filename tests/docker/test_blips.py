@@ -8,7 +8,6 @@ import secrets
 import socket
 import subprocess
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from harness.environments.docker import DockerEnvironment
 from harness.environments.docker import engine as engine_module
 from harness.environments.docker.labels import container_name
 from harness.errors import InfrastructureError
-from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
-from tests.waiting import until
+from tests.docker.support import ask, echo_nodes, plan_of, silence, wait_answering
+from tests.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.docker,
@@ -148,10 +147,10 @@ def test_a_blip_within_faults_is_survived(door):
         cluster = session.cluster
         door.blip()
         fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
-        before = await ask(session, "n1", "ask", "n2", 0.5)
+        before = await silence(session, "n1", "n2")
         door.blip()
         bite = await cluster.heal(fault)
-        after = await ask(session, "n1", "ask", "n2", 5)
+        after = await ask(session, "n1", "ask", "n2", LIMIT_S)
         door.blip()
         assert await cluster.pause("n1", lease_s=60.0)
         door.blip()
@@ -176,14 +175,12 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
     async def main(session, events):
         del session, events
         door.shut()
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(200.0)  # a run that goes on has this one
         return "a verdict"
 
-    begin_s = time.monotonic()
     try:
         with pytest.raises(InfrastructureError, match="harness clean"):
             execute(main, run_id=run_id)
-        assert time.monotonic() - begin_s < 50
     finally:
         for node in ("n1", "n2"):
             for name in (container_name(run_id, node), f"{container_name(run_id, node)}.net"):

@@ -141,7 +141,7 @@ def history(*mops: list[object]) -> History:
 
 def test_plug_ins_judge_runs() -> None:
     lists = history([["append", "x", 1]], [["append", "x", 2]], [["r", "x", [2, 1]]])
-    result = ElleListAppend().check(lists, None, time_limit_s=5)
+    result = ElleListAppend().check(lists, None, time_limit_s=300)
     assert Verdict.INVALID is result.verdict
     assert result.checker == "elle-list-append"
     assert result.explanation[0] == "G0-realtime, found 1 time:"
@@ -150,9 +150,9 @@ def test_plug_ins_judge_runs() -> None:
     assert result.details["drawings"][0].startswith("<svg")
 
     registers = history([["w", "x", 1]], [["w", "x", 2]], [["r", "x", 1]])
-    weak = ElleRwRegister().check(registers, None, time_limit_s=5)
+    weak = ElleRwRegister().check(registers, None, time_limit_s=300)
     assert Verdict.VALID is weak.verdict
-    strong = ElleRwRegister(linearizable_keys=True).check(registers, None, time_limit_s=5)
+    strong = ElleRwRegister(linearizable_keys=True).check(registers, None, time_limit_s=300)
     assert Verdict.INVALID is strong.verdict
 
 

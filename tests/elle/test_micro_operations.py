@@ -49,7 +49,7 @@ def test_a_read_without_an_answer_needs_no_value(
     for read in (" nil", ""):
         history = skew(tmp_path / "h.edn", write, read)
         assert model_for("jepsen-edn", history) == model.name
-        result, _ = model.prepare(history, ModelSettings()).check(time_limit_s=5, draw=False)
+        result, _ = model.prepare(history, ModelSettings()).check(time_limit_s=300, draw=False)
         told.append((result.verdict, result.reason, result.details))
         assert result.verdict is Verdict.INVALID
         assert "verified" in result.details["proof"]["text"]
@@ -100,7 +100,7 @@ def test_what_a_failed_transaction_says_is_not_read(checker: Any, said: Any) -> 
             Op(4, 4, 2, OpType.INVOKE, "txn", [[write, "y", 2]]),
             Op(5, 5, 2, OpType.INFO, "txn", value if isinstance(value, dict) else None),
         ]
-        return checker.check(History(made), None, time_limit_s=10)
+        return checker.check(History(made), None, time_limit_s=300)
 
     result = judged(said)
     assert result.verdict is Verdict.INVALID

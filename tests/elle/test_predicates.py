@@ -365,7 +365,7 @@ def test_the_history_model_judges_an_edn_history(tmp_path: Path) -> None:
     history = load_edn(_edn(tmp_path, *lines))
     model: Any = load_plugin("models", "closed-predicate")
     prepared = model.prepare(history, ModelSettings())
-    result, picture = prepared.check(time_limit_s=10, draw=True)
+    result, picture = prepared.check(time_limit_s=300, draw=True)
 
     assert (prepared.operations, result.verdict) == (2, Verdict.INVALID)
     assert (result.details["anomalies"], result.details["not"]) == (["G2"], ["serializable"])

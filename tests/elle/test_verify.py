@@ -459,7 +459,7 @@ SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Completions seem to come at once, so that overlapping transactions seem ordered."""
     history = recorded(SOUND)
-    plugin = ElleListAppend().check(history, None, time_limit_s=5)
+    plugin = ElleListAppend().check(history, None, time_limit_s=300)
     assert plugin.verdict is Verdict.VALID
 
     def at_once(calls: Any, ends: Any, ok: Any) -> Any:
@@ -468,8 +468,8 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("checkers.elle.columns.runs", at_once)
     assert check_list_append(history).verdict is Verdict.INVALID
-    plugin = ElleListAppend().check(history, None, time_limit_s=5)
-    model, drawn = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=5, draw=True)
+    plugin = ElleListAppend().check(history, None, time_limit_s=300)
+    model, drawn = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=300, draw=True)
     for result in (plugin, model):
         assert result.verdict is Verdict.UNKNOWN
         assert result.reason.startswith("the check crashed: its own certificate does not hold")
@@ -519,8 +519,8 @@ def test_what_verifies_may_not_stand_for_the_weakest_model() -> None:
 
 def test_verdicts_carry_their_certificate() -> None:
     history = recorded(CASES["list/lost-update"][2])
-    plugin = ElleListAppend().check(history, None, time_limit_s=5)
-    model, _ = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=5, draw=False)
+    plugin = ElleListAppend().check(history, None, time_limit_s=300)
+    model, _ = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=300, draw=False)
     for result in (plugin, model):
         assert result.verdict is Verdict.INVALID
         assert result.details["proof"]["text"] == "2 of 2 cases verified"
@@ -537,7 +537,7 @@ def test_the_verifier_is_told_what_is_promised(flag: str) -> None:
                                "r x 1, r y 3"),
     }[flag]  # fmt: skip
     flags: dict[str, Any] = {flag: True}
-    result = ElleRwRegister(**flags).check(recorded(history), None, time_limit_s=5)
+    result = ElleRwRegister(**flags).check(recorded(history), None, time_limit_s=300)
 
     assert result.verdict is Verdict.INVALID
     assert result.details["proof"]["not_verified"] == {}

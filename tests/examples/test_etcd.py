@@ -8,12 +8,11 @@ import pytest
 
 from harness.cli import main
 from harness.environments.docker import image_tag
-from harness.errors import EXIT_INVALID, EXIT_USAGE
+from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID
 
 FOLDER = Path(__file__).parents[2] / "examples" / "etcd"
 IMAGE = "harness-etcd-test"
 RUN = ["run", "--target", "etcd", "--workload", "register", "--json"]
-SHORT = ["--time-limit", "8", "--interval", "6", "--duration", "5", "--op-timeout", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +50,27 @@ def judged(capsys, *arguments):
 def test_its_reads_are_judged(capsys, tmp_path, image, bugs):
     # Pinned clients go on asking the member that is cut off, and so do those that come after them
     # (process + concurrency): it answers with what is old, once the others have a leader and a
-    # write, for which a busy machine gets more time.
-    more = ("--pinned", "--concurrency", "9", "--duration", "12", "--time-limit", "16")
+    # write. A crowded machine may not come to it: then all gets more time, twice at most.
+    more = ("--pinned", "--concurrency", "9")
     switches = [word for bug in bugs for word in ("--bug", bug, *more)]
-    code, checkers = judged(
-        capsys, *SHORT, *switches, "--env", "docker", "--nemesis", "partition-leader",
-        "--seed", "3", "--image", image, "--store", str(tmp_path),
-    )  # fmt: skip
+    for pace in (1, 2, 3):
+        times = {"--time-limit": 8, "--interval": 6, "--duration": 5, "--op-timeout": 1}
+        if bugs:
+            times |= {"--time-limit": 16, "--duration": 12}
+        paced = [word for name, time_s in times.items() for word in (name, str(time_s * pace))]
+        code, checkers = judged(
+            capsys, *paced, *switches, "--env", "docker", "--nemesis", "partition-leader",
+            "--seed", "3", "--image", image, "--store", str(tmp_path),
+        )  # fmt: skip
+        if code in ({EXIT_INVALID} if bugs else {EXIT_VALID, EXIT_INVALID}):
+            break
 
     verdicts = {name: result["verdict"] for name, result in checkers.items()}
-    expected = dict.fromkeys(verdicts, "valid")
-    assert (code, verdicts) == (
-        (EXIT_INVALID, expected | {"linearizable-register": "invalid"}) if bugs else (0, expected)
-    )
+    convicted = {name for name, verdict in verdicts.items() if verdict == "invalid"}
+    if bugs:  # beside a proof, what was too little for others does not matter
+        assert (code, convicted) == (EXIT_INVALID, {"linearizable-register"}), verdicts
+    else:
+        assert (code, set(verdicts.values())) == (EXIT_VALID, {"valid"}), verdicts
     assert checkers["stats"]["details"]["certificate"]["faults_by_nemesis"]["partition-leader"]
 
 

@@ -28,6 +28,8 @@ class Deployed:
     session: Session
     target: KuduTarget
     settings: TargetSettings
+    op_timeout_s: float = 10.0
+    limit_s: float = 60.0
     processes: int = 0
     nonces: int = 0
 
@@ -40,10 +42,15 @@ class Deployed:
         return self.target.client(self.env, self.settings, self.processes)
 
     async def until(
-        self, what: str, check: Callable[[], Awaitable[Convergence]], *, limit_s: float = 60.0
+        self,
+        what: str,
+        check: Callable[[], Awaitable[Convergence]],
+        *,
+        limit_s: float | None = None,
     ) -> float:
         """Wait for `check`; returns the seconds it took."""
         start_ns = self.env.clock.monotonic_ns()
+        limit_s = self.limit_s if limit_s is None else limit_s
         while True:
             state = await check()
             took_s = (self.env.clock.monotonic_ns() - start_ns) / 1e9
@@ -76,14 +83,16 @@ class Deployed:
 
         await self.until(f"led by another than {old}", check)
 
-    async def do(self, client: Any, f: str, *, timeout_s: float = 10.0, **value: Any) -> Completion:
+    async def do(
+        self, client: Any, f: str, *, timeout_s: float | None = None, **value: Any
+    ) -> Completion:
         """One operation, with a fresh nonce for mutations."""
         if f in {"create", "alter", "rename", "delete"}:
             self.nonces += 1
             value.setdefault("nonce", f"n{self.nonces}")
         if f == "create":
             value = {"columns": ["a", "b"], "partitions": 2, "replicas": 3} | value
-        return await client.invoke(Request(f, value), timeout_s=timeout_s)
+        return await client.invoke(Request(f, value), timeout_s=timeout_s or self.op_timeout_s)
 
     async def ok(self, client: Any, f: str, **value: Any) -> dict[str, Any]:
         """The same, and it must succeed."""
@@ -120,6 +129,8 @@ def deploy(
 
     async def main(session: Session) -> Any:
         deployed = Deployed(session, target, settings)
+        if environment != "sim":  # in real time, on a machine that may be crowded
+            deployed.op_timeout_s, deployed.limit_s = 60.0, 240.0
         await deployed.until_ready()
         return await body(deployed)
 

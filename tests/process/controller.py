@@ -22,7 +22,7 @@ def main() -> None:
         await driver.cluster.cut([Link(CLIENT, "b")], lease_s=lease_s)
         host, port = session.env.endpoint(Address("b", 7000))
         print(f"{host} {port}", flush=True)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     plan = DeploymentPlan(
         run_id=run_id,

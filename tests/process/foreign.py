@@ -12,8 +12,9 @@ name, host, port, peer, data = sys.argv[1:]
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        if self.path == "/peer":
-            body = urllib.request.urlopen(f"http://{peer}/", timeout=0.5).read()
+        if self.path.startswith("/peer/"):
+            for_s = float(self.path.removeprefix("/peer/"))
+            body = urllib.request.urlopen(f"http://{peer}/", timeout=for_s).read()
         else:
             file = Path(data, "value")
             body = f"{name}={file.read_text() if file.exists() else ''}".encode()

@@ -39,10 +39,11 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         match request:
             case {"echo": text}:
                 heard.append(text)
+                env.event("heard", text=text)
                 return {"from": env.name, "boot": env.boot, "peer": peer, "echo": text}
-            case {"ask": node, "text": text}:
+            case {"ask": node, "text": text, "for_s": for_s}:
                 try:
-                    return await ask(env, Address(node, PORT), {"echo": text}, 0.4)
+                    return await ask(env, Address(node, PORT), {"echo": text}, for_s)
                 except (ConnectionError, TimeoutError) as error:
                     return {"error": type(error).__name__}
             case {"heard": _}:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -29,6 +28,7 @@ from harness.errors import InfrastructureError, UsageError
 from tests.process.conftest import echo_spec, processes_of
 from tests.process.nodes import PORT
 from tests.toxiproxy.conftest import start_server
+from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 
@@ -37,9 +37,9 @@ def test_nodes_talk_and_trace(run, three):
     async def body(driver):
         answer = await driver.ask("a", {"echo": "hi"})
         assert answer == {"from": "a", "boot": 0, "peer": CLIENT, "echo": "hi"}
-        answer = await driver.ask("a", {"ask": "b", "text": "x"})
+        answer = await driver.ask("a", {"ask": "b", "text": "x", "for_s": LIMIT_S})
         assert (answer["from"], answer["peer"]) == ("b", "a")
-        assert (await driver.ask("a", {"ask": "a", "text": "x"}))["peer"] == "a"
+        assert (await driver.ask("a", {"ask": "a", "text": "x", "for_s": LIMIT_S}))["peer"] == "a"
         draws = [(await driver.wait_event("ready", name)).data["draw"] for name in "abc"]
         assert len(set(draws)) == 3
         assert [driver.cluster.state(name) for name in "abc"] == [NodeState.RUNNING] * 3
@@ -66,8 +66,8 @@ def test_what_a_node_holds_is_measured_while_it_is_up(run, three):
 
 def test_cut_is_silent_one_way_and_healed(run, three):
     async def body(driver):
-        fault = await driver.cluster.cut([Link("a", "b")], lease_s=30)
-        assert await driver.reaches("a", "b") == "TimeoutError"
+        fault = await driver.cluster.cut([Link("a", "b")], lease_s=600)
+        assert await driver.is_cut("a", "b")
         assert await driver.reaches("a", "c") == "ok"
         bite = await driver.cluster.heal(fault)
         assert bite.unit == "bytes"
@@ -85,8 +85,9 @@ def test_one_way_means_that_requests_still_arrive(run, three):
         conn = await driver.session.env.net.connect(Address("b", PORT))
         await conn.send(b'{"echo": "before"}')
         assert await conn.recv()
-        fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=30)
+        fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=600)
         await conn.send(b'{"echo": "during"}')
+        await driver.wait_event("heard", "b", 2)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await conn.recv()
@@ -100,15 +101,15 @@ def test_one_way_means_that_requests_still_arrive(run, three):
 
 def test_partition_both_ways_and_heal_among(run, three):
     async def body(driver):
-        fault = await driver.cluster.cut(Link.between("a", "bc"), lease_s=30)
-        assert await driver.reaches("a", "b") == "TimeoutError"
-        assert await driver.reaches("c", "a") == "TimeoutError"
+        fault = await driver.cluster.cut(Link.between("a", "bc"), lease_s=600)
+        assert await driver.is_cut("a", "b")
+        assert await driver.is_cut("c", "a")
         assert await driver.reaches("b", "c") == "ok"
         await driver.cluster.heal_among(["a", "b"])
         assert await driver.reaches("a", "b") == "ok"
         assert await driver.reaches("b", "a") == "ok"
-        assert await driver.reaches("a", "c") == "TimeoutError"
-        other = await driver.cluster.cut([Link("b", "c")], lease_s=30)
+        assert await driver.is_cut("a", "c")
+        other = await driver.cluster.cut([Link("b", "c")], lease_s=600)
         await driver.cluster.heal_all()
         assert await driver.reaches("a", "c") == "ok"
         assert await driver.reaches("b", "c") == "ok"
@@ -120,11 +121,11 @@ def test_partition_both_ways_and_heal_among(run, three):
 
 def test_overlapping_cuts_heal_one_by_one(run, three):
     async def body(driver):
-        first = await driver.cluster.cut([Link("a", "b")], lease_s=30)
-        second = await driver.cluster.cut([Link("a", "b"), Link("a", "c")], lease_s=30)
-        assert await driver.reaches("a", "b") == "TimeoutError"
+        first = await driver.cluster.cut([Link("a", "b")], lease_s=600)
+        second = await driver.cluster.cut([Link("a", "b"), Link("a", "c")], lease_s=600)
+        assert await driver.is_cut("a", "b")
         assert (await driver.cluster.heal(first)).count > 0
-        assert await driver.reaches("a", "b") == "TimeoutError"
+        assert await driver.is_cut("a", "b")
         assert (await driver.cluster.heal(second)).count > 0
         assert await driver.reaches("a", "b") == "ok"
 
@@ -135,11 +136,13 @@ def test_a_lease_ends_by_itself(run, three):
     async def body(driver):
         fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
         await driver.cluster.pause("c", lease_s=0.3)
-        await asyncio.sleep(0.6)
+        await until(lambda: driver.cluster.state("c") is NodeState.RUNNING)
+        async with asyncio.timeout(LIMIT_S):
+            while await driver.is_cut("a", "b"):
+                pass
         assert await driver.reaches("a", "b") == "ok"
         assert await driver.reaches("a", "c") == "ok"
-        assert driver.cluster.state("c") is NodeState.RUNNING
-        assert await driver.cluster.heal(fault) == Bite(0, "bytes")
+        assert (await driver.cluster.heal(fault)).unit == "bytes"
 
     run(body, three)
 
@@ -147,16 +150,16 @@ def test_a_lease_ends_by_itself(run, three):
 def test_shape_delays_and_stalls(run, three):
     async def body(driver):
         slow = LinkQuality(delay_ms=120)
-        fault = await driver.cluster.shape([Link(CLIENT, "a")], slow, lease_s=30)
+        fault = await driver.cluster.shape([Link(CLIENT, "a")], slow, lease_s=600)
         start_s = time.monotonic()
         await driver.ask("a", {"echo": "slow"})
-        assert 0.2 < time.monotonic() - start_s < 2  # the greeting and the request
+        assert time.monotonic() - start_s > 0.2  # the greeting and the request
         assert (await driver.cluster.heal(fault)).count > 0
 
         stall = LinkQuality(stall=True)
-        fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=30)
+        fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=600)
         asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         assert not asking.done()
         assert (await driver.cluster.heal(fault)).count > 0
         assert (await asking)["echo"] == "held"
@@ -206,7 +209,7 @@ def test_kill_and_start_on_the_same_disk(run, three):
 
 def test_pause_freezes_and_resume_thaws(run, three):
     async def body(driver):
-        assert await driver.cluster.pause("a", lease_s=30)
+        assert await driver.cluster.pause("a", lease_s=600)
         assert not await driver.cluster.pause("a", lease_s=1)
         assert driver.cluster.state("a") is NodeState.PAUSED
         with pytest.raises(TimeoutError):
@@ -215,12 +218,12 @@ def test_pause_freezes_and_resume_thaws(run, three):
         assert not await driver.cluster.resume("a")
         await driver.ask("a", {"echo": "!"})
 
-        await driver.cluster.pause("a", lease_s=30)
+        await driver.cluster.pause("a", lease_s=600)
         assert await driver.cluster.stop("a")  # in order, although frozen
         assert (await driver.wait_event("node-exited", "a")).data["code"] == 0
-        assert not await driver.cluster.pause("a", lease_s=30)
+        assert not await driver.cluster.pause("a", lease_s=600)
         await driver.cluster.start("a")
-        await driver.cluster.pause("a", lease_s=30)
+        await driver.cluster.pause("a", lease_s=600)
         assert await driver.cluster.kill("a")
         assert driver.cluster.state("a") is NodeState.DOWN
         assert not await driver.cluster.resume("a")
@@ -297,27 +300,16 @@ def test_a_failing_client_task_ends_the_run(run, three):
 
     async def body(driver):
         driver.session.env.spawn(fail(), name="client")
-        await asyncio.sleep(30)
+        await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(LookupError, match="in a client"):
         run(body, three)
 
 
-def link_proxies(folder: str) -> list[int]:
-    """The link proxies that work in a scratch folder."""
-    return [
-        process.pid
-        for process in procfs.all_processes()
-        if procfs.environment_of(process.pid).get(ROLE_VARIABLE) == "link-proxy"
-        and str(Path(f"/proc/{process.pid}/cwd").readlink()).endswith(folder)
-    ]
-
-
 def test_a_dead_link_proxy_ends_the_run(run, three):
     async def body(driver):
-        (pid,) = link_proxies(driver.session.env._disk._root.parent.name)
-        os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(30)
+        assert procfs.send(process_of("link-proxy"), signal.SIGKILL)
+        await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(InfrastructureError, match="link proxy ended with code -9"):
         run(body, three)
@@ -326,11 +318,11 @@ def test_a_dead_link_proxy_ends_the_run(run, three):
 def test_first_signal_interrupts_and_second_aborts(run, three):
     async def body(driver):
         os.kill(os.getpid(), signal.SIGINT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             await driver.session.interrupted.wait()
         assert await driver.reaches("a", "b") == "ok"
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(30)
+        await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(KeyboardInterrupt):
         run(body, three)
@@ -364,9 +356,8 @@ def test_with_a_real_toxiproxy(run, three):
 
     async def body(driver):
         assert await driver.reaches("a", "b") == "ok"
-        fault = await driver.cluster.cut([Link("a", "b")], lease_s=30)
-        for _ in range(3):  # a busy machine may take the time of one before anything is sent
-            assert await driver.reaches("a", "b") == "TimeoutError"
+        fault = await driver.cluster.cut([Link("a", "b")], lease_s=600)
+        assert await driver.is_cut("a", "b")
         assert await driver.reaches("b", "c") == "ok"
         bite = await driver.cluster.heal(fault)
         assert bite.count is None or bite.count > 0
@@ -383,7 +374,7 @@ def test_with_a_real_toxiproxy(run, three):
         assert list(server.request("GET", "/proxies")[1]) == ["not-ours"]
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(LIMIT_S)
 
 
 def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, three):
@@ -403,8 +394,8 @@ def process_of(role):
     (found,) = [
         process
         for process in procfs.all_processes()
-        if procfs.environment_of(process.pid).get(ROLE_VARIABLE) == role
-        and procfs.environment_of(process.pid)[RUN_VARIABLE].startswith(f"test-{os.getpid()}-")
+        if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
+        and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
     ]
     return found
 
@@ -498,7 +489,7 @@ def test_what_a_subscriber_cannot_take_ends_the_run(run, three):
 
         driver.cluster.subscribe(full)
         await driver.cluster.kill("a")
-        await asyncio.sleep(30)
+        await asyncio.sleep(LIMIT_S)
         return "a verdict on a history that lacks the exit"
 
     with pytest.raises(InfrastructureError, match="no room for node-exited"):

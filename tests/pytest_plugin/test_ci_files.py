@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "ci"
@@ -62,6 +63,9 @@ def crash(job, begin_s):
 
 seed._run_seed = crash
 """
+STICKING = CRASHING.replace("seed % 3 == 0", "seed > 5").replace(
+    'raise RuntimeError("boom")', "__import__('time').sleep(1e6)"
+)
 # One node has no halves to cut: the nemesis hits nothing, and the verdict is unknown.
 VACUOUS_CASE = QUIET_CASE.replace("none", "partition-halves")
 
@@ -156,14 +160,16 @@ def test_it_never_runs_twice_at_once(night, tmp_path):
 
 
 def test_a_killed_night_is_resumed(night, tmp_path):
-    begun = night(more="SEEDS=15", start=subprocess.Popen)
-    journal = None
-    deadline_s = time.monotonic() + 60
-    while journal is None or journal.read_bytes().count(b"\n") < 4:
-        assert time.monotonic() < deadline_s
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "sitecustomize.py").write_text(STICKING)
+    begun = night(more=f"SEEDS=15\nexport PYTHONPATH={tmp_path}/more", start=subprocess.Popen)
+
+    def half_done():
         assert begun.poll() is None, begun.communicate()
-        journal = next(iter(tmp_path.glob("store/*/.soak/*.log")), None)
-        time.sleep(0.02)
+        journals = tmp_path.glob("store/*/.soak/*.log")
+        return any(journal.read_bytes().count(b"\n") >= 4 for journal in journals)
+
+    wait_until(half_done)
     os.killpg(begun.pid, signal.SIGKILL)
     begun.communicate()
     label = (tmp_path / "current").read_text().split()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
 import signal
@@ -25,7 +26,8 @@ from harness.environments.warden import (
     run_environment,
 )
 from harness.errors import InfrastructureError
-from tests.waiting import wait_until
+from tests.cleaning import only_cleaner
+from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -61,9 +63,11 @@ def test_everything_is_undone_in_reverse_and_released_things_are_not(warden, tmp
 
 def test_a_deadline_undoes_one_and_a_longer_one_replaces_it(warden, tmp_path):
     out = tmp_path / "out"
+    os.kill(warden.pid, signal.SIGSTOP)  # it reads all three at once
     warden.guard("long", append(out, "l"), deadline_s=0.2)
     warden.guard("long", append(out, "L"), deadline_s=600)
     warden.guard("short", append(out, "s"), deadline_s=0.2)
+    os.kill(warden.pid, signal.SIGCONT)
     wait_until(lambda: out.exists() and out.read_text() == "s")
     time.sleep(0.2)
     assert out.read_text() == "s"
@@ -96,12 +100,12 @@ def test_processes_are_killed_continued_and_never_mistaken(warden):
         # Another process has this pid now, as far as the warden was told.
         warden.guard("recycled", Kill(other.pid, procfs.identify(other.pid).start_ticks - 1))
         warden.close()
-        assert victim.wait(5) == -signal.SIGKILL
+        assert victim.wait(LIMIT_S) == -signal.SIGKILL
         assert other.poll() is None
     finally:
         for process in (victim, frozen, other):
             process.kill()
-            process.wait(5)
+            process.wait(LIMIT_S)
 
 
 def test_http_undo_accepts_what_is_gone_already(warden, tmp_path):
@@ -139,9 +143,9 @@ def test_http_undo_accepts_what_is_gone_already(warden, tmp_path):
 def test_signals_of_a_terminal_do_not_reach_it(warden, tmp_path):
     out = tmp_path / "out"
     warden.guard("x", append(out, "x"))
-    wait_until(lambda: procfs.state(procfs.identify(warden.pid)) == "S")
+    warden.guard("up", append(tmp_path / "up", "x"), deadline_s=0.0)
+    wait_until((tmp_path / "up").exists)  # so its handlers, which are set first thing, are too
     assert os.getsid(warden.pid) == warden.pid
-    time.sleep(0.2)  # its handlers are set first thing, but a new interpreter takes a moment
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(warden.pid, number)
     warden.close()
@@ -157,18 +161,18 @@ def test_processes_that_nobody_guarded_are_swept(warden):
     twin = sleeper(**run_environment(run_id, "node:x") | {"HARNESS_CONTROLLER": twin_owner})
     try:
         warden.close()
-        assert mine.wait(5) == -signal.SIGKILL
+        assert mine.wait(LIMIT_S) == -signal.SIGKILL
         assert others.poll() is None
         assert twin.poll() is None
     finally:
         for process in (mine, others, twin):
             process.kill()
-            process.wait(5)
+            process.wait(LIMIT_S)
 
 
 def test_a_dead_warden_is_noticed(warden):
     os.kill(warden.pid, signal.SIGKILL)
-    warden._process.wait(5)
+    warden._process.wait(LIMIT_S)
     with pytest.raises(InfrastructureError, match="is gone"):
         warden.guard("x", Run(["true"]))
     with pytest.raises(InfrastructureError, match="code -9"):
@@ -176,16 +180,20 @@ def test_a_dead_warden_is_noticed(warden):
 
 
 def test_leftovers_are_of_dead_controllers_only():
-    alive = sleeper(**run_environment("leftover-alive", "node:x"))
-    dead = sleeper(
-        **run_environment("leftover-dead", "node:y") | {"HARNESS_CONTROLLER": f"{os.getpid()}:1"}
-    )
-    odd = sleeper(**{RUN_VARIABLE: "leftover-odd", "HARNESS_CONTROLLER": "nonsense"})
-    try:
-        wait_until(lambda: procfs.environment_of(dead.pid).get(RUN_VARIABLE) == "leftover-dead")
-        found = [(p.pid, run, role) for p, run, role in leftovers() if run.startswith("leftover-")]
-        assert found == [(dead.pid, "leftover-dead", "node:y")]
-    finally:
+    own = f"leftover-{os.getpid()}-"
+    with only_cleaner(), contextlib.ExitStack() as at_the_end:
+        alive, dead, odd = (
+            sleeper(**variables)
+            for variables in (
+                run_environment(own + "alive", "node:x"),
+                run_environment(own + "dead", "node:y")
+                | {"HARNESS_CONTROLLER": f"{os.getpid()}:1"},
+                {RUN_VARIABLE: own + "odd", "HARNESS_CONTROLLER": "nonsense"},
+            )
+        )
         for process in (alive, dead, odd):
-            process.kill()
-            process.wait(5)
+            at_the_end.callback(process.wait, LIMIT_S)
+            at_the_end.callback(process.kill)
+        wait_until(lambda: procfs.environment_of(dead.pid).get(RUN_VARIABLE) == own + "dead")
+        found = [(p.pid, run, role) for p, run, role in leftovers() if run.startswith(own)]
+        assert found == [(dead.pid, own + "dead", "node:y")]

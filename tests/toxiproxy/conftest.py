@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 from toxiproxy.api import APIConsumer
 
+from tests.waiting import LIMIT_S
+
 REPOSITORY = Path(__file__).parents[2]
 REAL_VERSION = "v2.5.0"
 REAL_FOLDER = REPOSITORY / ".cache" / "toxiproxy"
-START_TIMEOUT_S = 10.0
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Server:
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any, str]:
         """Status, body (decoded if it is JSON), content type."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=10)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=LIMIT_S)
         try:
             content = raw if raw is not None else None if body is None else json.dumps(body)
             connection.request(method, path, content, headers or {})
@@ -93,7 +94,7 @@ def free_port() -> int:
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
     """Until it answers as Toxiproxy does: others may listen there while it starts."""
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -141,7 +142,7 @@ def both_servers() -> Iterator[Callable[[str], Server]]:
     yield get
     for _, process in running.values():
         process.terminate()
-        process.wait(10)
+        process.wait(LIMIT_S)
 
 
 @pytest.fixture(params=["ours", pytest.param("real", marks=pytest.mark.toxiproxy)])
@@ -178,7 +179,7 @@ class Upstream:
                 conn, _ = self._listener.accept()
             except OSError:
                 return
-            conn.settimeout(10)
+            conn.settimeout(LIMIT_S)
             self._open.append(conn)
             threading.Thread(target=self._run, args=(conn,), daemon=True).start()
 
@@ -231,7 +232,7 @@ class Passage:
 
     def connect(self) -> socket.socket:
         host, port = self.info["listen"].split(":")
-        conn = socket.create_connection((host, int(port)), timeout=10)
+        conn = socket.create_connection((host, int(port)), timeout=LIMIT_S)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open.append(conn)
         return conn

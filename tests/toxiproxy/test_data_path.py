@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.toxiproxy.conftest import is_silent, receive, receive_all
+from tests.waiting import LIMIT_S, wait_until
 
 BIG = random.Random(7).randbytes(3_000_000)
 
@@ -64,7 +65,7 @@ def test_the_end_of_the_client_reaches_upstream(through):
         ended.set()
 
     through(behave).connect().close()
-    assert ended.wait(5)
+    assert ended.wait(LIMIT_S)
 
 
 def test_a_dead_upstream_closes_the_client(server, through):
@@ -92,14 +93,14 @@ def test_latency_delays(through, stream):
 
     answer, took_s = timed(lambda: ask(passage.connect(), b"hello"))
     assert answer == b"hello"
-    assert 0.17 < took_s < 1.0
+    assert took_s > 0.17
 
 
 def test_latency_keeps_order_and_is_not_added_up(through):
     passage = through()
     passage.add("latency", "upstream", latency=300, jitter=100)
     conn = passage.connect()
-    sent = b"".join(bytes([i]) * 100 for i in range(50))
+    sent = b"".join(bytes([i]) * 100 for i in range(200))
 
     def pieces() -> bytes:
         for i in range(0, len(sent), 100):
@@ -109,7 +110,7 @@ def test_latency_keeps_order_and_is_not_added_up(through):
 
     answer, took_s = timed(pieces)
     assert sent == answer
-    assert 0.15 < took_s < 1.5
+    assert 0.15 < took_s < 30  # a minute, if they were
 
 
 def test_removing_latency_lets_held_data_go_at_once(through):
@@ -154,7 +155,7 @@ def test_toxics_reach_open_connections(server, through):
     assert timed(lambda: ask(conn, b"during"))[1] > 0.9
     path = f"/proxies/{passage.name}/toxics/{toxic}"
     server.request("POST", path, {"attributes": {"latency": 20}})
-    assert timed(lambda: ask(conn, b"updated"))[1] < 0.9
+    assert any(timed(lambda: ask(conn, b"updated"))[1] < 0.9 for _ in range(20))
     passage.remove(toxic)
     assert ask(conn, b"after") == b"after"
 
@@ -166,30 +167,28 @@ def test_bandwidth_limits(through):
 
     answer, took_s = timed(lambda: exchange(conn, BIG[:100_000]))
     assert BIG[:100_000] == answer
-    assert 0.35 < took_s < 1.5
+    assert took_s > 0.35
 
 
 def test_removing_bandwidth_lets_the_rest_go(through):
     passage = through(source(BIG[:300_000]))
-    toxic = passage.add("bandwidth", rate=10)
+    toxic = passage.add("bandwidth", rate=1)  # five minutes
     conn = passage.connect()
     assert BIG[:500] == receive(conn, 500)
 
     passage.remove(toxic)
     rest, took_s = timed(lambda: receive_all(conn))
     assert BIG[500:300_000] == rest
-    assert took_s < 3
+    assert took_s < 100
 
 
 def test_slow_close_delays_the_end(through):
     passage = through(source(b"bye"))
     passage.add("slow_close", delay=300)
-    conn = passage.connect()
 
-    assert receive(conn, 3) == b"bye"
-    end, took_s = timed(lambda: conn.recv(1))
-    assert end == b""
-    assert 0.2 < took_s < 1.5
+    got, took_s = timed(lambda: receive_all(passage.connect()))
+    assert got == b"bye"
+    assert took_s > 0.2
 
 
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])
@@ -220,7 +219,7 @@ def test_timeout_cuts_one_way_only(through):
     conn = passage.connect()
     passage.add("timeout", "downstream", timeout=0)
     conn.sendall(b"request")
-    assert told.wait(5)
+    assert told.wait(LIMIT_S)
     assert heard == [b"request"]
     assert is_silent(conn, 0.15)
 
@@ -231,7 +230,7 @@ def test_timeout_closes_after_silence(through):
 
     end, took_s = timed(lambda: passage.connect().recv(1))
     assert end == b""
-    assert 0.15 < took_s < 1.5
+    assert took_s > 0.15
 
 
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])
@@ -240,11 +239,11 @@ def test_reset_peer_resets_new_connections(through, stream):
     passage.add("reset_peer", stream, timeout=100)
     conn = passage.connect()
 
-    conn.sendall(b"x")
     start_s = time.monotonic()
+    conn.sendall(b"x")
     with pytest.raises(ConnectionResetError):
         conn.recv(1)
-    assert 0.08 < time.monotonic() - start_s < 1.5
+    assert time.monotonic() - start_s > 0.08
 
 
 def test_slicer_keeps_the_bytes(through):
@@ -253,21 +252,24 @@ def test_slicer_keeps_the_bytes(through):
 
     got, took_s = timed(lambda: receive_all(passage.connect()))
     assert BIG[:20_000] == got
-    assert 0.02 < took_s < 3
+    assert took_s > 0.02
 
 
 def test_slicer_slices(through):
     passage = through(source(b"a" * 400))
     passage.add("slicer", average_size=100, size_variation=0, delay=200_000)
-    conn = passage.connect()
-    sizes = []
-    while part := conn.recv(1000):
-        sizes.append(len(part))
 
-    # Whoever reads late finds slices together, but hardly ever each of them.
-    assert sum(sizes) == 400
-    assert min(sizes) == 100
-    assert not any(size % 100 for size in sizes)
+    def smallest() -> int:
+        conn = passage.connect()
+        sizes = []
+        while part := conn.recv(1000):
+            sizes.append(len(part))
+        assert sum(sizes) == 400
+        assert not any(size % 100 for size in sizes)
+        return min(sizes)
+
+    # Whoever reads late finds slices together, but hardly ever each of them every time.
+    assert any(smallest() == 100 for _ in range(20))
 
 
 def test_limit_data_closes_after_its_bytes(through):
@@ -295,13 +297,12 @@ def test_toxicity_zero_spares_everyone_and_a_half_some(through):
     passage.add("latency", "upstream", latency=30_000, toxicity=0.0)
     assert ask(passage.connect(), b"fast") == b"fast"
 
-    passage.add("timeout", "downstream", timeout=0, toxicity=0.5)
+    passage.add("limit_data", "downstream", bytes=0, toxicity=0.5)
     conns = [passage.connect() for _ in range(40)]
     for conn in conns:
         conn.sendall(b"x")
-    time.sleep(0.3)
-    silent = sum(is_silent(conn, 0.01) for conn in conns)
-    assert 5 <= silent <= 35  # outside with a chance of 1 in 100 million
+    ended = sum(conn.recv(1) == b"" for conn in conns)
+    assert 5 <= ended <= 35  # outside with a chance of 1 in 100 million
 
 
 def test_toxics_chain(through):
@@ -313,7 +314,7 @@ def test_toxics_chain(through):
 
     got, took_s = timed(lambda: receive_all(passage.connect()))
     assert BIG[:40_000] == got
-    assert 0.1 < took_s < 2
+    assert took_s > 0.1
 
 
 def test_nothing_is_lost_or_doubled_while_toxics_come_and_go(through):
@@ -342,7 +343,7 @@ def test_nothing_is_lost_or_doubled_while_toxics_come_and_go(through):
         assert exchange(conn, BIG) == BIG
     finally:
         stop.set()
-        changer.join(5)
+        changer.join(LIMIT_S)
 
 
 def test_metrics_count_both_ways(server, through):
@@ -367,10 +368,4 @@ def test_metrics_count_both_ways(server, through):
         ],
         1000.0,
     )
-    deadline_s = time.monotonic() + 5
-    while time.monotonic() < deadline_s:
-        got = {key: counted(*key) for key in wanted}
-        if got == wanted:
-            break
-        time.sleep(0.02)
-    assert wanted == got
+    wait_until(lambda: {key: counted(*key) for key in wanted} == wanted)

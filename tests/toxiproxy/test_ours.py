@@ -11,6 +11,7 @@ import pytest
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.metrics import CONNECTIONS, SWALLOWED, parse_metrics
 from tests.toxiproxy.conftest import echo, is_silent, receive, start_server
+from tests.waiting import LIMIT_S, wait_until
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ def test_blackhole_swallows_counts_and_resets_what_lost_bytes(server, through):
     toxic = passage.add("blackhole", "upstream")
     busy.sendall(b"lost")
     assert is_silent(busy, 0.1)
-    assert counters(server, SWALLOWED)[SWALLOWED, passage.name, "upstream"] == 4
+    swallowed = SWALLOWED, passage.name, "upstream"
+    wait_until(lambda: counters(server, SWALLOWED).get(swallowed) == 4)
     passage.remove(toxic)
     with pytest.raises(ConnectionResetError):
         busy.recv(1)
@@ -57,7 +59,7 @@ def test_blackhole_keeps_the_end_of_a_connection(server, through):
     conn.close()
     assert not ended.wait(0.2)
     passage.remove(toxic)
-    assert ended.wait(5)
+    assert ended.wait(LIMIT_S)
 
 
 def test_reset_resets_and_counts(server, through):
@@ -96,7 +98,7 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
             return outcome
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(LIMIT_S)
 
     first = hits(1)
     assert first == hits(1)

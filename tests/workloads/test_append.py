@@ -182,7 +182,7 @@ def test_final_reads_every_table_there_can_be_up_to_a_bound() -> None:
 
 
 def check(history: History) -> tuple[Verdict, str]:
-    result = ElleListAppend().check(history, None, time_limit_s=10)
+    result = ElleListAppend().check(history, None, time_limit_s=300)
     return result.verdict, result.reason
 
 

@@ -13,7 +13,7 @@ from harness.ops import OpType
 from harness.options import with_defaults
 from harness.plugins import DeploymentPlan, Request, TargetSettings, load_plugin
 
-READY_S = 60.0
+READY_S = 120.0
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "resend": 0, "kudu_flag": ""}
 )
@@ -59,12 +59,12 @@ def test_a_target_serves_the_life_of_a_table(environment):
             for position in range(len(workload.probe(case, 0, 0))):
                 for retry in itertools.count():
                     request = workload.probe(case, 0, retry)[position]
-                    completion = await client.invoke(request, timeout_s=5.0)
+                    completion = await client.invoke(request, timeout_s=READY_S / 2)
                     if completion.type is not OpType.FAIL:
                         break
                     await asyncio.sleep(0.1)
                 done[request.f] = completion
-        listed = await client.invoke(Request("list", {}), timeout_s=5.0)
+        listed = await client.invoke(Request("list", {}), timeout_s=READY_S / 2)
         await client.close()
         return done, listed
 
@@ -80,13 +80,13 @@ def test_a_target_serves_the_life_of_a_table(environment):
 def test_a_nemesis_cuts_pauses_and_kills_and_everything_heals(environment):
     async def main(session, target):
         cluster = session.cluster
-        first = (await target.roles(session.env, SETTINGS)).leader
+        first = await leader_other_than(session, target, None)
         peers = [name for name in ("m1", "m2", "m3") if name != first]
-        fault = await cluster.cut(Link.between([first], peers), lease_s=60.0)
+        fault = await cluster.cut(Link.between([first], peers), lease_s=600.0)
         second = await leader_other_than(session, target, first)
         bite = await cluster.heal(fault)
 
-        paused = await cluster.pause(second, lease_s=60.0)
+        paused = await cluster.pause(second, lease_s=600.0)
         frozen = cluster.state(second)
         third = await leader_other_than(session, target, second)
         resumed = await cluster.resume(second)
@@ -97,7 +97,7 @@ def test_a_nemesis_cuts_pauses_and_kills_and_everything_heals(environment):
         started = await cluster.start(third)
         await cluster.heal_all()
 
-        one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=60.0)
+        one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=600.0)
         client = target.client(session.env, SETTINGS, 0)
         try:
             async with asyncio.timeout(READY_S):

@@ -55,15 +55,14 @@ def test_the_first_view_of_an_invalid_run_shows_the_anomaly(open_page):
     assert now["to"] - now["from"] < (now["end"] - now["begin"]) / 2
     assert now["selected"] == focus[0]
     # The frames are really painted in the red of the theme.
-    red = open_page.evaluate("""() => {
+    open_page.wait_for_function("""() => {
       const canvas = document.getElementById("operations");
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
       let count = 0;
       for (let i = 0; i < data.length; i += 4)
         if (data[i] === 0xc8 && data[i + 1] === 0x1e && data[i + 2] === 0x2b) count++;
-      return count;
+      return count > 100;
     }""")
-    assert red > 100
 
 
 def test_the_first_view_of_a_valid_run_is_all_of_it(browser_page, tmp_path):

@@ -71,7 +71,7 @@ def mixed_store(store):
     return store
 
 
-BUDGET = Budget(cpu_s=20.0, steps=20_000, configurations=1_000)
+BUDGET = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
 
 
 @pytest.mark.slow

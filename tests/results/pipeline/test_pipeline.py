@@ -14,7 +14,7 @@ from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
 from results import manifest, units
-from results.budgets import Budget
+from results.budgets import Budget, cpu_limit
 from results.pipeline import check_store
 from results.stored import RESULTS, index
 from tests.results.pipeline.stores import (
@@ -29,7 +29,7 @@ from tests.results.pipeline.stores import (
     verdicts,
 )
 
-SMALL = Budget(cpu_s=1.0, steps=20_000, configurations=1_000)
+SMALL = Budget(cpu_s=60.0, steps=20_000, configurations=1_000)
 
 
 def inline(store, **options):
@@ -241,8 +241,15 @@ def poisoned(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def little_cpu(monkeypatch):
+    """A checker that spins is stopped after a second; searches, which count steps, have longer."""
+    monkeypatch.setattr(units, "cpu_limit", lambda _: cpu_limit(1.0))
+
+
+@pytest.mark.usefixtures("little_cpu")
 def test_a_poisoned_store_names_each_and_loses_nothing_else(poisoned):
-    checked = inline(poisoned, budget=msgspec.structs.replace(SMALL, cpu_s=0.3), second_pass=False)
+    checked = inline(poisoned, budget=SMALL, second_pass=False)
 
     named = {(problem.run, problem.kind) for problem in checked.problems}
     assert named == {
@@ -268,12 +275,12 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else(poisoned):
     assert crash("n/good") == ("valid", "alive")
     assert crash("n/raises")[1] == "the checker crashed: RuntimeError('thirteen!')"
     assert "thirteen!" in rows["n/raises", "crash", None]["error"]
-    assert "hit a limit: stopped after 0.3 s of CPU, with 12 operations" in crash("n/spins")[1]
+    assert "hit a limit: stopped after 60 s of CPU, with 12 operations" in crash("n/spins")[1]
     assert "MiB of memory" in crash("n/eats")[1]
     assert {crash(f"n/{run}")[0] for run in ("raises", "spins", "eats")} == {"unknown"}
     hard = rows["n/hard", "linearizable-register", None]
     assert hard["verdict"] == "unknown"
-    assert "steps" in hard["reason"] or "configurations" in hard["reason"]
+    assert "limit of" in hard["reason"]
     by_key = {
         key: row["verdict"]
         for (run, checker, key), row in rows.items()
@@ -284,10 +291,10 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else(poisoned):
     assert set(pq.read_table(path).column("run").to_pylist()) == runs | {"n/strange"}
 
 
+@pytest.mark.usefixtures("little_cpu")
 def test_a_poisoned_store_stays_so_and_costs_little_the_second_time(poisoned):
-    budget = msgspec.structs.replace(SMALL, cpu_s=0.3)
-    first = inline(poisoned, budget=budget, second_pass=False)
-    second = inline(poisoned, budget=budget, second_pass=False)
+    first = inline(poisoned, budget=SMALL, second_pass=False)
+    second = inline(poisoned, budget=SMALL, second_pass=False)
     assert rows_of(second) == rows_of(first)
     assert set(second.problems) == set(first.problems)
     assert second.units == 1  # the rotten file: nobody knows what is in it
@@ -297,7 +304,7 @@ def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
     put_run(tmp_path, "n", "easy", History(register_ops(1)))
     put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
     stages = []
-    tiny = Budget(cpu_s=20.0, steps=500, configurations=200)
+    tiny = Budget(cpu_s=300.0, steps=500, configurations=200)
     checked = inline(tmp_path, budget=tiny, progress=lambda step: stages.append(step.stage))
     assert stages == ["check", "check", "again"]
     assert verdicts(checked)["n/hard", "linearizable-register", None] == "unknown"
@@ -308,7 +315,7 @@ def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
 
 def test_the_larger_budget_decides_what_it_can(tmp_path):
     put_run(tmp_path, "n", "hard", numbered(hopeless(None, 10, process=0, values=2, seed=3)))
-    tiny = Budget(cpu_s=20.0, steps=100, configurations=30)
+    tiny = Budget(cpu_s=300.0, steps=100, configurations=30)
     one = inline(tmp_path, budget=tiny, second_pass=False)
     assert verdicts(one)["n/hard", "linearizable-register", None] == "unknown"
     two = inline(tmp_path, budget=tiny)
@@ -353,7 +360,7 @@ def test_again_leaves_the_runs_of_other_labels_alone(tmp_path):
     hard = numbered(hopeless(None, 40, process=0))
     for run, label in (("a", "old"), ("b", "new")):
         put_run(tmp_path, "n", run, hard, label=label, seed=len(label) + ord(run))
-    tiny = Budget(cpu_s=20.0, steps=500, configurations=200)
+    tiny = Budget(cpu_s=300.0, steps=500, configurations=200)
     names = ("linearizable-register",)
     inline(tmp_path, budget=tiny, checkers=names)
     one = inline(tmp_path, budget=tiny, checkers=names, label="new", again=True)

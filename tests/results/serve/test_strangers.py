@@ -20,8 +20,9 @@ from results.serve import routes
 from results.serve import server as server_module
 from results.serve.paths import NotThere, open_below
 from results.serve.server import Response
-from tests.results.serve.conftest import serving
+from tests.results.serve.conftest import CLIENT_S, serving
 from tests.results.serve.stores import add_run
+from tests.waiting import wait_until
 
 TRAVERSALS = [
     "/../../etc/passwd",
@@ -56,7 +57,9 @@ TRAVERSALS = [
 
 def raw(served, data, *, until_close=True):
     """The answer to bytes that no client library would send."""
-    with socket.create_connection(("127.0.0.1", served.server.server_port), timeout=20) as sock:
+    with socket.create_connection(
+        ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
+    ) as sock:
         sock.sendall(data)
         if until_close:
             sock.shutdown(socket.SHUT_WR)
@@ -80,9 +83,11 @@ def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
     """A byte now and then kept a connection open for ever, and 64 of them everybody out."""
     monkeypatch.setattr(server_module, "REQUEST_S", 0.3)
     begin_s = time.monotonic()
-    with socket.create_connection(("127.0.0.1", served.server.server_port), timeout=20) as sock:
+    with socket.create_connection(
+        ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
+    ) as sock:
         sock.settimeout(0.05)
-        while time.monotonic() < begin_s + 15:
+        while True:  # a hang is ended as one of the whole test
             with contextlib.suppress(TimeoutError):
                 try:
                     sock.sendall(b"X")
@@ -90,14 +95,14 @@ def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
                         break
                 except ConnectionError:
                     break
-        else:
-            pytest.fail("it still listens")
     assert time.monotonic() - begin_s >= 0.3
 
 
 def test_one_connection_may_ask_for_longer_than_one_request_may_take(served, monkeypatch):
     monkeypatch.setattr(server_module, "REQUEST_S", 5.0)
-    connection = http.client.HTTPConnection("127.0.0.1", served.server.server_port, timeout=20)
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", served.server.server_port, timeout=CLIENT_S
+    )
     with contextlib.closing(connection):
         for _ in range(3):
             connection.request("GET", "/static/serve.css")
@@ -230,11 +235,13 @@ def test_a_long_address_and_huge_headers_are_refused(served):
 
 def test_more_connections_than_there_is_room_for_are_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 2)
+    for place, name in ((server_module, "IDLE_S"), (server_module._Handler, "timeout")):
+        monkeypatch.setattr(place, name, 600.0)
     store = tmp_path / "store"
     add_run(store, "alpha", "a1")
     with serving(store) as served:
         address = ("127.0.0.1", served.server.server_port)
-        held = [socket.create_connection(address, timeout=20) for _ in range(2)]
+        held = [socket.create_connection(address, timeout=CLIENT_S) for _ in range(2)]
         try:
             for sock in held:  # answered, so each surely holds its place; kept alive
                 sock.sendall(b"GET /static/serve.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -272,7 +279,7 @@ def test_no_descriptor_is_left_open(served):
         for path in paths:
             served.ask(path)
             served.ask(path, method="HEAD")
-    assert descriptors() <= before + 4  # threads that are about to end
+    wait_until(lambda: descriptors() <= before + 4)  # threads that are about to end
 
 
 def test_an_answer_that_tears_looks_torn(served, monkeypatch):
