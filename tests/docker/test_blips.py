@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -171,9 +172,11 @@ def test_a_blip_within_faults_is_survived(door):
 def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, monkeypatch):
     monkeypatch.setattr(engine_module, "REPEAT_S", 1.0)
     run_id = f"test-{secrets.token_hex(4)}"
+    shut_s = []
 
     async def main(session, events):
         del session, events
+        shut_s.append(time.monotonic())
         door.shut()
         await asyncio.sleep(200.0)  # a run that goes on has this one
         return "a verdict"
@@ -181,6 +184,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
     try:
         with pytest.raises(InfrastructureError, match="harness clean"):
             execute(main, run_id=run_id)
+        assert time.monotonic() - shut_s[0] < 150
     finally:
         for node in ("n1", "n2"):
             for name in (container_name(run_id, node), f"{container_name(run_id, node)}.net"):

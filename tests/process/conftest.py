@@ -54,7 +54,7 @@ class Driver:
 
     async def is_cut(self, source: str, destination: str) -> bool:
         """Whether no answer comes, to any of three: of one, nothing may have been sent in time."""
-        outcomes = [await self._outcome(source, destination, 0.4) for _ in range(3)]
+        outcomes = [await self._outcome(source, destination, for_s) for for_s in (0.4, 0.4, 1.2)]
         return set(outcomes) == {"TimeoutError"}
 
     async def _outcome(self, source: str, destination: str, for_s: float) -> str:
@@ -78,8 +78,11 @@ class Driver:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
     """Run a coroutine function of a `Driver` on some nodes; nothing may be left afterwards."""
-    # What the kernel and the nodes do at once takes longer on a crowded machine.
-    for patience in ("child._STATE_TIMEOUT_S", "node._STOP_TIMEOUT_S", "links._SETTLE_S"):
+    # What kernel, nodes and proxy do at once takes longer on a crowded machine.
+    for patience in (
+        *("child._STATE_TIMEOUT_S", "node._STOP_TIMEOUT_S", "node._KILL_TIMEOUT_S"),
+        *("links._SETTLE_S", "linkproxy._START_TIMEOUT_S", "linkproxy._EXIT_TIMEOUT_S"),
+    ):
         monkeypatch.setattr(f"harness.environments.process.{patience}", LIMIT_S)
 
     def execute(body, specs, *, link_proxy=None, wait=True, seed=7):

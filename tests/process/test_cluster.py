@@ -135,7 +135,7 @@ def test_overlapping_cuts_heal_one_by_one(run, three):
 def test_a_lease_ends_by_itself(run, three):
     async def body(driver):
         fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
-        await driver.cluster.pause("c", lease_s=0.3)
+        await driver.cluster.pause("c", lease_s=3)  # it is to be seen frozen, before
         await until(lambda: driver.cluster.state("c") is NodeState.RUNNING)
         async with asyncio.timeout(LIMIT_S):
             while await driver.is_cut("a", "b"):
@@ -390,7 +390,7 @@ def test_it_is_available_here():
 
 
 def process_of(role):
-    """The one of this run that has this role."""
+    """The one of this test process's only run that has this role."""
     (found,) = [
         process
         for process in procfs.all_processes()

@@ -484,8 +484,9 @@ def test_it(cluster, nemesis, history):
     async def body(live):
         await write_until_ok(live, -1)
         async with live.traffic(), nemesis("kill-leader") as strike:
-            while len(live.recorder.history().pairs) < 20:
-                await asyncio.sleep(0.2)
+            async with asyncio.timeout(120):
+                while len(live.recorder.history().pairs) < 20:
+                    await asyncio.sleep(0.2)
         await live.wait_ready()
         done = await write_until_ok(live, -2)
         await live.invoke("read")  # a busy machine leaves the traffic no time to read

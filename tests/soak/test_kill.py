@@ -50,7 +50,10 @@ def kill_three_times(store):
         process = start(store, *KUDU)
         enough = journaled(store) + rng.randrange(2)
         wait_until(
-            lambda pid=process.pid, enough=enough: journaled(store) >= enough and workers_of(pid)
+            lambda process=process, enough=enough: (
+                process.poll() is not None
+                or (journaled(store) >= enough and workers_of(process.pid))
+            )
         )
         time.sleep(rng.uniform(0.0, 0.2))  # somewhere within a seed: the start, a run, its folder
         workers = workers_of(process.pid)

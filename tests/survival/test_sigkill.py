@@ -22,7 +22,7 @@ from harness.store import load_run
 from tests.cleaning import only_cleaner
 
 KILLS = int(os.environ.get("HARNESS_KILLS", "2"))
-GONE_S = 60.0
+GONE_S = 240.0
 
 
 def processes_of(run_id):

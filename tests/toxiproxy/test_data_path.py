@@ -22,6 +22,16 @@ def timed(call):
     return result, time.monotonic() - start_s
 
 
+def takes(call, low_s: float, high_s: float) -> bool:
+    """Whether it never takes less, and once no more: a crowded machine only makes it slower."""
+    for _ in range(20):
+        took_s = timed(call)[1]
+        assert took_s > low_s
+        if took_s < high_s:
+            return True
+    return False
+
+
 def ask(conn: socket.socket, data: bytes) -> bytes:
     conn.sendall(data)
     return receive(conn, len(data))
@@ -91,9 +101,8 @@ def test_latency_delays(through, stream):
     passage = through()
     passage.add("latency", stream, latency=200, jitter=20)
 
-    answer, took_s = timed(lambda: ask(passage.connect(), b"hello"))
-    assert answer == b"hello"
-    assert took_s > 0.17
+    assert ask(passage.connect(), b"hello") == b"hello"
+    assert takes(lambda: ask(passage.connect(), b"hello"), 0.17, 1.0)
 
 
 def test_latency_keeps_order_and_is_not_added_up(through):
@@ -110,7 +119,7 @@ def test_latency_keeps_order_and_is_not_added_up(through):
 
     answer, took_s = timed(pieces)
     assert sent == answer
-    assert 0.15 < took_s < 30  # a minute, if they were
+    assert 0.15 < took_s < 30
 
 
 def test_removing_latency_lets_held_data_go_at_once(through):
@@ -165,9 +174,8 @@ def test_bandwidth_limits(through):
     passage.add("bandwidth", rate=200)  # KB/s
     conn = passage.connect()
 
-    answer, took_s = timed(lambda: exchange(conn, BIG[:100_000]))
-    assert BIG[:100_000] == answer
-    assert took_s > 0.35
+    assert BIG[:100_000] == exchange(conn, BIG[:100_000])
+    assert takes(lambda: exchange(conn, BIG[:100_000]), 0.35, 1.5)
 
 
 def test_removing_bandwidth_lets_the_rest_go(through):
@@ -186,9 +194,8 @@ def test_slow_close_delays_the_end(through):
     passage = through(source(b"bye"))
     passage.add("slow_close", delay=300)
 
-    got, took_s = timed(lambda: receive_all(passage.connect()))
-    assert got == b"bye"
-    assert took_s > 0.2
+    assert receive_all(passage.connect()) == b"bye"
+    assert takes(lambda: receive_all(passage.connect()), 0.2, 1.5)
 
 
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])
@@ -228,9 +235,8 @@ def test_timeout_closes_after_silence(through):
     passage = through(silent_source)
     passage.add("timeout", timeout=200)
 
-    end, took_s = timed(lambda: passage.connect().recv(1))
-    assert end == b""
-    assert took_s > 0.15
+    assert passage.connect().recv(1) == b""
+    assert takes(lambda: passage.connect().recv(1), 0.15, 1.5)
 
 
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])

@@ -244,7 +244,7 @@ def poisoned(tmp_path, monkeypatch):
 @pytest.fixture
 def little_cpu(monkeypatch):
     """A checker that spins is stopped after a second; searches, which count steps, have longer."""
-    monkeypatch.setattr(units, "cpu_limit", lambda _: cpu_limit(1.0))
+    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 60))
 
 
 @pytest.mark.usefixtures("little_cpu")
