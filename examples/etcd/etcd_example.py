@@ -1,6 +1,7 @@
 """Real etcd: three members in Docker, and a client for its JSON gateway. See README.md."""
 
 import asyncio
+import contextlib
 import json
 import random
 from base64 import b64decode, b64encode
@@ -101,8 +102,10 @@ class EtcdClient:
 
     async def close(self) -> None:
         if self.stream is not None:
-            self.stream[1].close()
-            self.stream = None
+            (_, writer), self.stream = self.stream, None
+            writer.transport.abort()
+            with contextlib.suppress(OSError):  # or asyncio complains later of what nobody asked
+                await writer.wait_closed()
 
 
 async def status(env: ClientEnv, number: int) -> dict[str, Any] | None:

@@ -147,8 +147,9 @@ def test_clients_can_be_cut_in_either_direction(environment):
         outcomes = []
         for link in (Link(CLIENT, "n1"), Link("n1", CLIENT)):
             fault = await session.cluster.cut([link], lease_s=LONG_S)
-            with pytest.raises(TimeoutError):
-                await ask(session, "n1", "who", timeout_s=2)  # a proxy hands it on, in its own time
+            for _ in range(3):  # a proxy hands it on, in its own time
+                with pytest.raises(TimeoutError):
+                    await ask(session, "n1", "who", timeout_s=2)
             peers = await ask(session, "n2", "ask", "n1", LIMIT_S)
             bite = await session.cluster.heal(fault)
             outcomes.append((peers, bite.count > 0))

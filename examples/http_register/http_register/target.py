@@ -1,6 +1,7 @@
 """The plug-in: how to start the program, and a client for its protocol."""
 
 import asyncio
+import contextlib
 import json
 import random
 from typing import Any
@@ -26,7 +27,9 @@ async def http(env: ClientEnv, node: str, method: str, body: str) -> tuple[int, 
         length = int(reply.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         return int(reply.split()[1]), (await reader.readexactly(length)).decode()
     finally:
-        writer.close()
+        writer.transport.abort()
+        with contextlib.suppress(OSError):  # or asyncio complains later of what nobody asked
+            await writer.wait_closed()
 
 
 class HttpClient:
