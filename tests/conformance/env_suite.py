@@ -384,7 +384,7 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    await cluster.pause("a", lease_s=SILENCE_S)
+    await cluster.pause("a", lease_s=3.0)  # it is to be frozen before that
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 

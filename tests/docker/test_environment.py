@@ -13,6 +13,7 @@ import time
 import msgspec
 import pytest
 
+import docker
 from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, NodeState
 from harness.env import Address
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
@@ -157,6 +158,37 @@ def test_clients_can_be_cut_in_either_direction(environment):
         return outcomes
 
     assert execute(environment, main, nodes=2) == [("n1", True), ("n1", True)]
+
+
+def test_what_the_engine_loses_of_an_answer_is_asked_for_again(environment, monkeypatch):
+    """A busy engine does so by itself: the command succeeded, and what it said does not come."""
+    whole = docker.APIClient.exec_start
+    lost = []
+
+    def losing(api, *arguments, **named):
+        said = whole(api, *arguments, **named)
+        lost.append(said)
+        return said if len(lost) % 2 == 0 else said[: len(said) // 2]
+
+    monkeypatch.setattr(docker.APIClient, "exec_start", losing)
+
+    async def main(session):
+        cluster = session.cluster
+        fault = await cluster.cut([Link("n1", "n2")], lease_s=LONG_S)
+        heard = await silence(session, "n1", "n2")
+        bite = await cluster.heal(fault)
+        conn = await session.env.net.connect(Address("n1", PORT))
+        aborted = await cluster.reset([Link(CLIENT, "n1")])
+        conn.close()
+        return heard, bite.count, await cluster.heal(fault) == bite, aborted
+
+    heard, dropped, again, aborted = execute(environment, main, nodes=2)
+
+    assert heard == "TimeoutError"
+    assert dropped >= 3
+    assert again
+    assert aborted >= 1
+    assert len(lost) >= 8
 
 
 def test_a_cut_holds_across_a_restart_and_its_lease_ends_it(environment):

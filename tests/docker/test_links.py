@@ -37,6 +37,7 @@ class FakeEngine:
     def __init__(self):
         # Of each namespace: [chain, address, mark, drops, packets] in order.
         self.tables = {f"{name}.net": [] for name in NODES}
+        self.healed = {f"{name}.net": {} for name in NODES}
         self.fails = set()
 
     def exec(self, keeper, command):
@@ -48,17 +49,16 @@ class FakeEngine:
                 words = line.split()
                 rule = [words[1], *self._rest(words), words[-1] == "DROP", 0]
                 table.insert(0 if words[0] == "-I" else len(table), rule)
+            self.healed[keeper] = {}
             return ExecResult(0, "")
-        output = "\n".join(
-            f'[{packets}:0] -A {chain} -s {address} -m comment --comment "{mark}"'
-            + (" -j DROP" if drops else "")
-            for chain, address, mark, drops, packets in table
+        selected = [rule for rule in table if any(t in f'{rule[2]}"' for t in command[4:])]
+        self.tables[keeper] = [rule for rule in table if rule not in selected]
+        self.healed[keeper] |= {mark: count for _, _, mark, drops, count in selected if not drops}
+        output = (
+            f'-A INPUT --comment "healed:{count}:{mark.removeprefix("harness:")}"'
+            for mark, count in self.healed[keeper].items()
         )
-        patterns = command[4:]
-        self.tables[keeper] = [
-            rule for rule in table if not any(text in f'{rule[2]}"' for text in patterns)
-        ]
-        return ExecResult(0, output)
+        return ExecResult(0, "\n".join(output))
 
     @staticmethod
     def _rest(words):

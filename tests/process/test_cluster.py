@@ -88,13 +88,16 @@ def test_one_way_means_that_requests_still_arrive(run, three):
         fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=600)
         await conn.send(b'{"echo": "during"}')
         await driver.wait_event("heard", "b", 2)
+        # b and the relays do as they are told in order: the answer before this one was swallowed.
+        later = await driver.ask("a", {"ask": "b", "text": "later", "for_s": LIMIT_S})
+        assert later["echo"] == "later"
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await conn.recv()
         assert (await driver.cluster.heal(fault)).count > 0
         with pytest.raises(ConnectionResetError):
             await conn.recv()
-        assert await driver.ask("b", {"heard": 1}) == ["before", "during"]
+        assert await driver.ask("b", {"heard": 1}) == ["before", "during", "later"]
 
     run(body, three)
 
@@ -156,13 +159,14 @@ def test_shape_delays_and_stalls(run, three):
         assert time.monotonic() - start_s > 0.2  # the greeting and the request
         assert (await driver.cluster.heal(fault)).count > 0
 
-        stall = LinkQuality(stall=True)
-        fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=600)
-        asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
-        await asyncio.sleep(1.0)
-        assert not asking.done()
-        assert (await driver.cluster.heal(fault)).count > 0
-        assert (await asking)["echo"] == "held"
+        stall, bite = LinkQuality(stall=True), Bite(0, "")
+        while not bite.count:  # on a crowded machine a says nothing before it is healed
+            fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=600)
+            asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
+            await asyncio.sleep(1.0)
+            assert not asking.done()
+            bite = await driver.cluster.heal(fault)
+            assert (await asking)["echo"] == "held"
 
     run(body, three)
 

@@ -50,6 +50,9 @@ _GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an engine that
 _PING_TIMEOUT_S: Final = 5
 _FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
+_END: Final = "\x04"
+_WHOLE: Final = ("sh", "-c", '"$@" 2>&1; code=$?; printf "\\004"; exit $code', "exec")
+"""Runs a command as one stream that says where it ends, so that what is lost of it is missed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _TAIL_BYTES_MAX: Final = 500
@@ -115,14 +118,10 @@ class ContainerState(NamedTuple):
 
 
 class ExecResult(NamedTuple):
-    """How a command in a container ended; `output` is both of its streams.
-
-    `repeated`: it may have run before, without anybody hearing what it said then.
-    """
+    """How a command in a container ended; `output` is both of its streams."""
 
     code: int
     output: str
-    repeated: bool = False
 
 
 class Found(NamedTuple):
@@ -536,26 +535,22 @@ class Engine:
             tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
         return Attachment(stream, lambda: self._translated("read the output of", container), tail)
 
-    def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
-        """Run an idempotent command in a container that runs, as `user`."""
-        runs = 0
-
-        @_repeated
-        def run(engine: Engine) -> ExecResult:
-            nonlocal runs
-            with self._translated(f"run {command[0]!r} in", container):
-                made = self._api.exec_create(container, list(command), user=user)
-                runs += 1
-                output = self._api.exec_start(made["Id"])
-            code = engine._exec_code(made["Id"])
-            return ExecResult(int(code), output.decode("utf-8", "replace"), runs > 1)
-
-        return run(self)
-
     @_repeated
-    def _exec_code(self, exec_id: str) -> int:
-        with self._translated("ask how a command ended"):
-            return int(self._api.exec_inspect(exec_id)["ExitCode"])
+    def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
+        """Run an idempotent command in a container that runs and has a shell, as `user`.
+
+        It must say the same when it runs again: a busy engine loses the end of what a command
+        says, or all of it, and then tells of its success (moby/moby#27289, docker/docker-py#2042).
+        """
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(container, [*_WHOLE, *command], user=user)
+            output = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
+            code = self._api.exec_inspect(made["Id"])["ExitCode"]
+        if code is None or (code == 0 and not output.endswith(_END)):
+            raise EngineUnreachableError(
+                f"docker: the output of {command[0]!r} in {container} got lost on its way"
+            )
+        return ExecResult(int(code), output.removesuffix(_END))
 
     @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:

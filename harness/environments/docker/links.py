@@ -34,7 +34,7 @@ class _Fault:
     def __init__(self, links: Sequence[Link]) -> None:
         self.links = set(links)  # those still cut
         self.owners = sorted({rules.owner(link) for link in links})
-        self.dropped: int | None = 0  # `None`: counters were lost with an answer of the engine
+        self.dropped = 0
         self.lease: asyncio.TimerHandle | None = None
 
     def end_lease(self) -> None:
@@ -123,11 +123,8 @@ class LinkFaults:
             }
             await self._run(commands)
 
-    async def heal(self, name: str) -> int | None:
-        """Delete the fault's rules; returns all packets it dropped, at a second call as well.
-
-        `None` where the engine was lost in the middle of it, and the counters with it.
-        """
+    async def heal(self, name: str) -> int:
+        """Delete the fault's rules; returns all packets it dropped, at a second call as well."""
         if name not in self._faults:
             raise UsageError(f"there was no link fault {name!r} in this run")
         async with self._lock:
@@ -170,18 +167,10 @@ class LinkFaults:
         """Add what the deleted rules had counted to their faults."""
         wanted = frozenset(links)
         for node, result in outputs.items():
-            counts = None if result.repeated else rules.dropped_packets(result.output)
+            counts = rules.dropped_packets(result.output)
             for name, fault in self._faults.items():
-                healed = (
-                    [link for link in fault.links & wanted if rules.owner(link) == node]
-                    if only in {None, name}
-                    else []
-                )
-                if not healed or fault.dropped is None:
-                    continue
-                if counts is None:
-                    fault.dropped = None
-                else:
+                if only in {None, name}:
+                    healed = [link for link in fault.links & wanted if rules.owner(link) == node]
                     fault.dropped += sum(counts.get((name, link), 0) for link in healed)
 
     async def reset(self, links: Sequence[Link]) -> int:
@@ -192,13 +181,14 @@ class LinkFaults:
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
             node, peer = (high, low) if low == CLIENT else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
+        ends = {node: sorted(peers[node]) for node in sorted(peers)}
         async with self._lock:
-            outputs = await self._run(
-                {node: rules.reset_command(sorted(peers[node])) for node in sorted(peers)}
-            )
+            listed = await self._run({node: rules.list_command(at) for node, at in ends.items()})
+            reset = await self._run({node: rules.reset_command(at) for node, at in ends.items()})
         count = 0
-        for node, result in outputs.items():
-            before, left = rules.connections(result.output)
+        for node, result in listed.items():
+            before = rules.connections(result.output)
+            left = before & rules.connections(reset[node].output)  # the others are new ones
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {len(before)} connections of node {node!r} could be reset; "

@@ -11,9 +11,11 @@ Every cut link is two rules, both marked with the fault and the link in a commen
   be able to say what it did (`Bite`);
 * one at the end, which drops.
 
-A healer reads the counters and deletes by the mark, in one command that needs no state of the
-driver: the warden can run it when the driver is dead. The rules outlive the node's own process,
-since a keeper container holds the namespace (see `deploy`).
+A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
+it when the driver is dead. The engine may lose what that command says, so what a rule had counted
+is not said only once: it stays in the namespace, in the comment of a rule that matches nothing,
+until the next cut there. The rules outlive the node's own process, since a keeper container holds
+the namespace (see `deploy`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = [
     "cut_command",
     "dropped_packets",
     "heal_command",
+    "list_command",
     "mark",
     "owner",
     "reset_command",
@@ -38,16 +41,14 @@ __all__ = [
     "select_links",
 ]
 
-COMMENT_CHARACTERS_MAX: Final = 255  # XT_MAX_COMMENT_LEN with its end, netfilter's xt_comment.h
+# XT_MAX_COMMENT_LEN of netfilter's xt_comment.h, without its end and room for a 64-bit counter.
+COMMENT_CHARACTERS_MAX: Final = 255 - 20
 _PREFIX: Final = "harness"
+_HEALED: Final = '--comment "healed:'
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
-# One line of `iptables-save -c`: counters, chain, and our comment with whatever stands beside it.
-_SAVED = re.compile(
-    r'^\[(?P<packets>\d+):\d+\] -A \S+ .*--comment "?harness:(?P<fault>[^:"]+):(?P<link>[^" ]+)"?'
-    r"(?P<rest>.*)$",
-    re.MULTILINE,
-)
+# What `heal_command` leaves of a rule that counted.
+_COUNTED = re.compile(rf'{_HEALED}(?P<packets>\d+):(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
 def owner(link: Link) -> str:
@@ -76,7 +77,8 @@ def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
 _CUT = """
 saved=$(iptables-save -t filter) || exit 1
 mark=$1; shift
-{ echo '*filter'; printf '%s\\n' "$saved" | grep -F -e "$mark" | sed 's/^-A/-D/'
+{ echo '*filter'
+  printf '%s\\n' "$saved" | grep -F -e "$mark" -e '--comment "healed:' | sed 's/^-A/-D/'
   printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
 """
 
@@ -84,7 +86,8 @@ mark=$1; shift
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
     """The command that cuts `links`, all owned by one node, in one transaction.
 
-    It removes rules of the same fault first: cutting again changes nothing.
+    It removes rules of the same fault first: cutting again changes nothing. What heals before it
+    left to be read goes too.
     """
     lines = []
     for link in links:
@@ -108,20 +111,24 @@ def select_links(links: Iterable[Link]) -> list[str]:
     return [f':{link.source}>{link.destination}"' for link in links]
 
 
+# The second expression of `sed` makes the rule that keeps the count, of the one without a target.
 _HEAL = """
 saved=$(iptables-save -c -t filter) || exit 1
-printf '%s\\n' "$saved"
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
-marked=$(printf '%s\\n' "$saved" | grep -F -e '--comment "harness:' | grep -F "$@") || exit 0
-{ echo '*filter'; printf '%s\\n' "$marked" | sed 's/^\\[[0-9:]*\\] -A/-D/'; echo COMMIT; } |
-  iptables-restore -w 5 --noflush
+if marked=$(printf '%s\\n' "$saved" | grep -F -e '--comment "harness:' | grep -F "$@"); then
+  { echo '*filter'; printf '%s\\n' "$marked" | sed 's/^\\[[0-9:]*\\] -A/-D/'
+    printf '%s\\n' "$marked" | grep -v -e ' -j ' | sed 's/^\\[\\([0-9]*\\):.*"harness:\\(.*\\)".*/'\
+'-A INPUT -s 255.255.255.255\\/32 -m comment --comment "healed:\\1:\\2"/'
+    echo COMMIT; } | iptables-restore -w 5 --noflush || exit
+fi
+iptables-save -t filter
 """
 
 
 def heal_command(patterns: Sequence[str]) -> list[str]:
-    """The command that prints all rules with their counters and then deletes the selected ones.
+    """The command that deletes the selected rules and prints what rules had counted.
 
-    Nothing to delete is success: healing is idempotent.
+    It is idempotent: done again, there is nothing to delete, and it prints the same.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
     return ["sh", "-c", _HEAL, "heal", *patterns]
@@ -130,40 +137,32 @@ def heal_command(patterns: Sequence[str]) -> list[str]:
 def dropped_packets(saved: str) -> dict[tuple[str, Link], int]:
     """Packets counted for every fault and link in what `heal_command` printed."""
     counts: dict[tuple[str, Link], int] = {}
-    for match in _SAVED.finditer(saved):
-        if "-j " in match["rest"]:
-            continue  # the dropping rule: the counting one in front has seen the same packets
+    for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].partition(">")
-        key = (match["fault"], Link(source, destination))
-        counts[key] = counts.get(key, 0) + int(match["packets"])
+        counts[match["fault"], Link(source, destination)] = int(match["packets"])
     return counts
 
 
-_RESET = """
-list() { for peer in "$@"; do ss -t -n -H state established dst "$peer"; done; }
-list "$@" | sed 's/^/before /'
-for peer in "$@"; do ss -K -t -n -H state established dst "$peer" >/dev/null; done
-list "$@" | sed 's/^/after /'
-"""
+_ESTABLISHED = '-t -n -H state established dst "$peer"'
+_LIST = f'for peer in "$@"; do ss {_ESTABLISHED}; done'
+_RESET = f'for peer in "$@"; do ss -K {_ESTABLISHED} >/dev/null; done; {_LIST}'
+
+
+def list_command(peers: Sequence[str]) -> list[str]:
+    """The command that prints all TCP connections with these addresses, for `connections`."""
+    return ["sh", "-c", _LIST, "list", *peers]
 
 
 def reset_command(peers: Sequence[str]) -> list[str]:
     """The command that aborts all TCP connections with these addresses and tells both ends.
 
-    It prints what was there before and what is there after it, for `connections`: a kernel without
-    CONFIG_INET_DIAG_DESTROY aborts nothing and says nothing.
+    It prints those that are there after it: a kernel without CONFIG_INET_DIAG_DESTROY aborts
+    nothing and says nothing.
     """
     return ["sh", "-c", _RESET, "reset", *peers]
 
 
-def connections(output: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The connections, as pairs of ends, before and after a `reset_command`.
-
-    Those of after that were not there before are new ones, made meanwhile.
-    """
-    found: dict[str, set[str]] = {"before": set(), "after": set()}
-    for line in output.splitlines():
-        when, *words = line.split()
-        if when in found and len(words) >= 4:
-            found[when].add(f"{words[2]} {words[3]}")  # Recv-Q Send-Q Local Peer
-    return frozenset(found["before"]), frozenset(found["before"] & found["after"])
+def connections(output: str) -> frozenset[str]:
+    """The connections, as pairs of ends, that `list_command` or `reset_command` printed."""
+    rows = (line.split() for line in output.splitlines())  # Recv-Q Send-Q Local Peer
+    return frozenset(f"{row[2]} {row[3]}" for row in rows if len(row) >= 4)
