@@ -9,7 +9,7 @@ import time
 __all__ = ["LIMIT_S", "until", "wait_until"]
 
 LIMIT_S = 60.0
-POLL_S = 0.01
+POLL_S = 0.05
 
 
 def wait_until(condition, limit_s=LIMIT_S):
