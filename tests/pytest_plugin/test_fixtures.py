@@ -1,6 +1,8 @@
 """The fixtures as a user's tests have them: in a pytest of their own, strict about everything."""
 
+import importlib
 import json
+import pkgutil
 import re
 import shlex
 import signal
@@ -48,13 +50,25 @@ def test_finds(run_case):
 
 @pytest.fixture(scope="module")
 def imported():
-    """What suites import: `pytester` forgets what came after it, and numpy cannot come twice."""
+    """What suites import: `pytester` forgets what came after it.
+
+    numpy cannot come twice; and where a part of the target does, it does not know the exceptions of
+    the parts that were there before.
+    """
     import numpy as np  # noqa: F401
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
     import harness.pytesting
     import harness.run  # noqa: F401
+    import targets
+    from harness.plugins import load_plugin, plugin_names
+
+    for group in ("checkers", "environments", "nemeses", "targets", "workloads"):
+        for name in plugin_names(group):
+            load_plugin(group, name)
+    for module in pkgutil.walk_packages(targets.__path__, "targets."):
+        importlib.import_module(module.name)
 
 
 @pytest.fixture
