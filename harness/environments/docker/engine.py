@@ -51,8 +51,8 @@ _PING_TIMEOUT_S: Final = 5
 _FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
 _END: Final = "\x04"
-_WHOLE: Final = ("sh", "-c", '"$@" 2>&1; code=$?; printf "\\004"; exit $code', "exec")
-"""Runs a command as one stream that says where it ends, so that what is lost of it is missed."""
+_WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
+"""Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _TAIL_BYTES_MAX: Final = 500
@@ -544,13 +544,13 @@ class Engine:
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(container, [*_WHOLE, *command], user=user)
-            output = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
-            code = self._api.exec_inspect(made["Id"])["ExitCode"]
-        if code is None or (code == 0 and not output.endswith(_END)):
+            said = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
+        output, end, code = said.rpartition(_END)
+        if not end or not code.isdigit():
             raise EngineUnreachableError(
-                f"docker: the output of {command[0]!r} in {container} got lost on its way"
+                f"docker: the end of what {command[0]!r} said in {container} did not come: {said!r}"
             )
-        return ExecResult(int(code), output.removesuffix(_END))
+        return ExecResult(int(code), output)
 
     @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:

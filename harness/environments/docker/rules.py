@@ -13,9 +13,9 @@ Every cut link is two rules, both marked with the fault and the link in a commen
 
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
 it when the driver is dead. The engine may lose what that command says, so what a rule had counted
-is not said only once: it stays in the namespace, in the comment of a rule that matches nothing,
-until the next cut there. The rules outlive the node's own process, since a keeper container holds
-the namespace (see `deploy`).
+is not said only once: it stays in the namespace, in the comments of a chain that no packet comes
+to. The rules outlive the node's own process, since a keeper container holds the namespace (see
+`deploy`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ __all__ = [
 # XT_MAX_COMMENT_LEN of netfilter's xt_comment.h, without its end and room for a 64-bit counter.
 COMMENT_CHARACTERS_MAX: Final = 255 - 20
 _PREFIX: Final = "harness"
-_HEALED: Final = '--comment "healed:'
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 # What `heal_command` leaves of a rule that counted.
-_COUNTED = re.compile(rf'{_HEALED}(?P<packets>\d+):(?P<fault>[^:"]+):(?P<link>[^"]+)"')
+_COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
 def owner(link: Link) -> str:
@@ -77,17 +76,15 @@ def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
 _CUT = """
 saved=$(iptables-save -t filter) || exit 1
 mark=$1; shift
-{ echo '*filter'
-  printf '%s\\n' "$saved" | grep -F -e "$mark" -e '--comment "healed:' | sed 's/^-A/-D/'
-  printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
+printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
+{ echo '*filter'; printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
 """
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
     """The command that cuts `links`, all owned by one node, in one transaction.
 
-    It removes rules of the same fault first: cutting again changes nothing. What heals before it
-    left to be read goes too.
+    Cutting again changes nothing.
     """
     lines = []
     for link in links:
@@ -111,17 +108,23 @@ def select_links(links: Iterable[Link]) -> list[str]:
     return [f':{link.source}>{link.destination}"' for link in links]
 
 
-# The second expression of `sed` makes the rule that keeps the count, of the one without a target.
+# Where another healer was quicker, nothing is left to delete at the next look.
 _HEAL = """
-saved=$(iptables-save -c -t filter) || exit 1
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
-if marked=$(printf '%s\\n' "$saved" | grep -F -e '--comment "harness:' | grep -F "$@"); then
-  { echo '*filter'; printf '%s\\n' "$marked" | sed 's/^\\[[0-9:]*\\] -A/-D/'
-    printf '%s\\n' "$marked" | grep -v -e ' -j ' | sed 's/^\\[\\([0-9]*\\):.*"harness:\\(.*\\)".*/'\
-'-A INPUT -s 255.255.255.255\\/32 -m comment --comment "healed:\\1:\\2"/'
-    echo COMMIT; } | iptables-restore -w 5 --noflush || exit
-fi
-iptables-save -t filter
+looks=4
+while
+  saved=$(iptables-save -c -t filter) || exit 1
+  marked=$(printf '%s\\n' "$saved" | grep -F -e '--comment "harness:' | grep -F "$@")
+do
+  [ $((looks -= 1)) -gt 0 ] || exit 4
+  { echo '*filter'
+    printf '%s\\n' "$saved" | grep -q '^:healed ' || echo ':healed - [0:0]'
+    printf '%s\\n' "$marked" | sed 's/^\\[[0-9:]*\\] -A/-D/'
+    printf '%s\\n' "$marked" | grep -v -e ' -j ' |
+      sed 's/^\\[\\([0-9]*\\):.*"\\(.*\\)".*/-A healed -m comment --comment "\\1:\\2"/'
+    echo COMMIT; } | iptables-restore -w 5 --noflush
+done
+printf '%s\\n' "$saved" | grep -F "$@" || :
 """
 
 
@@ -165,4 +168,4 @@ def reset_command(peers: Sequence[str]) -> list[str]:
 def connections(output: str) -> frozenset[str]:
     """The connections, as pairs of ends, that `list_command` or `reset_command` printed."""
     rows = (line.split() for line in output.splitlines())  # Recv-Q Send-Q Local Peer
-    return frozenset(f"{row[2]} {row[3]}" for row in rows if len(row) >= 4)
+    return frozenset(f"{row[2]} {row[3]}" for row in rows if len(row) >= 4 and row[0].isdigit())
