@@ -6,9 +6,31 @@ silently ignored: tests that must not run at once did. This writes the suffix wh
 
 Tests that share what is started or built once (a browser, a store) are a group too: on two workers
 it would be started twice.
+
+The scheduler of xdist also counts through all units of work after each test, those done included.
+Most of our tests are a unit of their own: with thousands of them the counting takes seconds.
 """
 
 import pytest
+from xdist.scheduler import LoadGroupScheduling
+
+
+class Scheduling(LoadGroupScheduling):
+    """Forgets what is done."""
+
+    def mark_test_complete(self, node, item_index, duration=0):
+        """Mark the test; its unit is dropped after its last one."""
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        if all(units[scope].values()):
+            del units[scope]
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+def pytest_xdist_make_scheduler(config, log):
+    """For `--dist loadgroup`; xdist has its own for the others."""
+    return Scheduling(config, log) if config.option.dist == "loadgroup" else None
 
 
 @pytest.hookimpl(trylast=True)  # after xdist's own attempt, which may work again some day
