@@ -27,8 +27,9 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`         |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
 
-* An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause", or
-  a plug-in's own word), which histories of older versions lack.
+* An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
+  "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
+  `what`, the fault as a struct (`harness.faults.kinds`), if it was injected as one.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
   the kernel's OOM killer, or a signal that the harness did not send.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;

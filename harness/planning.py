@@ -15,6 +15,7 @@ from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
 from harness.drawing import draw_case, expand_any
 from harness.errors import UsageError
+from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
 from harness.plugins import (
     Checker,
@@ -73,7 +74,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         raise UsageError(
             f"--concurrency is {case.concurrency}; the limit is {CONCURRENCY_MAX} processes"
         )
-    nemeses = {name: load_plugin("nemeses", name) for name in _nemesis_names(case)}
+    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
     if environment is not None:
         refuse_unable(nemeses, environment.name, environment.capabilities)
         environment.check_knobs(case.knobs)
@@ -89,12 +90,17 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = _with_faults(case, nemeses)
     case = msgspec.structs.replace(case, checkers=tuple(getattr(target, "checkers", ())))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
+    nodes = _checked_nodes(target.nodes(settings), environment)
+    for nemesis in nemeses.values():
+        check_nodes = getattr(nemesis, "check_nodes", None)
+        if check_nodes is not None:
+            check_nodes({node.name: node for node in nodes})
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
         target=target,
         settings=settings,
-        nodes=_checked_nodes(target.nodes(settings), environment),
+        nodes=nodes,
         workload=workload,
         nemeses=nemeses,
         checkers=checkers_of(case),

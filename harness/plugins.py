@@ -4,9 +4,8 @@ The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.envir
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
 verdict), `.soak_executors` (where else a soak can run its seeds), `.diagnoses` (what `harness
 doctor` looks for) and `.verbs` (of the command line; the only group whose values are modules). Any
-other value is `module:Class`, its name is what the command line shows. Names are listed without
-loading anything; only the chosen plug-in is imported. The built-in ones register in the same way,
-and `harness` imports none of them by itself.
+other value is `module:Class` or `module:OBJECT`; its name is what the command line shows. Only the
+chosen plug-in is imported. The built-in ones register in the same way; `harness` imports none.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from harness.case import Case, Fault
 from harness.cluster import Bite, Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.errors import UsageError
+from harness.faults.kinds import FaultKind
 from harness.ops import (
     Attempt,
     CheckResult,
@@ -242,22 +242,28 @@ class Workload(Protocol):
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a nemesis really did; no targets means that it missed (nobody led, say)."""
+    """What a nemesis really did; no targets means that it missed (nobody led, say).
+
+    `what` goes into the history; `bite` is what it did for good, if nothing is left to undo.
+    """
 
     targets: tuple[str, ...]
     note: str
     fault_ids: tuple[str, ...] = ()
+    what: FaultKind | None = None
+    bite: Bite | None = None
 
 
 class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
-    Four attributes are optional. With a method `check_args(args)`, which raises `UsageError`, the
-    arguments of faults that were written by hand are refused before anything starts. `kind` says
-    what sort of fault it is, in the history and in reports: "cut", "kill", "power-cut", "pause", or
-    a word of your own (default: "other"). `needs_leader` is false for a nemesis that does not aim
-    at the leader, so that nobody waits for one (default: true). `suits_all` is false for one that
-    only some targets name in their `nemeses` (default: true).
+    Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
+    With methods `check_args(args)` and `check_nodes(specs)`, which raise `UsageError`, faults that
+    were written by hand are refused before anything starts. `kind` says what sort of fault it is,
+    in the history and in reports: "cut", "kill", "power-cut", "pause", or a word of your own
+    (default: "other"; an injection with `what` says it itself). `needs_leader` is false for a
+    nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says it of
+    one fault. `suits_all` is false for one that only some targets name in `nemeses`.
     """
 
     api_version: int
@@ -534,7 +540,8 @@ def load_plugin(group: str, name: str) -> Any:
         known = ", ".join(points) or "none installed"
         raise UsageError(f"{name!r} is not among the {group}: {known}")
     try:
-        plugin = points[name].load()()
+        found = points[name].load()
+        plugin = found() if callable(found) else found
     except (Exception, SystemExit) as error:  # a script that exits when it is imported
         raise UsageError(
             f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}; "

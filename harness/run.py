@@ -21,7 +21,7 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, Link, NodeState
 from harness.driver import POLL_S, Driver, probe
 from harness.errors import InfrastructureError, TargetError
-from harness.faults import LEASE_GRACE_S, FaultConductor
+from harness.faults.conductor import LEASE_GRACE_S, FaultConductor
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat

@@ -23,6 +23,9 @@ from harness.timeline import (
     KILL,
     PAUSE,
     POWER_CUT,
+    RESET,
+    RESTART,
+    SHAPE,
     Fault,
     NodeState,
     Reign,
@@ -46,6 +49,9 @@ _DID: Final = {
     KILL: "had killed {} at {}",
     POWER_CUT: "had cut the power of {} at {}",
     PAUSE: "had paused {} since {}",
+    RESTART: "had stopped {} at {}",
+    SHAPE: "had made the links of {} worse since {}",
+    RESET: "had reset the connections of {} at {}",
 }
 ID_CHARS: Final = 6
 NS_PER_S: Final = 1_000_000_000

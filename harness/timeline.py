@@ -33,6 +33,9 @@ __all__ = [
     "KILL",
     "PAUSE",
     "POWER_CUT",
+    "RESET",
+    "RESTART",
+    "SHAPE",
     "Fault",
     "NodeState",
     "Reign",
@@ -55,9 +58,12 @@ CUT: Final = "cut"
 KILL: Final = "kill"
 POWER_CUT: Final = "power-cut"
 PAUSE: Final = "pause"
+RESTART: Final = "restart"
+SHAPE: Final = "shape"
+RESET: Final = "reset"
 DOWN: Final = "down"
 PAUSED: Final = "paused"
-_STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, PAUSE: PAUSED}
+_STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
 """What a node is while a fault of this kind hits it."""
 _NAMES: Final = (
     (PAUSE, ("pause",)),

@@ -1,1 +1,1 @@
-"""Nemeses: one small file a fault family, aimed by role at the moment of the fault."""
+"""Nemeses: faults in words, aimed by role at the moment they happen."""

@@ -19,6 +19,7 @@ from harness.case import Case, load_case
 from harness.cli.parser import Parser
 from harness.drawing import DRAWABLE
 from harness.errors import UsageError
+from harness.faults.words import parse
 from harness.plugins import Option, Target, Workload, load_plugin
 
 __all__ = ["case_from", "parse_case_options"]
@@ -80,6 +81,13 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
         metavar="A,B",
         help="what breaks, comma-separated; `harness list` names them; `any`: drawn from the seed "
         f"(default: {nemesis})",
+    )
+    group.add_argument(
+        "--fault",
+        metavar="WORDS",
+        action="append",
+        help="a fault in words, beside or instead of nemeses (repeatable): 'cut leader from "
+        "members every 10s for 4s'; docs/faults.md has the words",
     )
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
@@ -148,6 +156,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
         "target": parsed.target,
         "workload": parsed.workload,
         "nemeses": parsed.nemesis,
+        "faults": parsed.fault,
         "bugs": parsed.bug,
         "knobs": parsed.knob,
         "seed": seed,
@@ -167,7 +176,8 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     fields["given"] = tuple(name for name in DRAWABLE if name in fields)
     fields["bugs"] = tuple(parsed.bug or ())
-    fields["nemeses"] = _nemeses(parsed.nemesis or parsed.nemesis_default)
+    fields.pop("faults", None)
+    fields["nemeses"] = _nemeses(parsed)
     fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
@@ -182,13 +192,16 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
         )
 
 
-def _nemeses(text: str) -> tuple[str, ...]:
-    names = [name.strip() for name in text.split(",")]
+def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
+    """Names and faults in words; the default is for a user who gave neither."""
+    faults = [parse(text).text for text in parsed.fault or ()]
+    text = parsed.nemesis or ("" if faults else parsed.nemesis_default)
+    names = [name.strip() for name in text.split(",")] if text else []
     if not all(names):
         raise UsageError(f"--nemesis is {text!r}; separate names with commas, e.g. a,b")
-    if len(names) > 1 and "none" in names:
+    if len(names) + len(faults) > 1 and "none" in names:
         raise UsageError(f"--nemesis is {text!r}; `none` cannot be combined with another nemesis")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys([*names, *faults]))
 
 
 def _knob(text: str) -> tuple[str, Any]:

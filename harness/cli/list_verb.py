@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import Capability, Fidelity
 from harness.errors import UsageError
+from harness.faults.words import EXAMPLES, parse
 from harness.plugins import GROUPS, load_plugin, plugin_names
 
 __all__ = ["main"]
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         for entry in entries:
             say(f"  {entry['name']:24} {entry['doc']}")
         say("")
-    _print_capabilities(groups["environments"])
+    _print_faults()
     return 0
 
 
@@ -60,11 +62,21 @@ def _entries(group: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _print_capabilities(environments: list[dict[str, Any]]) -> None:
-    usable = [entry for entry in environments if "capabilities" in entry]
-    say("what an environment can do:")
-    heads = [f"{entry['name']:12}" for entry in usable]
-    say(f"  {'':24} {' '.join(heads)}".rstrip())
-    for item in Capability:
-        cells = [f"{entry['capabilities'][item.value]:12}" for entry in usable]
-        say(f"  {item.value:24} {' '.join(cells)}".rstrip())
+def _print_faults() -> None:
+    """Which fault works where, by what each needs and each environment says it can do."""
+    able: dict[str, Mapping[Capability, Fidelity]] = {}
+    for name in plugin_names("environments"):
+        with contextlib.suppress(UsageError):  # said above
+            able[name] = load_plugin("environments", name).capabilities
+    say("faults (--fault), and where they work:")
+    say(f"  {'':40} {' '.join(f'{name:12}' for name in able)}".rstrip())
+    for text in EXAMPLES:
+        needs = parse(text).kind.requires
+        cells = [f"{_fidelity(needs, capabilities):12}" for capabilities in able.values()]
+        say(f"  {text:40} {' '.join(cells)}".rstrip())
+
+
+def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
+    """How well it works: as well as what works worst of all it needs."""
+    found = [able.get(need, Fidelity.NONE) for need in needs]
+    return max(found, key=list(Fidelity).index).value

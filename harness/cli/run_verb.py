@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import platform
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,7 +171,7 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 
 def default_name(case: Case) -> str:
     """The name of a run's series where the user gives none."""
-    return "-".join([case.workload, *case.nemeses])[:100]
+    return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *case.nemeses]))[:100]
 
 
 def _report(

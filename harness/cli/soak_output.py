@@ -48,7 +48,9 @@ class Replays:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
         self._kept = list(_without_own(arguments))
-        if parsed.nemesis is None:  # what is the default of a soak is not that of a run
+        if (
+            parsed.nemesis is None and not parsed.fault
+        ):  # what is the default of a soak is not that of a run
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:

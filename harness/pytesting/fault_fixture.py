@@ -14,8 +14,9 @@ from typing import Any, Final, Self
 from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite
 from harness.errors import UsageError
+from harness.faults.aimed import load_nemesis
 from harness.planning import check_fault_args, refuse_unable
-from harness.plugins import Nemesis, load_plugin
+from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import RunsOfTest
 
@@ -48,7 +49,7 @@ class NemesisFactory:
                 f"nemesis({name!r}) needs a running cluster: use it inside the coroutine that "
                 "you give to cluster(...).run"
             )
-        plugin: Nemesis = load_plugin("nemeses", name)
+        plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
         number = next(self._numbers)
         fault = Fault(

@@ -19,7 +19,7 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import Cluster
 from harness.env import ClientEnv
 from harness.errors import TargetError, UsageError
-from harness.faults import FaultConductor
+from harness.faults.conductor import FaultConductor
 from harness.generator import stagger
 from harness.guarded import close_quietly, invoke_safely, look, poll
 from harness.interpreter import interpret

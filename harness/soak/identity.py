@@ -101,7 +101,8 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     yield "targets", case.target
     yield "workloads", case.workload
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
-        yield "nemeses", name
+        if " " not in name:  # a fault in words has no package of its own
+            yield "nemeses", name
     for name in sorted(checker_names(case)):
         yield "checkers", name
 

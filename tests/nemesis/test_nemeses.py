@@ -1,11 +1,14 @@
 """Plans are data drawn from the seed; injections hit the role they aim at, and nothing else."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from harness.case import Case, Fault, stream
 from harness.cluster import Bite, Link, NodeSpec
+from harness.errors import UsageError
+from harness.faults.kinds import Cut, Kill, Shape
 from harness.plugins import NodeRole, Roles, load_plugin, plugin_names
 
 S = 1_000_000_000
@@ -30,6 +33,18 @@ class FakeCluster:
         self.cuts.append(list(links))
         self.calls.append(("cut", lease_s))
         return f"cut-{len(self.cuts)}"
+
+    async def shape(self, links, quality, *, lease_s):
+        self.calls.append(("shape", quality, lease_s))
+        return "shape-1"
+
+    async def reset(self, links):
+        self.calls.append(("reset", list(links)))
+        return 5
+
+    async def stop(self, node):
+        self.calls.append(("stop", node))
+        return True
 
     async def heal(self, fault):
         self.calls.append(("heal", fault))
@@ -71,7 +86,11 @@ def inject(name, args, roles=ROLES, down=()):
     return cluster, injection, bite
 
 
-@pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])
+FLAPPING = ("crash-loop", "partition-flapping", "reset-links")
+STEADY = [n for n in plugin_names("nemeses") if n not in {"none", "swizzle", *FLAPPING}]
+
+
+@pytest.mark.parametrize("name", STEADY)
 @pytest.mark.parametrize("seed", range(20))
 def test_one_fault_an_interval_the_last_outliving_the_chaos(name, seed):
     faults = plan(name, seed)
@@ -198,10 +217,102 @@ def test_pause_random_takes_any_node(draw):
     assert cluster.calls == [("pause", NODES[draw], 9.0), ("resume", NODES[draw])]
 
 
+@pytest.mark.parametrize("name", FLAPPING)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_flaps_is_on_four_times_in_an_interval_with_rests_between(name, seed):
+    faults = plan(name, seed)
+    assert len(faults) == 24
+    for first in range(0, 24, 4):
+        burst = faults[first : first + 4]
+        assert all(fault.args == burst[0].args for fault in burst)
+        for before, after in itertools.pairwise(burst):
+            assert before.at_ns + before.duration_ns < after.at_ns
+    assert faults[-1].at_ns + faults[-1].duration_ns > 60 * S
+    assert len({fault.id for fault in faults}) == 24
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_swizzle_takes_three_nodes_one_by_one_and_all_are_down_for_a_while(seed):
+    for first in range(0, 18, 3):
+        three = plan("swizzle", seed)[first : first + 3]
+        starts = [fault.at_ns for fault in three]
+        ends = [fault.at_ns + fault.duration_ns for fault in three]
+        assert starts == sorted(starts)
+        assert max(starts) < min(ends)
+        assert len(set(ends)) == 3
+        assert len({fault.args["draw"] % len(NODES) for fault in three}) == 3
+
+
+def test_the_order_in_which_a_swizzle_lets_go_is_drawn():
+    orders = set()
+    for seed in range(20):
+        three = plan("swizzle", seed)[:3]
+        ends = [fault.at_ns + fault.duration_ns for fault in three]
+        orders.add(tuple(sorted(range(3), key=ends.__getitem__)))
+    assert len(orders) > 1
+
+
+WAITS = {"partition-leader", "partition-one-way", "partition-clients", "partition-flapping",
+         "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
+KINDS = {"partition": "cut", "kill": "kill", "pause": "pause", "power": "power-cut",
+         "crash": "kill", "swizzle": "kill", "restart": "restart", "slow": "shape",
+         "reset": "reset", "none": "other"}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", plugin_names("nemeses"))
-def test_every_nemesis_says_what_kind_of_fault_it_is_and_whether_it_waits_for_a_leader(name):
+def test_every_nemesis_says_what_kind_of_fault_it_is(name):
+    assert load_plugin("nemeses", name).kind == KINDS[name.split("-")[0]]
+
+
+@pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])
+def test_a_nemesis_waits_for_a_leader_only_if_it_needs_one(name):
     nemesis = load_plugin("nemeses", name)
-    prefix = name.split("-")[0]
-    kinds = {"partition": "cut", "kill": "kill", "pause": "pause", "power": "power-cut"}
-    assert nemesis.kind == kinds.get(prefix, "other")
-    assert nemesis.needs_leader == name.endswith("-leader")
+    faults = [fault for seed in range(20) for fault in plan(name, seed)]
+    waits = {nemesis.needs_leader_for(fault) for fault in faults}
+    packages = {"partition", "kill", "pause"}
+    assert waits == ({True, False} if name in packages else {name in WAITS})
+
+
+def test_a_choice_of_an_old_case_means_what_it_meant():
+    for keep, choice in ((True, 0), (False, 1)):
+        old, _, _ = inject("partition-leader", {"keep_others": keep})
+        new, _, _ = inject("partition-leader", {"choice": choice})
+        assert old.cuts == new.cuts
+    load_plugin("nemeses", "partition-leader").check_args({"keep_others": True})
+    with pytest.raises(UsageError):
+        load_plugin("nemeses", "kill-leader").check_args({"keep_others": True})
+
+
+def test_what_was_injected_is_a_struct():
+    _, injection, _ = inject("power-cut-leader", {})
+    assert injection.what == Kill(power_cut=True, torn=True)
+    _, injection, _ = inject("partition-one-way", {"choice": 1})
+    assert injection.what == Cut(one_way=True)
+
+
+def test_one_way_cuts_lead_one_way():
+    cluster, _, _ = inject("partition-one-way", {"choice": 0})
+    assert cluster.cuts == [[Link("m2", "m1"), Link("m2", "m3")]]
+    cluster, _, _ = inject("partition-one-way", {"choice": 1})
+    assert cluster.cuts == [[Link("m1", "m2"), Link("m3", "m2")]]
+
+
+def test_a_restart_stops_in_order_and_starts_again():
+    cluster, injection, bite = inject("restart-random", {"draw": 3})
+    assert injection.targets == ("t1",)
+    assert cluster.calls == [("stop", "t1"), ("start", "t1")]
+    assert bite == Bite(1, "processes")
+
+
+def test_bad_links_are_shaped_and_healed():
+    cluster, injection, bite = inject("slow-links", {"draw": 0})
+    assert isinstance(injection.what, Shape)
+    ((verb, quality, lease_s), *_) = cluster.calls
+    assert (verb, quality.delay_ms, quality.jitter_ms, lease_s) == ("shape", 200, 50, 9.0)
+    assert bite == Bite(7, "frames")
+
+
+def test_resets_are_counted_at_once_and_leave_nothing_to_heal():
+    cluster, injection, bite = inject("reset-links", {"draw": 0})
+    assert injection.bite == bite == Bite(5, "connections")
+    assert [call[0] for call in cluster.calls] == ["reset"]

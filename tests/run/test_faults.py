@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import faults
 from harness.case import NS_PER_S, Fault
-from harness.faults import FaultConductor
+from harness.faults import conductor as faults
+from harness.faults.conductor import FaultConductor
 from harness.plugins import Injection, NodeRole, Roles
 from harness.recorder import Recorder
 

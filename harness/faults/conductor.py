@@ -91,16 +91,18 @@ class FaultConductor:
         One that needs a leader waits `aim_s` for one. No targets means that it missed, or that the
         chaos phase ended while it took aim.
         """
-        roles = await self._aim(self._nemeses[fault.nemesis], aim_s)
+        nemesis = self._nemeses[fault.nemesis]
+        roles = await self._aim(aim_s if _needs_leader(nemesis, fault) else 0.0)
         self._observe_roles(roles)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        injection = await self._nemeses[fault.nemesis].inject(
-            self._cluster, roles, fault, lease_s=lease_s
-        )
-        kind = getattr(self._nemeses[fault.nemesis], "kind", "other")
-        self._note(fault, "inject", injection, {"kind": kind, "leader": roles.leader})
+        injection = await nemesis.inject(self._cluster, roles, fault, lease_s=lease_s)
+        data = {"kind": getattr(nemesis, "kind", "other"), "leader": roles.leader}
+        if injection.what is not None:
+            what = msgspec.to_builtins(injection.what)
+            data |= {"kind": injection.what.word, "what": what}
+        self._note(fault, "inject", injection, data)
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)
         return injection
@@ -122,9 +124,8 @@ class FaultConductor:
         if not self._over.is_set():
             await self.heal(fault.id)
 
-    async def _aim(self, nemesis: Nemesis, aim_s: float) -> Roles:
-        """Who leads now; waits so long for somebody to, if the nemesis aims at the leader."""
-        patience_s = aim_s if getattr(nemesis, "needs_leader", True) else 0.0
+    async def _aim(self, patience_s: float) -> Roles:
+        """Who leads now; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
             roles = await self._target.roles(self._env, self._settings)
@@ -162,3 +163,8 @@ class FaultConductor:
             **data,
         }
         self._recorder.record(NEMESIS, OpType.INFO, fault.nemesis, value)
+
+
+def _needs_leader(nemesis: Nemesis, fault: Fault) -> bool:
+    asks: Callable[[Fault], bool] | None = getattr(nemesis, "needs_leader_for", None)
+    return getattr(nemesis, "needs_leader", True) if asks is None else asks(fault)

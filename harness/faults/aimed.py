@@ -1,0 +1,243 @@
+"""Nemeses made of faults in words: a schedule, a selector and a kind, and nothing else.
+
+What one hits is decided at the moment of the fault. It heals only what it broke itself: a node that
+another fault holds down stays down.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from harness.case import Fault
+from harness.cluster import Bite, Capability, Cluster, Link, NodeSpec
+from harness.errors import UsageError
+from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
+from harness.faults.schedules import Schedule
+from harness.faults.selectors import Links, Nodes, Scene, check_names, cut_links, pick
+from harness.faults.words import Sentence, parse
+from harness.plugins import API_VERSION, Injection, Nemesis, Roles, load_plugin
+
+__all__ = ["AimedNemesis", "load_nemesis"]
+
+CHOICE: Final = "choice"
+DRAW: Final = "draw"
+DRAW_MAX: Final = 2**31
+_DID: Final = {
+    "kill": "killed",
+    "power-cut": "cut the power of",
+    "restart": "stopped",
+    "pause": "paused",
+}
+
+
+class AimedNemesis:
+    """Breaks what its sentences say; each fault is one of them, drawn where there are several."""
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        *sentences: str,
+        schedule: Schedule | None = None,
+        suits_all: bool = True,
+    ) -> None:
+        """`schedule` replaces what the sentences say of time. Raises `UsageError` (see `parse`)."""
+        self.api_version = API_VERSION
+        self.name = name
+        self.doc = doc
+        self.suits_all = suits_all
+        self.sentences = tuple(parse(text) for text in sentences)
+        self._schedule = schedule or self.sentences[0].schedule
+        words = {sentence.kind.word for sentence in self.sentences}
+        self.kind = words.pop() if len(words) == 1 else "other"
+        self._drawn = {CHOICE: len(self.sentences)} if len(self.sentences) > 1 else {}
+        if any(sentence.whom.draws for sentence in self.sentences):
+            self._drawn[DRAW] = DRAW_MAX
+        self.requires: frozenset[Capability] = frozenset().union(
+            *(sentence.kind.requires for sentence in self.sentences)
+        )
+
+    @classmethod
+    def of_text(cls, text: str) -> AimedNemesis:
+        """The nemesis that a fault in words is; its name is the text."""
+        sentence = parse(text)
+        return cls(sentence.text, f"as its words say: {sentence.text}", sentence.text)
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """Its schedule; see `harness.faults.schedules`."""
+        return self._schedule.plan(
+            self.name,
+            rng,
+            self.draw_args,
+            horizon_ns=horizon_ns,
+            interval_ns=interval_ns,
+            duration_ns=duration_ns,
+        )
+
+    def draw_args(self, rng: random.Random) -> dict[str, Any]:
+        """Which sentence (`choice`), and the number that decides its draws (`draw`)."""
+        return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
+
+    def check_args(self, args: Mapping[str, Any]) -> None:
+        """Refuse what `draw_args` could never have drawn: a case may be written by hand."""
+        for name, value in args.items():
+            if name == KEEP_OTHERS and self.name == "partition-leader":
+                right, rule = type(value) is bool, "true or false"
+            elif name in self._drawn:
+                # Nodes that go one by one count on from what was drawn.
+                limit = self._drawn[name] + (self._schedule.nodes if name == DRAW else 0)
+                right = type(value) is int and 0 <= value < limit
+                rule = f"a whole number in 0 .. {limit - 1}"
+            else:
+                known = ", ".join(self._drawn) or "none"
+                raise UsageError(
+                    f"the nemesis {self.name!r} knows no argument {name!r}; it knows: {known}"
+                )
+            if not right:
+                raise UsageError(
+                    f"the argument {name!r} of the nemesis {self.name!r} is {value!r}; "
+                    f"it takes {rule}"
+                )
+
+    def check_nodes(self, specs: Mapping[str, NodeSpec]) -> None:
+        """Raise `UsageError` where it names a node or a role that there is not."""
+        for sentence in self.sentences:
+            try:
+                check_names(sentence.whom, specs)
+            except UsageError as error:
+                raise UsageError(f"the fault {sentence.text!r}: {error}") from error
+
+    def needs_leader_for(self, fault: Fault) -> bool:
+        """Whether this fault aims by who leads, so that it is worth waiting for somebody to."""
+        return self._sentence(fault).whom.needs_leader
+
+    async def inject(
+        self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
+    ) -> Injection:
+        """Break what the sentence of this fault means now."""
+        sentence = self._sentence(fault)
+        scene = Scene(cluster.nodes, roles, int(fault.args.get(DRAW, 0)))
+        whom = sentence.whom
+        if isinstance(whom, Nodes):
+            nodes = pick(whom, scene)
+            if not nodes:
+                return _missed(sentence, roles)
+            return await _hit_nodes(cluster, sentence.kind, nodes, lease_s)
+        left, right, links = cut_links(whom, scene)
+        if not links:
+            return _missed(sentence, roles)
+        return await _hit_links(cluster, sentence, (left, right), links, roles, lease_s)
+
+    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
+        """Undo it; the bite is unmeasured if that of any link fault is."""
+        match injection.what:
+            case Kill() | Restart():
+                for node in injection.targets:
+                    await cluster.start(node)
+            case Pause():
+                for node in injection.targets:
+                    await cluster.resume(node)
+            case Reset():
+                return injection.bite or Bite(None, "connections")
+            case _:
+                bites = [await cluster.heal(fault) for fault in injection.fault_ids]
+                counts = [bite.count for bite in bites]
+                measured = [count for count in counts if count is not None]
+                whole = len(measured) == len(counts)
+                return Bite(sum(measured) if whole else None, bites[0].unit if bites else "frames")
+        return Bite(len(injection.targets), "processes")
+
+    def _sentence(self, fault: Fault) -> Sentence:
+        if KEEP_OTHERS in fault.args:
+            return self.sentences[0 if fault.args[KEEP_OTHERS] else 1]
+        return self.sentences[int(fault.args.get(CHOICE, 0)) % len(self.sentences)]
+
+
+KEEP_OTHERS: Final = "keep_others"
+"""How cases written before faults had words chose between the sentences of `partition-leader`."""
+
+
+def load_nemesis(name: str) -> Nemesis:
+    """An installed nemesis by its name, or the one that a fault in words is.
+
+    Raises `UsageError`, as `load_plugin` and `parse` do.
+    """
+    if " " in name:
+        return AimedNemesis.of_text(name)
+    found: Nemesis = load_plugin("nemeses", name)
+    return found
+
+
+def _missed(sentence: Sentence, roles: Roles) -> Injection:
+    if sentence.whom.needs_leader and roles.leader is None:
+        return Injection(targets=(), note="missed: nobody leads at this moment")
+    return Injection(targets=(), note=f"missed: `{sentence.text}` means nobody at this moment")
+
+
+async def _hit_nodes(
+    cluster: Cluster, kind: FaultKind, nodes: Sequence[str], lease_s: float
+) -> Injection:
+    """Hit them, one right after the other; those that it changed are its targets."""
+    hit = []
+    for node in nodes:
+        match kind:
+            case Kill():
+                done = await cluster.kill(node, lose_unsynced=kind.power_cut, torn=kind.torn)
+            case Restart():
+                done = await cluster.stop(node)
+            case _:
+                done = await cluster.pause(node, lease_s=lease_s)
+        if done:
+            hit.append(node)
+    if not hit:
+        return Injection(targets=(), note=f"missed: {', '.join(nodes)} not running")
+    return Injection(targets=tuple(hit), note=f"{_DID[kind.word]} {', '.join(hit)}", what=kind)
+
+
+async def _hit_links(
+    cluster: Cluster,
+    sentence: Sentence,
+    sides: tuple[Sequence[str], Sequence[str]],
+    links: Sequence[Link],
+    roles: Roles,
+    lease_s: float,
+) -> Injection:
+    kind, whom = sentence.kind, sentence.whom
+    assert isinstance(whom, Links)
+    targets = sides[1] if whom.shape in {"halves", "bridge"} else sides[0]
+    note = _told(sentence, sides, roles)
+    match kind:
+        case Cut():
+            fault_id = await cluster.cut(links, lease_s=lease_s)
+        case Shape():
+            fault_id = await cluster.shape(links, kind.quality, lease_s=lease_s)
+        case _:
+            count = await cluster.reset(links)
+            bite = Bite(count, "connections")
+            return Injection(targets=tuple(targets), note=note, what=kind, bite=bite)
+    return Injection(targets=tuple(targets), note=note, what=kind, fault_ids=(fault_id,))
+
+
+def _told(sentence: Sentence, sides: tuple[Sequence[str], Sequence[str]], roles: Roles) -> str:
+    """What a link fault did, in a sentence."""
+    left, right = (", ".join(side) for side in sides)
+    whom = sentence.whom
+    if isinstance(whom, Links) and whom.shape == "ring":
+        return f"cut {left} into a ring: each hears a majority, and no two the same"
+    if isinstance(whom, Links) and whom.left is not None and whom.left.word == "leader":
+        left = f"leader {left}" if roles.leader in sides[0] else left
+    one_way = isinstance(whom, Links) and whom.one_way
+    match sentence.kind:
+        case Cut():
+            if one_way:
+                return f"cut what {left} sends to {right}"
+            single = len(sides[0]) == 1
+            return f"cut {left} off from {right}" if single else f"cut {left} from {right}"
+        case Shape():
+            return f"made links worse between {left} and {right}"
+        case _:
+            return f"reset the connections between {left} and {right}"

@@ -1,0 +1,107 @@
+"""The kinds of faults: one struct each, which says what it needs and what it does.
+
+A kind that hits nodes is injected into the nodes that a selector chose, one that hits links into
+the links between them. The struct goes into the history as it is.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from harness.cluster import Capability, LinkQuality
+from harness.timeline import CUT, KILL, PAUSE, POWER_CUT, RESET, RESTART, SHAPE
+
+__all__ = ["Cut", "FaultKind", "Kill", "Pause", "Reset", "Restart", "Shape"]
+
+_DOWN_AND_UP: Final = frozenset({Capability.START})
+
+
+class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault"):
+    """What all kinds have.
+
+    `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
+    is what an environment must be able to do.
+    """
+
+
+class Kill(_Kind, frozen=True, tag="kill"):
+    """A process is gone at once (SIGKILL); what it wrote stays, even un-synced.
+
+    With `power_cut` an arbitrary part of what was not synced is gone; with `torn` the last write
+    that is left may be cut in the middle.
+    """
+
+    power_cut: bool = False
+    torn: bool = False
+
+    @property
+    def word(self) -> str:
+        """`kill` or `power-cut`."""
+        return POWER_CUT if self.power_cut else KILL
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """To kill and to start; a power cut reaches disks as well."""
+        needs = _DOWN_AND_UP | {Capability.KILL}
+        needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
+        return needs | ({Capability.TORN_WRITE} if self.torn else set())
+
+
+class Restart(_Kind, frozen=True, tag="restart"):
+    """A process is asked to end (SIGTERM) and started again later: what an administrator does."""
+
+    word: ClassVar[str] = RESTART
+    requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}
+
+
+class Pause(_Kind, frozen=True, tag="pause"):
+    """A process stands still (SIGSTOP), as under a long collection or on a stalled host."""
+
+    word: ClassVar[str] = PAUSE
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
+
+
+class Cut(_Kind, frozen=True, tag="cut"):
+    """Everything on the links is swallowed: silence, not refusal. `one_way`: in one direction."""
+
+    one_way: bool = False
+    word: ClassVar[str] = CUT
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """To cut, one way or both."""
+        return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
+
+
+class Shape(_Kind, frozen=True, tag="shape"):
+    """The links get worse: late, lossy, narrow."""
+
+    quality: LinkQuality
+    word: ClassVar[str] = SHAPE
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """One thing for each field that is set."""
+        q = self.quality
+        wanted = {
+            Capability.DELAY: q.delay_ms or q.jitter_ms,
+            Capability.DROP: q.drop,
+            Capability.DUPLICATE: q.duplicate,
+            Capability.REORDER: q.reorder,
+            Capability.THROTTLE: q.rate_kb_s,
+            Capability.STALL: q.stall,
+        }
+        return frozenset(capability for capability, amount in wanted.items() if amount)
+
+
+class Reset(_Kind, frozen=True, tag="reset"):
+    """The open connections on the links are reset (RST), once, at the beginning of the fault."""
+
+    word: ClassVar[str] = RESET
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
+
+
+FaultKind = Kill | Restart | Pause | Cut | Shape | Reset
+"""The first three hit nodes, the others links."""

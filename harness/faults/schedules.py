@@ -1,0 +1,120 @@
+"""When faults happen: a schedule drawn before the run, so that a case is plain data.
+
+A nemesis breaks something about once an interval. The last fault of such a schedule outlives the
+chaos phase on purpose: a run then has something broken when it must come back to life on a quorum
+alone, as in TigerBeetle's liveness mode (`src/vopr.zig`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import NS_PER_S, Fault
+from harness.errors import UsageError
+
+__all__ = ["FAULTS_MAX", "Schedule"]
+
+FAULTS_MAX: Final = 10_000
+Draw = Callable[[random.Random], dict[str, Any]]
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """When. By default once in each interval of the case, at a random moment.
+
+    `every_ns` and `for_ns`: from then on, again and again, exactly; `at_ns` and `for_ns`: once.
+    `times`: each fault comes and goes so often. `nodes`: it hits so many nodes, one after the
+    other, and lets go of them in another order.
+    """
+
+    every_ns: int = 0
+    at_ns: int | None = None
+    for_ns: int = 0
+    times: int = 1
+    nodes: int = 1
+
+    def plan(
+        self,
+        nemesis: str,
+        rng: random.Random,
+        draw_args: Draw,
+        *,
+        horizon_ns: int,
+        interval_ns: int,
+        duration_ns: int,
+    ) -> list[Fault]:
+        """The faults of a chaos phase of `horizon_ns`, at most `FAULTS_MAX`."""
+        if self.at_ns is not None or self.every_ns:
+            return self._exact(nemesis, rng, draw_args, horizon_ns)
+        faults: list[Fault] = []
+        count = min(max(1, horizon_ns // interval_ns), FAULTS_MAX // (self.times * self.nodes))
+        slot_ns = horizon_ns // count
+        for number in range(count):
+            length_ns = min(duration_ns * rng.randrange(60, 121) // 100, slot_ns * 9 // 10)
+            start_ns = slot_ns * number + rng.randrange(max(1, slot_ns - length_ns))
+            if number == count - 1:
+                length_ns = horizon_ns - start_ns + duration_ns
+            fault = Fault(
+                id=f"{nemesis}-{number + 1}",
+                nemesis=nemesis,
+                at_ns=start_ns,
+                duration_ns=length_ns,
+                args=draw_args(rng),
+            )
+            faults += self._parts(fault, rng)
+        return faults
+
+    def _exact(
+        self, nemesis: str, rng: random.Random, draw_args: Draw, horizon_ns: int
+    ) -> list[Fault]:
+        at_ns = self.every_ns if self.at_ns is None else self.at_ns
+        if at_ns >= horizon_ns:
+            raise UsageError(
+                f"{nemesis!r} begins {at_ns / NS_PER_S:g} s after the start of a chaos phase of "
+                f"{horizon_ns / NS_PER_S:g} s; begin earlier, or give a longer --time-limit"
+            )
+        starts = range(at_ns, horizon_ns, self.every_ns or horizon_ns)
+        if len(starts) > FAULTS_MAX:
+            raise UsageError(f"{nemesis!r} plans {len(starts)} faults; the limit is {FAULTS_MAX}")
+        return [
+            Fault(
+                id=f"{nemesis}-{number + 1}",
+                nemesis=nemesis,
+                at_ns=start_ns,
+                duration_ns=self.for_ns,
+                args=draw_args(rng),
+            )
+            for number, start_ns in enumerate(starts)
+        ]
+
+    def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
+        """What one planned time becomes: itself, short faults in it, or one a node."""
+        count = self.times * self.nodes
+        if count == 1:
+            return [fault]
+        step_ns = max(1, fault.duration_ns // count)
+        end_ns = fault.at_ns + fault.duration_ns
+        turn = rng.randrange(self.nodes)
+        parts = []
+        for number in range(count):
+            args = fault.args
+            if self.nodes > 1:
+                at_ns = fault.at_ns + step_ns * number // 2
+                until_ns = end_ns - step_ns * ((number + turn) % self.nodes) // 2
+                args = {**args, "draw": args["draw"] + number}
+            else:
+                at_ns = fault.at_ns + step_ns * number
+                until_ns = end_ns if number == count - 1 else at_ns + step_ns // 2
+            parts.append(
+                msgspec.structs.replace(
+                    fault,
+                    id=f"{fault.id}.{number + 1}",
+                    at_ns=at_ns,
+                    duration_ns=max(1, until_ns - at_ns),
+                    args=args,
+                )
+            )
+        return parts

@@ -1,0 +1,225 @@
+"""Whom a fault hits: roles and counts, resolved at the moment of the fault and not before.
+
+| nodes         | are                                                        | of         |
+|---------------|------------------------------------------------------------|------------|
+| `leader`      | the node that claims to lead in the highest term           | members    |
+| `follower`    | one member that does not lead, drawn                       | members    |
+| `followers`   | every member that does not lead                            | members    |
+| `minority`    | as many as a quorum can do without, drawn                  | members    |
+| `majority`    | as many as a quorum needs, drawn                           | members    |
+| `one`         | one node, drawn                                            | all nodes  |
+| `all`         | every node                                                 | all nodes  |
+| `members`     | every member                                               | members    |
+| `others`      | all but those on the other end of the links                | all nodes  |
+| `node:m1`     | the node of this name                                      | all nodes  |
+| `role:master` | every node of this role                                    | all nodes  |
+| `client`      | the harness's own clients, as one end of links             |            |
+
+Members are the nodes that can lead. `@` chooses among others: `one@members`, `one@nonmembers`, or,
+by the role that nodes declare, `majority@tserver`. Links are `A from B` (both ways), `A to B` (what
+A sends), `halves`, `ring` and `bridge`: the partitions of Jepsen's `jepsen.nemesis`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.cluster import CLIENT, Link, NodeSpec
+from harness.errors import UsageError
+from harness.plugins import Roles
+
+__all__ = ["LINK_SHAPES", "WORDS", "Links", "Nodes", "Scene", "check_names", "cut_links", "pick"]
+
+MEMBERS: Final = "members"
+NONMEMBERS: Final = "nonmembers"
+_OF_MEMBERS: Final = ("leader", "follower", "followers", "minority", "majority", "members")
+_OF_ALL: Final = ("one", "all", "others")
+WORDS: Final = (*_OF_MEMBERS, *_OF_ALL)
+LINK_SHAPES: Final = ("halves", "ring", "bridge")
+_NEED_LEADER: Final = ("leader", "follower", "followers")
+_SINGLE: Final = ("leader", "follower", "one", "node", CLIENT)
+"""One node each; on the other end of links, those who are many are all but this one."""
+_DRAW: Final = ("follower", "minority", "majority", "one")
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """A selector of nodes: a word of the table, and among whom it chooses."""
+
+    word: str
+    name: str = ""  # behind `node:` or `role:`
+    among: str = ""  # behind `@`
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether it depends on who leads."""
+        return self.word in _NEED_LEADER
+
+    @property
+    def draws(self) -> bool:
+        """Whether it depends on a draw."""
+        return self.word in _DRAW
+
+
+class Links(msgspec.Struct, frozen=True, kw_only=True):
+    """A selector of links: between two sets of nodes, or a shape that covers the whole cluster."""
+
+    left: Nodes | None = None
+    right: Nodes | None = None
+    shape: str = ""
+    one_way: bool = False
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether it depends on who leads."""
+        return any(end is not None and end.needs_leader for end in (self.left, self.right))
+
+    @property
+    def draws(self) -> bool:
+        """Whether it depends on a draw."""
+        ends = (self.left, self.right)
+        return bool(self.shape) or any(end is not None and end.draws for end in ends)
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What is there at the moment of a fault, and the number that decides its draws."""
+
+    specs: Mapping[str, NodeSpec]
+    roles: Roles
+    draw: int
+
+    @property
+    def members(self) -> list[str]:
+        """The nodes that can lead, in declaration order."""
+        return [name for name in self.specs if name in self.roles.candidates]
+
+
+def check_names(selector: Nodes | Links, specs: Mapping[str, NodeSpec]) -> None:
+    """Raise `UsageError` for a node or a role that the target does not declare."""
+    if isinstance(selector, Links):
+        for end in (selector.left, selector.right):
+            if end is not None:
+                check_names(end, specs)
+        return
+    roles = sorted({spec.role for spec in specs.values()})
+    if selector.word == "node" and selector.name not in specs:
+        raise UsageError(f"there is no node {selector.name!r}; there are: {', '.join(specs)}")
+    if selector.word == "role" and selector.name not in roles:
+        raise UsageError(f"no node has the role {selector.name!r}; roles: {', '.join(roles)}")
+    if selector.among not in {"", MEMBERS, NONMEMBERS, *roles}:
+        known = ", ".join([MEMBERS, NONMEMBERS, *roles])
+        raise UsageError(f"'@{selector.among}' chooses among nobody; write @ and one of {known}")
+
+
+def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str, ...]:
+    """The nodes that it means now, in declaration order but for draws; nobody where it misses.
+
+    `beside` are those on the other end of links, who are never meant.
+    """
+    if selector.word == CLIENT:
+        return (CLIENT,)
+    if selector.word == "node":
+        return tuple(name for name in (selector.name,) if name not in beside)
+    whole = _pool(selector, scene)
+    pool = [name for name in whole if name not in beside]
+    leader = scene.roles.leader
+    if selector.needs_leader and leader is None:
+        return ()
+    match selector.word:
+        case "leader":
+            return tuple(name for name in pool if name == leader)
+        case "followers":
+            return tuple(name for name in pool if name != leader)
+        case "follower":
+            pool = [name for name in pool if name != leader]
+        case "minority" | "majority":
+            size = len(whole) // 2 + 1 if selector.word == "majority" else (len(whole) - 1) // 2
+            return tuple(_shuffled(pool, random.Random(scene.draw))[: max(size, 0)])
+        case "one":
+            pass
+        case _:
+            return tuple(pool)
+    return (pool[_digit(scene, beside) % len(pool)],) if pool else ()
+
+
+def _digit(scene: Scene, beside: Sequence[str]) -> int:
+    """The part of the draw that decides about one end, whatever decided about the other."""
+    return scene.draw // len(scene.specs) if beside else scene.draw
+
+
+def _pool(selector: Nodes, scene: Scene) -> list[str]:
+    among = selector.among or (MEMBERS if selector.word in _OF_MEMBERS else "")
+    if selector.word == "role":
+        among = selector.name
+    if not among:
+        return list(scene.specs)
+    if among in {MEMBERS, NONMEMBERS}:
+        return [name for name in scene.specs if (name in scene.members) == (among == MEMBERS)]
+    return [name for name, spec in scene.specs.items() if spec.role == among]
+
+
+def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
+    """The two sides and the links that it means now; no links where it misses."""
+    if selector.shape == "ring":
+        return _ring(scene)
+    if selector.shape:
+        left, right = _halves(scene, bridge=selector.shape == "bridge")
+        if not left or not right:
+            return (), (), []
+        return tuple(sorted(left)), tuple(sorted(right)), Link.between(left, right)
+    if selector.left is None or selector.right is None:
+        return (), (), []
+    if selector.right.word in _SINGLE and selector.left.word not in _SINGLE:
+        right = pick(selector.right, scene)
+        left = pick(selector.left, scene, right)
+    else:
+        left = pick(selector.left, scene)
+        right = pick(selector.right, scene, left)
+    if not left or not right:
+        return left, right, []
+    if selector.one_way:
+        return left, right, sorted(Link(a, b) for a in left for b in right)
+    return left, right, Link.between(left, right)
+
+
+def _halves(scene: Scene, *, bridge: bool) -> tuple[list[str], list[str]]:
+    """Members and other nodes, each about in half; a bridge is one more member, in neither."""
+    rng = random.Random(scene.draw)
+    left: list[str] = []
+    right: list[str] = []
+    members = scene.members
+    others = [name for name in scene.specs if name not in members]
+    for group in (members, others):
+        order = _shuffled(group, rng)
+        if bridge and group is members:
+            order = order[1:]
+        middle = (len(order) + 1) // 2
+        left += order[:middle]
+        right += order[middle:]
+    return left, right
+
+
+def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
+    """Each member hears a majority, and no two the same one (Jepsen's `majorities-ring`)."""
+    order = _shuffled(scene.members, random.Random(scene.draw))
+    if len(order) < 3:
+        return (), (), []
+    size = len(order) // 2 + 1
+    links = []
+    for start in range(len(order)):
+        window = [order[(start + step) % len(order)] for step in range(size)]
+        hearer = window[size // 2]
+        links += [Link(name, hearer) for name in order if name not in window]
+    return tuple(order), (), sorted(links)
+
+
+def _shuffled(names: Sequence[str], rng: random.Random) -> list[str]:
+    """A Fisher-Yates shuffle on `randrange` alone, so that draws are stable across versions."""
+    order = list(names)
+    for last in range(len(order) - 1, 0, -1):
+        other = rng.randrange(last + 1)
+        order[last], order[other] = order[other], order[last]
+    return order

@@ -1,0 +1,144 @@
+"""Every nemesis there is, on one page: a name, what it is, and its faults in words.
+
+Clients still reach both sides of a partition, and that matters: it is they who can be told a stale
+story by a leader that does not know yet that it was deposed. Small families of partitions chosen by
+role already suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi
+10.1145/3158134). Only a target that syncs before it answers can be blamed for what a power cut
+takes; Kudu's defaults (`log_force_fsync_all=false`) promise nothing there.
+"""
+
+from __future__ import annotations
+
+from harness.faults.aimed import AimedNemesis
+from harness.faults.schedules import Schedule
+
+__all__: list[str] = []  # entry points name what is here
+
+FLAPPING = Schedule(times=4)
+ONE_BY_ONE = Schedule(nodes=3)
+
+# --- partitions ------------------------------------------------------------------------------
+
+PARTITION_LEADER = AimedNemesis(
+    "partition-leader", "cut the leader off from its peers; clients still reach both sides",
+    "cut leader from members", "cut leader from others",
+)  # fmt: skip
+PARTITION_HALVES = AimedNemesis(
+    "partition-halves", "cut the cluster into a majority and a minority half, drawn at random",
+    "cut halves",
+)  # fmt: skip
+PARTITION_RANDOM_NODE = AimedNemesis(
+    "partition-random-node", "cut one random node off from all others",
+    "cut one from others",
+)  # fmt: skip
+PARTITION_RING = AimedNemesis(
+    "partition-ring", "each member hears a majority, and no two members the same one",
+    "cut ring", suits_all=False,
+)  # fmt: skip
+PARTITION_BRIDGE = AimedNemesis(
+    "partition-bridge", "cut the cluster into halves that one member still reaches both of",
+    "cut bridge", suits_all=False,
+)  # fmt: skip
+PARTITION_ONE_WAY = AimedNemesis(
+    "partition-one-way", "the leader is heard by nobody, or hears nobody",
+    "cut leader to members", "cut members to leader", suits_all=False,
+)  # fmt: skip
+PARTITION_PAIR = AimedNemesis(
+    "partition-pair", "cut one pair of members from each other; others reach both",
+    "cut one@members from one@members", suits_all=False,
+)  # fmt: skip
+PARTITION_CLIENTS = AimedNemesis(
+    "partition-clients", "cut the clients off from the leader, which its peers still reach",
+    "cut client from leader", suits_all=False,
+)  # fmt: skip
+PARTITION_FLAPPING = AimedNemesis(
+    "partition-flapping", "cut the leader off and let it back, four times in a row",
+    "cut leader from members", schedule=FLAPPING, suits_all=False,
+)  # fmt: skip
+PARTITION = AimedNemesis(
+    "partition", "a partition of any kind, drawn anew for each fault",
+    "cut leader from members", "cut leader from others", "cut halves", "cut one from others",
+    "cut ring", "cut bridge", "cut leader to members", "cut members to leader",
+    "cut one@members from one@members", suits_all=False,
+)  # fmt: skip
+
+# --- kills, restarts and power cuts ----------------------------------------------------------
+
+KILL_LEADER = AimedNemesis(
+    "kill-leader", "kill the leader (SIGKILL), start it again later on its disk",
+    "kill leader",
+)  # fmt: skip
+KILL_FOLLOWER = AimedNemesis(
+    "kill-follower", "kill one member that does not lead, start it again later on its disk",
+    "kill follower", suits_all=False,
+)  # fmt: skip
+KILL_RANDOM = AimedNemesis(
+    "kill-random", "kill one random node (SIGKILL), start it again later on its disk",
+    "kill one",
+)  # fmt: skip
+KILL_TSERVER = AimedNemesis(
+    "kill-tserver", "kill one random tablet server (or other node that never leads)",
+    "kill one@nonmembers", suits_all=False,
+)  # fmt: skip
+KILL_MAJORITY = AimedNemesis(
+    "kill-majority", "kill as many members as a quorum needs, start them again later",
+    "kill majority", suits_all=False,
+)  # fmt: skip
+KILL_ALL = AimedNemesis(
+    "kill-all", "kill every node (SIGKILL) at once, start all again later",
+    "kill all",
+)  # fmt: skip
+CRASH_LOOP = AimedNemesis(
+    "crash-loop", "kill one random member as soon as it is back, four times in a row",
+    "kill one@members", schedule=FLAPPING, suits_all=False,
+)  # fmt: skip
+SWIZZLE = AimedNemesis(
+    "swizzle", "kill three nodes one by one, start them again in another order",
+    "kill one", schedule=ONE_BY_ONE, suits_all=False,
+)  # fmt: skip
+KILL = AimedNemesis(
+    "kill", "a kill of any kind, drawn anew for each fault",
+    "kill leader", "kill follower", "kill one", "kill majority", "kill all", suits_all=False,
+)  # fmt: skip
+RESTART_RANDOM = AimedNemesis(
+    "restart-random", "stop one random node in order (SIGTERM), start it again later",
+    "restart one", suits_all=False,
+)  # fmt: skip
+POWER_CUT_LEADER = AimedNemesis(
+    "power-cut-leader", "kill the leader and lose what it had not synced, start it again later",
+    "power-cut leader",
+)  # fmt: skip
+POWER_CUT_ALL = AimedNemesis(
+    "power-cut-all", "kill every node at once and lose what was not synced, start all later",
+    "power-cut all",
+)  # fmt: skip
+
+# --- pauses ----------------------------------------------------------------------------------
+
+PAUSE_LEADER = AimedNemesis(
+    "pause-leader", "freeze the leader (SIGSTOP), thaw it later",
+    "pause leader",
+)  # fmt: skip
+PAUSE_RANDOM = AimedNemesis(
+    "pause-random", "freeze one random node (SIGSTOP), thaw it later",
+    "pause one",
+)  # fmt: skip
+PAUSE_MAJORITY = AimedNemesis(
+    "pause-majority", "freeze as many members as a quorum needs, thaw them later",
+    "pause majority", suits_all=False,
+)  # fmt: skip
+PAUSE = AimedNemesis(
+    "pause", "a pause of any kind, drawn anew for each fault",
+    "pause leader", "pause follower", "pause one", "pause majority", "pause all", suits_all=False,
+)  # fmt: skip
+
+# --- bad links -------------------------------------------------------------------------------
+
+SLOW_LINKS = AimedNemesis(
+    "slow-links", "what members send one of them comes 200 ms late, give or take 50",
+    "shape members from one@members delay=200ms jitter=50ms", suits_all=False,
+)  # fmt: skip
+RESET_LINKS = AimedNemesis(
+    "reset-links", "reset every connection between one random node and the others, again and again",
+    "reset one from others", schedule=FLAPPING, suits_all=False,
+)  # fmt: skip

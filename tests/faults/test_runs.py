@@ -1,0 +1,39 @@
+"""Every nemesis on the bundled target in the simulation: it bites, and convicts nobody."""
+
+import pytest
+
+from harness.case import Case
+from harness.checking import judge
+from harness.planning import plan_case
+from harness.plugins import load_plugin, plugin_names
+from harness.run import conduct
+from harness.timeline import faults_of
+
+USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links")
+ALL = [name for name in plugin_names("nemeses") if name != "none"]
+RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
+
+
+def run(nemesis, seed):
+    case = Case(seed=seed, nemeses=(nemesis,), interval_s=5.0, duration_s=2.0, time_limit_s=10.0)
+    sim = load_plugin("environments", "sim")
+    plan = plan_case(case, sim)
+    history = conduct(plan, sim, run_id="test", folder=None).history
+    return history, judge(history, plan.case, plan.checkers)
+
+
+@pytest.mark.parametrize("nemesis", [*USUAL, *RARE])
+def test_a_nemesis_bites_and_a_clean_target_is_valid(nemesis):
+    history, judgement = run(nemesis, 1)
+    assert any(fault.bitten for fault in faults_of(history))
+    assert judgement.verdict == "valid", judgement
+    injected = [op.value for op in history if op.f == nemesis and op.value["action"] == "inject"]
+    assert all(value["what"]["fault"] for value in injected if value["targets"])
+
+
+def test_words_strike_when_they_say():
+    history, judgement = run("pause follower every 3s for 1s", 1)
+    chaos = next(op.time for op in history.facts("phase") if op.value["phase"] == "chaos")
+    starts = [round((fault.start - chaos) / 1e9) for fault in faults_of(history)]
+    assert starts == [3, 6, 9]
+    assert judgement.verdict == "valid"

@@ -1,0 +1,166 @@
+"""Selectors mean the right nodes and links at the moment of a fault, whatever the draw."""
+
+import itertools
+
+import pytest
+
+from harness.cluster import CLIENT, Link, NodeSpec
+from harness.errors import UsageError
+from harness.faults.selectors import Links, Nodes, Scene, check_names, cut_links, pick
+from harness.faults.words import parse
+from harness.plugins import NodeRole, Roles
+
+MEMBERS = ("m1", "m2", "m3", "m4", "m5")
+OTHERS = ("t1", "t2")
+ALL = (*MEMBERS, *OTHERS)
+SPECS = {
+    name: NodeSpec(name=name, role="master" if name in MEMBERS else "tserver", ports=())
+    for name in ALL
+}
+LED = Roles({"m3": NodeRole("leader", 4), "m1": NodeRole("leader", 3)}, MEMBERS)
+DRAWS = range(60)
+
+
+def scene(draw=0, roles=LED, specs=SPECS):
+    return Scene(specs, roles, draw)
+
+
+def nodes(text):
+    return parse(f"kill {text}").whom
+
+
+def links(text):
+    return parse(f"cut {text}").whom
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("leader", ("m3",)),
+        ("followers", ("m1", "m2", "m4", "m5")),
+        ("members", MEMBERS),
+        ("all", ALL),
+        ("all@tserver", OTHERS),
+        ("all@nonmembers", OTHERS),
+        ("role:tserver", OTHERS),
+        ("node:m2", ("m2",)),
+        ("leader@tserver", ()),
+    ],
+)
+def test_what_is_not_drawn(text, wanted):
+    assert pick(nodes(text), scene()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "pool", "size"),
+    [
+        ("one", ALL, 1),
+        ("one@members", MEMBERS, 1),
+        ("one@tserver", OTHERS, 1),
+        ("follower", tuple(name for name in MEMBERS if name != "m3"), 1),
+        ("minority", MEMBERS, 2),
+        ("majority", MEMBERS, 3),
+        ("majority@tserver", OTHERS, 2),
+    ],
+)
+def test_what_is_drawn_is_of_its_pool_and_draws_reach_all_of_it(text, pool, size):
+    drawn = [pick(nodes(text), scene(draw)) for draw in DRAWS]
+    assert {len(each) for each in drawn} == {size}
+    assert {len(set(each)) for each in drawn} == {size}
+    assert set(itertools.chain(*drawn)) == set(pool)
+    assert drawn == [pick(nodes(text), scene(draw)) for draw in DRAWS]
+
+
+@pytest.mark.parametrize("text", ["leader", "follower", "followers"])
+def test_without_a_leader_nobody_is_meant(text):
+    assert pick(nodes(text), scene(roles=Roles({}, MEMBERS))) == ()
+    assert nodes(text).needs_leader
+
+
+def test_a_minority_of_two_or_of_one_is_nobody():
+    for count in (1, 2):
+        few = dict(list(SPECS.items())[:count])
+        assert pick(nodes("minority"), scene(specs=few)) == ()
+
+
+def test_links_lead_both_ways_or_one():
+    assert cut_links(links("leader from members"), scene()) == (
+        ("m3",), ("m1", "m2", "m4", "m5"), Link.between(["m3"], ["m1", "m2", "m4", "m5"]),
+    )  # fmt: skip
+    assert cut_links(links("leader to node:m1"), scene())[2] == [Link("m3", "m1")]
+    assert cut_links(links("leader from client"), scene())[2] == Link.between(["m3"], [CLIENT])
+
+
+@pytest.mark.parametrize("text", ["members to leader", "all@members to leader"])
+def test_those_who_are_many_are_all_but_the_one_on_the_other_end(text):
+    left, right, found = cut_links(links(text), scene())
+    assert (left, right) == (("m1", "m2", "m4", "m5"), ("m3",))
+    assert found == [Link(name, "m3") for name in left]
+    for word, size in (("majority", 3), ("minority", 2)):
+        left, right, _ = cut_links(links(f"{word} to leader"), scene(7))
+        assert (len(left), right) == (size, ("m3",))
+        assert "m3" not in left
+
+
+def test_others_are_all_but_the_other_end():
+    assert cut_links(links("leader from others"), scene())[1] == ("m1", "m2", "m4", "m5", *OTHERS)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_two_drawn_ends_are_never_the_same(draw):
+    left, right, found = cut_links(links("one@members from one@members"), scene(draw))
+    assert len(left) == len(right) == 1
+    assert left != right
+    assert found == Link.between(left, right)
+
+
+def test_every_pair_can_be_drawn():
+    seen = {
+        frozenset(left + right)
+        for draw in range(500)
+        for left, right, _ in [cut_links(links("one@members from one@members"), scene(draw))]
+    }
+    assert len(seen) == 10
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_in_a_ring_each_hears_a_majority_and_no_two_the_same(draw):
+    _, _, found = cut_links(links("ring"), scene(draw))
+    hears = {
+        name: frozenset(other for other in MEMBERS if Link(other, name) not in found)
+        for name in MEMBERS
+    }
+    assert all(len(heard) == 3 and name in heard for name, heard in hears.items())
+    assert len(set(hears.values())) == len(MEMBERS)
+    assert {link.source for link in found} | {link.destination for link in found} == set(MEMBERS)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_bridge_reaches_both_halves_and_they_not_each_other(draw):
+    left, right, found = cut_links(links("bridge"), scene(draw))
+    (bridge,) = set(ALL) - set(left) - set(right)
+    assert bridge in MEMBERS
+    assert not any(bridge in {link.source, link.destination} for link in found)
+    assert found == Link.between(left, right)
+    assert {len(set(side) & set(MEMBERS)) for side in (left, right)} == {2}
+
+
+@pytest.mark.parametrize("shape", ["ring", "bridge"])
+def test_two_members_are_too_few_for_a_shape(shape):
+    few = {name: SPECS[name] for name in ("m1", "m2")}
+    assert cut_links(links(shape), scene(specs=few))[2] == []
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        Nodes(word="node", name="m9"),
+        Nodes(word="role", name="boss"),
+        Nodes(word="one", among="boss"),
+        Links(left=Nodes(word="leader"), right=Nodes(word="node", name="m9")),
+    ],
+)
+def test_names_that_nobody_has_are_refused(selector):
+    with pytest.raises(UsageError, match=r"m9|boss"):
+        check_names(selector, SPECS)
+    check_names(Links(left=Nodes(word="one", among="tserver"), right=Nodes(word="client")), SPECS)

@@ -1,0 +1,150 @@
+"""Faults in words: what they mean, that wrong ones are refused, and that a run does as they say."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.case import NS_PER_S, Case, stream
+from harness.cli import main
+from harness.cluster import LinkQuality
+from harness.errors import UsageError
+from harness.faults.aimed import AimedNemesis, load_nemesis
+from harness.faults.kinds import Cut, Kill, Pause, Reset, Restart, Shape
+from harness.faults.schedules import Schedule
+from harness.faults.words import parse
+from harness.planning import plan_case
+
+S = NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("kill leader", Kill()),
+        ("power-cut all", Kill(power_cut=True, torn=True)),
+        ("restart one@master", Restart()),
+        ("pause node:m1", Pause()),
+        ("cut leader from members", Cut()),
+        ("cut leader to members", Cut(one_way=True)),
+        ("cut ring", Cut(one_way=True)),
+        ("reset one from others", Reset()),
+        (
+            "shape client from leader delay=0.2s jitter=50ms loss=20% rate=64kB/s",
+            Shape(quality=LinkQuality(delay_ms=200, jitter_ms=50, drop=0.2, rate_kb_s=64)),
+        ),
+        (
+            "shape halves duplicate=5% reorder=10.5%",
+            Shape(quality=LinkQuality(duplicate=0.05, reorder=0.105)),
+        ),
+    ],
+)
+def test_kinds(text, kind):
+    assert parse(text).kind == kind
+    assert parse(f"  {text}  ").text == text
+
+
+def test_times():
+    assert parse("kill leader").schedule == Schedule()
+    assert parse("kill leader every 10s for 4s").schedule == Schedule(every_ns=10 * S, for_ns=4 * S)
+    assert parse("kill leader for 200ms at 1m").schedule == Schedule(at_ns=60 * S, for_ns=S // 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "x" * 301, "kil leader", "kill", "kill boss", "kill leader follower", "cut leader",
+        "kill others", "kill client", "kill leader@", "kill node:", "cut client from client",
+        "cut others from leader", "cut leader from", "cut leader from members loss=20%",
+        "shape leader from members", "shape leader from members loss=0.2",
+        "shape leader from members loss=0%", "shape leader from members loss=101%",
+        "shape leader from members delay=200", "shape leader from members delay=2m",
+        "shape leader from members delay=1s delay=2s", "shape leader from members rate=0kB/s",
+        "shape leader from members speed=1", "kill leader every 10s", "kill leader for 4s",
+        "kill leader every 4s for 4s", "kill leader every 0s for 0s", "kill leader at 1s for 0ms",
+        "kill leader every 10s for 4s at 3s", "kill leader every ten for 4s", "kill leader at",
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused(text):
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+@given(st.lists(st.sampled_from([
+    "kill", "cut", "shape", "reset", "leader", "one@members", "from", "to", "ring", "every", "at",
+    "for", "4s", "10s", "loss=20%", "client", "node:m1", "@", "=", "%",
+]), max_size=9).map(" ".join) | st.text(max_size=60))  # fmt: skip
+def test_any_text_is_understood_or_refused(text):
+    try:
+        sentence = parse(text)
+    except UsageError:
+        return
+    assert parse(sentence.text) == sentence
+
+
+def plan(text, horizon_s=60):
+    return AimedNemesis.of_text(text).plan(
+        stream(1, "x"), horizon_ns=horizon_s * S, interval_ns=10 * S, duration_ns=5 * S
+    )
+
+
+def test_exact_times_are_kept():
+    faults = plan("kill leader every 10s for 4s", horizon_s=35)
+    assert [(fault.at_ns, fault.duration_ns) for fault in faults] == [
+        (10 * S, 4 * S), (20 * S, 4 * S), (30 * S, 4 * S),
+    ]  # fmt: skip
+    (once,) = plan("kill leader at 500ms for 1s")
+    assert (once.at_ns, once.duration_ns) == (S // 2, S)
+
+
+def test_a_fault_after_the_end_and_too_many_of_them_are_refused():
+    with pytest.raises(UsageError, match="time-limit"):
+        plan("kill leader at 60s for 1s")
+    with pytest.raises(UsageError, match="limit"):
+        plan("kill leader every 2ms for 1ms")
+
+
+@pytest.mark.parametrize("args", [{"draw": 7}, {"draw": 2**31 - 1}, {}])
+def test_arguments_that_could_have_been_drawn_are_taken(args):
+    AimedNemesis.of_text("kill one").check_args(args)
+
+
+@pytest.mark.parametrize(
+    "args", [{"choice": 1}, {"draw": -1}, {"draw": 1.0}, {"draw": True}, {"draw": 2**40}, {"x": 1}]
+)
+def test_arguments_that_nobody_drew_are_refused(args):
+    with pytest.raises(UsageError):
+        AimedNemesis.of_text("kill one").check_args(args)
+
+
+def test_a_case_carries_faults_in_words_and_replays(capsys, tmp_path):
+    text = "cut leader from members every 3s for 1s"
+    command = ["run", "--dry-run", "--env", "sim", "--time-limit", "10", "--seed", "3"]
+    assert main([*command, "--nemesis", "kill-leader", "--fault", text]) == 0
+    written = capsys.readouterr().out
+    case = json.loads(written)
+    assert case["nemeses"] == ["kill-leader", text]
+    assert sum(fault["nemesis"] == text for fault in case["faults"]) == 3
+    path = tmp_path / "case.json"
+    path.write_text(written)
+    assert main(["run", "--dry-run", "--env", "sim", "--case", str(path)]) == 0
+    assert capsys.readouterr().out == written
+
+
+def test_faults_alone_are_all_that_strikes(capsys):
+    assert main(["run", "--dry-run", "--env", "sim", "--seed", "3", "--fault", "kill one"]) == 0
+    assert json.loads(capsys.readouterr().out)["nemeses"] == ["kill one"]
+
+
+@pytest.mark.parametrize("text", ["kill node:m9", "pause role:boss", "kill one@boss", "kill boss"])
+def test_a_node_that_there_is_not_is_refused_before_the_start(text):
+    with pytest.raises(UsageError, match=r"m9|boss"):
+        plan_case(Case(seed=1, nemeses=(text,)), None)
+
+
+def test_a_name_and_words_are_told_apart():
+    assert load_nemesis("kill-leader").name == "kill-leader"
+    assert load_nemesis("kill leader").name == "kill leader"
+    with pytest.raises(UsageError):
+        load_nemesis("kill-boss")
