@@ -44,8 +44,8 @@ PARTITION_ONE_WAY = AimedNemesis(
     "cut leader to members", "cut members to leader", suits_all=False,
 )  # fmt: skip
 PARTITION_PAIR = AimedNemesis(
-    "partition-pair", "cut one pair of members from each other; others reach both",
-    "cut one@members from one@members", suits_all=False,
+    "partition-pair", "cut the leader off from one follower; the others reach both",
+    "cut leader from follower", suits_all=False,
 )  # fmt: skip
 PARTITION_CLIENTS = AimedNemesis(
     "partition-clients", "cut the clients off from the leader, which its peers still reach",
@@ -59,7 +59,7 @@ PARTITION = AimedNemesis(
     "partition", "a partition of any kind, drawn anew for each fault",
     "cut leader from members", "cut leader from others", "cut halves", "cut one from others",
     "cut ring", "cut bridge", "cut leader to members", "cut members to leader",
-    "cut one@members from one@members", suits_all=False,
+    "cut leader from follower", suits_all=False,
 )  # fmt: skip
 
 # --- kills, restarts and power cuts ----------------------------------------------------------

@@ -15,7 +15,7 @@ from harness.cluster import Bite, Capability, Cluster, Link, NodeSpec
 from harness.errors import UsageError
 from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
 from harness.faults.schedules import Schedule
-from harness.faults.selectors import Links, Nodes, Scene, check_names, cut_links, pick
+from harness.faults.selectors import Nodes, Scene, check_names, cut_links, pick
 from harness.faults.words import Sentence, parse
 from harness.plugins import API_VERSION, Injection, Nemesis, Roles, load_plugin
 
@@ -127,10 +127,11 @@ class AimedNemesis:
             if not nodes:
                 return _missed(sentence, roles)
             return await _hit_nodes(cluster, sentence.kind, nodes, lease_s)
-        left, right, links = cut_links(whom, scene)
+        ends, others, links = cut_links(whom, scene)
         if not links:
             return _missed(sentence, roles)
-        return await _hit_links(cluster, sentence, (left, right), links, roles, lease_s)
+        note = _told(sentence, ends, others, links, roles)
+        return await _hit_links(cluster, sentence.kind, ends, note, links, lease_s)
 
     async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
         """Undo it; the bite is unmeasured if that of any link fault is."""
@@ -200,44 +201,43 @@ async def _hit_nodes(
 
 async def _hit_links(
     cluster: Cluster,
-    sentence: Sentence,
-    sides: tuple[Sequence[str], Sequence[str]],
+    kind: FaultKind,
+    targets: tuple[str, ...],
+    note: str,
     links: Sequence[Link],
-    roles: Roles,
     lease_s: float,
 ) -> Injection:
-    kind, whom = sentence.kind, sentence.whom
-    assert isinstance(whom, Links)
-    targets = sides[1] if whom.shape in {"halves", "bridge"} else sides[0]
-    note = _told(sentence, sides, roles)
     match kind:
         case Cut():
             fault_id = await cluster.cut(links, lease_s=lease_s)
         case Shape():
             fault_id = await cluster.shape(links, kind.quality, lease_s=lease_s)
         case _:
-            count = await cluster.reset(links)
-            bite = Bite(count, "connections")
-            return Injection(targets=tuple(targets), note=note, what=kind, bite=bite)
-    return Injection(targets=tuple(targets), note=note, what=kind, fault_ids=(fault_id,))
+            bite = Bite(await cluster.reset(links), "connections")
+            return Injection(targets=targets, note=note, what=kind, bite=bite)
+    return Injection(targets=targets, note=note, what=kind, fault_ids=(fault_id,))
 
 
-def _told(sentence: Sentence, sides: tuple[Sequence[str], Sequence[str]], roles: Roles) -> str:
+def _told(
+    sentence: Sentence,
+    ends: Sequence[str],
+    others: Sequence[str],
+    links: Sequence[Link],
+    roles: Roles,
+) -> str:
     """What a link fault did, in a sentence."""
-    left, right = (", ".join(side) for side in sides)
-    whom = sentence.whom
-    if isinstance(whom, Links) and whom.shape == "ring":
-        return f"cut {left} into a ring: each hears a majority, and no two the same"
-    if isinstance(whom, Links) and whom.left is not None and whom.left.word == "leader":
-        left = f"leader {left}" if roles.leader in sides[0] else left
-    one_way = isinstance(whom, Links) and whom.one_way
+    if not others:
+        return f"cut {', '.join(ends)} into a ring: each hears a majority, and no two the same"
+    one, many = ", ".join(ends), ", ".join(others)
+    if sentence.whom.needs_leader and list(ends) == [roles.leader]:
+        one = f"leader {one}"
     match sentence.kind:
+        case Cut(one_way=True):
+            heard = links[0].source in ends
+            return f"cut what {one if heard else many} sends to {many if heard else one}"
         case Cut():
-            if one_way:
-                return f"cut what {left} sends to {right}"
-            single = len(sides[0]) == 1
-            return f"cut {left} off from {right}" if single else f"cut {left} from {right}"
+            return f"cut {one} off from {many}" if len(ends) == 1 else f"cut {many} from {one}"
         case Shape():
-            return f"made links worse between {left} and {right}"
+            return f"made the links between {one} and {many} worse"
         case _:
-            return f"reset the connections between {left} and {right}"
+            return f"reset the connections between {one} and {many}"

@@ -162,27 +162,32 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The two sides and the links that it means now; no links where it misses."""
+    """The two sides and the links that it means now; no links where it misses.
+
+    The first side is whom the fault is about: the one whom many are cut from, the half that is not
+    the bigger one, a node and not the clients.
+    """
     if selector.shape == "ring":
         return _ring(scene)
     if selector.shape:
         left, right = _halves(scene, bridge=selector.shape == "bridge")
         if not left or not right:
             return (), (), []
-        return tuple(sorted(left)), tuple(sorted(right)), Link.between(left, right)
+        return tuple(sorted(right)), tuple(sorted(left)), Link.between(left, right)
     if selector.left is None or selector.right is None:
         return (), (), []
-    if selector.right.word in _SINGLE and selector.left.word not in _SINGLE:
-        right = pick(selector.right, scene)
-        left = pick(selector.left, scene, right)
-    else:
-        left = pick(selector.left, scene)
-        right = pick(selector.right, scene, left)
-    if not left or not right:
-        return left, right, []
-    if selector.one_way:
-        return left, right, sorted(Link(a, b) for a in left for b in right)
-    return left, right, Link.between(left, right)
+    first, second = selector.left, selector.right
+    turned = (second.word in _SINGLE and first.word not in _SINGLE) or first.word == CLIENT
+    if turned:
+        first, second = second, first
+    one = pick(first, scene)
+    other = pick(second, scene, one)
+    if not one or not other:
+        return one, other, []
+    if not selector.one_way:
+        return one, other, Link.between(one, other)
+    pairs = [(b, a) if turned else (a, b) for a in one for b in other]
+    return one, other, sorted(Link(a, b) for a, b in pairs)
 
 
 def _halves(scene: Scene, *, bridge: bool) -> tuple[list[str], list[str]]:

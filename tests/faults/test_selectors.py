@@ -88,18 +88,22 @@ def test_links_lead_both_ways_or_one():
         ("m3",), ("m1", "m2", "m4", "m5"), Link.between(["m3"], ["m1", "m2", "m4", "m5"]),
     )  # fmt: skip
     assert cut_links(links("leader to node:m1"), scene())[2] == [Link("m3", "m1")]
-    assert cut_links(links("leader from client"), scene())[2] == Link.between(["m3"], [CLIENT])
+    for text in ("leader from client", "client from leader"):
+        assert cut_links(links(text), scene()) == (
+            ("m3",), (CLIENT,), Link.between(["m3"], [CLIENT]),
+        )  # fmt: skip
+    assert cut_links(links("client to leader"), scene())[2] == [Link(CLIENT, "m3")]
 
 
 @pytest.mark.parametrize("text", ["members to leader", "all@members to leader"])
 def test_those_who_are_many_are_all_but_the_one_on_the_other_end(text):
-    left, right, found = cut_links(links(text), scene())
-    assert (left, right) == (("m1", "m2", "m4", "m5"), ("m3",))
-    assert found == [Link(name, "m3") for name in left]
+    one, many, found = cut_links(links(text), scene())
+    assert (one, many) == (("m3",), ("m1", "m2", "m4", "m5"))
+    assert found == [Link(name, "m3") for name in many]
     for word, size in (("majority", 3), ("minority", 2)):
-        left, right, _ = cut_links(links(f"{word} to leader"), scene(7))
-        assert (len(left), right) == (size, ("m3",))
-        assert "m3" not in left
+        one, many, _ = cut_links(links(f"{word} to leader"), scene(7))
+        assert (one, len(many)) == (("m3",), size)
+        assert "m3" not in many
 
 
 def test_others_are_all_but_the_other_end():
@@ -142,6 +146,7 @@ def test_a_bridge_reaches_both_halves_and_they_not_each_other(draw):
     assert bridge in MEMBERS
     assert not any(bridge in {link.source, link.destination} for link in found)
     assert found == Link.between(left, right)
+    assert len(left) <= len(right)
     assert {len(set(side) & set(MEMBERS)) for side in (left, right)} == {2}
 
 

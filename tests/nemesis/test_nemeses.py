@@ -252,7 +252,8 @@ def test_the_order_in_which_a_swizzle_lets_go_is_drawn():
     assert len(orders) > 1
 
 
-WAITS = {"partition-leader", "partition-one-way", "partition-clients", "partition-flapping",
+WAITS = {"partition-leader", "partition-pair",
+         "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
 KINDS = {"partition": "cut", "kill": "kill", "pause": "pause", "power": "power-cut",
          "crash": "kill", "swizzle": "kill", "restart": "restart", "slow": "shape",
