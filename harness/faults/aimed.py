@@ -234,7 +234,8 @@ def _told(
     match sentence.kind:
         case Cut(one_way=True):
             heard = links[0].source in ends
-            return f"cut what {one if heard else many} sends to {many if heard else one}"
+            source, sink = (one, many) if heard else (many, one)
+            return f"cut all that goes from {source} to {sink}"
         case Cut():
             return f"cut {one} off from {many}" if len(ends) == 1 else f"cut {many} from {one}"
         case Shape():
