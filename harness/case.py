@@ -80,7 +80,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None
-    checkers: tuple[str, ...] = ()  # the target's own, beside the workload's; planned, too
+    # Beside the workload's: those that the user added; once planned, also the target's own.
+    checkers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ranges; raises `UsageError`."""

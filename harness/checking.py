@@ -72,7 +72,7 @@ def checkers_of(case: Case) -> tuple[Checker, ...]:
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
-    """Those of its workload, and those that its target brought when it was planned."""
+    """Those of its workload, and those that its target and the user put beside them."""
     workload: Workload = load_plugin("workloads", case.workload)
     return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
 

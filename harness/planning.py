@@ -88,7 +88,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         ),
     )
     case = _with_faults(case, nemeses)
-    case = msgspec.structs.replace(case, checkers=tuple(getattr(target, "checkers", ())))
+    own = dict.fromkeys([*getattr(target, "checkers", ()), *case.checkers])
+    case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
     for nemesis in nemeses.values():

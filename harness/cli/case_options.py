@@ -25,6 +25,7 @@ from harness.plugins import Option, Target, Workload, load_plugin
 __all__ = ["case_from", "parse_case_options"]
 
 _DEFAULTS: Final = Case(seed=0)
+DEFAULT: Final = "default"
 _PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag -> field of Case, type, help
     "--profile": ("profile", str, "the target's profile"),
@@ -88,6 +89,11 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
         action="append",
         help="a fault in words, beside or instead of nemeses (repeatable): 'cut leader from "
         "members every 10s for 4s'; docs/faults.md has the words",
+    )
+    group.add_argument(
+        "--checkers",
+        metavar="default,+A",
+        help="what judges: those of workload and target, and these beside them (default: default)",
     )
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
@@ -157,6 +163,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
         "workload": parsed.workload,
         "nemeses": parsed.nemesis,
         "faults": parsed.fault,
+        "checkers": parsed.checkers,
         "bugs": parsed.bug,
         "knobs": parsed.knob,
         "seed": seed,
@@ -178,6 +185,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["bugs"] = tuple(parsed.bug or ())
     fields.pop("faults", None)
     fields["nemeses"] = _nemeses(parsed)
+    fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
@@ -202,6 +210,17 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
     if len(names) + len(faults) > 1 and "none" in names:
         raise UsageError(f"--nemesis is {text!r}; `none` cannot be combined with another nemesis")
     return tuple(dict.fromkeys([*names, *faults]))
+
+
+def _checkers(text: str) -> tuple[str, ...]:
+    """The names behind `default`. Nothing is left out: a verdict must mean what it always means."""
+    default, *added = (name.strip() for name in text.split(","))
+    if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
+        raise UsageError(
+            f"--checkers is {text!r}; write `default` and behind it +NAME for each one to add, "
+            "e.g. default,+mine; `harness list` names them"
+        )
+    return tuple(dict.fromkeys(name[1:] for name in added))
 
 
 def _knob(text: str) -> tuple[str, Any]:

@@ -171,7 +171,8 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 
 def default_name(case: Case) -> str:
     """The name of a run's series where the user gives none."""
-    return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *case.nemeses]))[:100]
+    faults = [re.split(r" (?:every|at|for) ", name)[0] for name in case.nemeses]
+    return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *faults]))[:100]
 
 
 def _report(

@@ -1,9 +1,12 @@
 """A case is complete or refused: before the first node starts."""
 
+import json
+
 import msgspec
 import pytest
 
 from harness.case import Case, Fault, load_case, stream
+from harness.cli import main
 from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.planning import plan_case
@@ -205,3 +208,29 @@ def test_hostile_case_files_are_refused(data, tmp_path):
     path.write_bytes(data)
     with pytest.raises(UsageError, match="case file"):
         load_case(path)
+
+
+# --- checkers beside the usual ones ----------------------------------------------------------
+
+
+def test_checkers_that_the_user_adds_judge_beside_the_usual_ones():
+    usual = plan_case(Case(seed=1), None)
+    plan = plan_case(Case(seed=1, checkers=("elle-list-append", "bounds")), None)
+    added = [checker.name for checker in plan.checkers]
+    assert added == [*(checker.name for checker in usual.checkers), "elle-list-append"]
+    assert plan_case(plan.case, None).case == plan.case
+
+
+@pytest.mark.parametrize(
+    "text", ["+liveness", "default,liveness", "default,-crash", "default,+", ","]
+)
+def test_checkers_are_only_added(text, capsys):
+    assert main(["run", "--dry-run", "--env", "sim", "--seed", "1", "--checkers", text]) == 254
+    assert repr(text) in capsys.readouterr().err
+
+
+def test_added_checkers_are_in_the_case(capsys):
+    command = ["run", "--dry-run", "--env", "sim", "--seed", "1", "--checkers"]
+    assert main([*command, "default,+elle-list-append"]) == 0
+    assert json.loads(capsys.readouterr().out)["checkers"] == ["bounds", "elle-list-append"]
+    assert main([*command, "default,+nobody"]) == 254
