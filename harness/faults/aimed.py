@@ -62,8 +62,7 @@ class AimedNemesis:
     @classmethod
     def of_text(cls, text: str) -> AimedNemesis:
         """The nemesis that a fault in words is; its name is the text."""
-        sentence = parse(text)
-        return cls(sentence.text, f"as its words say: {sentence.text}", sentence.text)
+        return cls(text, "what its name says", text)
 
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
@@ -134,7 +133,7 @@ class AimedNemesis:
         return await _hit_links(cluster, sentence.kind, ends, note, links, lease_s)
 
     async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
-        """Undo it; the bite is unmeasured if that of any link fault is."""
+        """Undo it and say what it did."""
         match injection.what:
             case Kill() | Restart():
                 for node in injection.targets:
@@ -144,12 +143,8 @@ class AimedNemesis:
                     await cluster.resume(node)
             case Reset():
                 return injection.bite or Bite(None, "connections")
-            case _:
-                bites = [await cluster.heal(fault) for fault in injection.fault_ids]
-                counts = [bite.count for bite in bites]
-                measured = [count for count in counts if count is not None]
-                whole = len(measured) == len(counts)
-                return Bite(sum(measured) if whole else None, bites[0].unit if bites else "frames")
+            case Cut() | Shape():
+                return await cluster.heal(*injection.fault_ids)
         return Bite(len(injection.targets), "processes")
 
     def _sentence(self, fault: Fault) -> Sentence:
@@ -226,12 +221,16 @@ def _told(
     roles: Roles,
 ) -> str:
     """What a link fault did, in a sentence."""
-    if not others:
-        return f"cut {', '.join(ends)} into a ring: each hears a majority, and no two the same"
     one, many = ", ".join(ends), ", ".join(others)
     if sentence.whom.needs_leader and list(ends) == [roles.leader]:
         one = f"leader {one}"
     match sentence.kind:
+        case Cut() if not others:
+            return f"cut {one} into a ring: each hears a majority, and no two the same"
+        case Shape() if not others:
+            return f"made the links across a ring of {one} worse"
+        case Reset() if not others:
+            return f"reset the connections across a ring of {one}"
         case Cut(one_way=True):
             heard = links[0].source in ends
             source, sink = (one, many) if heard else (many, one)

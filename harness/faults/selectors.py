@@ -41,7 +41,7 @@ _OF_ALL: Final = ("one", "all", "others")
 WORDS: Final = (*_OF_MEMBERS, *_OF_ALL)
 LINK_SHAPES: Final = ("halves", "ring", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
-_SINGLE: Final = ("leader", "follower", "one", "node", CLIENT)
+_ONE_NODE: Final = ("leader", "follower", "one", "node")
 """One node each; on the other end of links, those who are many are all but this one."""
 _DRAW: Final = ("follower", "minority", "majority", "one")
 
@@ -177,7 +177,7 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
     if selector.left is None or selector.right is None:
         return (), (), []
     first, second = selector.left, selector.right
-    turned = (second.word in _SINGLE and first.word not in _SINGLE) or first.word == CLIENT
+    turned = first.word == CLIENT or (first.word not in _ONE_NODE and second.word in _ONE_NODE)
     if turned:
         first, second = second, first
     one = pick(first, scene)

@@ -8,6 +8,7 @@ import pytest
 from harness.case import Case, Fault, stream
 from harness.cluster import Bite, Link, NodeSpec
 from harness.errors import UsageError
+from harness.faults.aimed import load_nemesis
 from harness.faults.kinds import Cut, Kill, Shape
 from harness.plugins import NodeRole, Roles, load_plugin, plugin_names
 
@@ -317,3 +318,23 @@ def test_resets_are_counted_at_once_and_leave_nothing_to_heal():
     cluster, injection, bite = inject("reset-links", {"draw": 0})
     assert injection.bite == bite == Bite(5, "connections")
     assert [call[0] for call in cluster.calls] == ["reset"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cut leader from members", "cut leader m2 off from m1, m3"),
+        ("cut members to leader", "cut all that goes from m1, m3 to leader m2"),
+        ("cut leader to node:t1", "cut all that goes from leader m2 to t1"),
+        ("cut role:x from client", "cut client from m1, m2, m3, t1"),
+        ("shape client from leader loss=5%", "made the links between leader m2 and client worse"),
+        ("reset node:t1 from others", "reset the connections between t1 and m1, m2, m3"),
+        ("pause followers", "paused m1, m3"),
+        ("restart node:m1", "stopped m1"),
+    ],
+)
+def test_what_a_fault_in_words_did_is_told_in_words(text, told):
+    nemesis, cluster = load_nemesis(text), FakeCluster()
+    fault = Fault("f", text, 0, 5 * S, {})
+    injection = asyncio.run(nemesis.inject(cluster, ROLES, fault, lease_s=9.0))
+    assert injection.note == told
