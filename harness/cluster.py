@@ -19,6 +19,7 @@ from harness.errors import UsageError
 __all__ = [
     "CHECKPOINT",
     "CLIENT",
+    "ENV_NODES_ONLY",
     "Bite",
     "Capability",
     "Cluster",
@@ -60,6 +61,10 @@ class Capability(enum.Enum):
     CLOCK_SKEW = "clock-skew"
     CLOCK_DRIFT = "clock-drift"
     SLOW_CPU = "slow-cpu"
+
+
+ENV_NODES_ONLY: Final = frozenset({Capability.LOSE_UNSYNCED, Capability.TORN_WRITE})
+"""What reaches nodes on `Env` alone: of a foreign program nobody knows what it synced."""
 
 
 class Fidelity(enum.Enum):

@@ -16,18 +16,20 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, stream
-from harness.cluster import Fidelity
+from harness.cluster import ENV_NODES_ONLY, Fidelity
 from harness.errors import UsageError
+from harness.options import with_defaults
 from harness.plugins import (
     Environment,
     Nemesis,
     Target,
+    TargetSettings,
     Workload,
     load_plugin,
     plugin_names,
 )
 
-__all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "undrawn"]
+__all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "needs_env", "undrawn"]
 
 ANY: Final = "any"
 ANY_DRAW: Final = 2
@@ -80,6 +82,8 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     if names is None:
         names = [name for name in plugin_names("nemeses") if _suits_all(name)]
     able = tuple(name for name in names if _is_able(load_plugin("nemeses", name), environment))
+    if _has_foreign(target, case):
+        able = tuple(name for name in able if not needs_env(load_plugin("nemeses", name)))
     if not able:
         raise UsageError(
             f"no nemesis for the target {case.target!r} can run here; use --nemesis {NONE}"
@@ -130,6 +134,17 @@ def _choice(rng: random.Random, choices: Sequence[Fields]) -> Fields:
 
 def _suits_all(name: str) -> bool:
     return name != NONE and bool(getattr(load_plugin("nemeses", name), "suits_all", True))
+
+
+def needs_env(nemesis: Nemesis) -> bool:
+    """Whether it reaches what only nodes written against `Env` show, and no foreign program."""
+    return not nemesis.requires.isdisjoint(ENV_NODES_ONLY)
+
+
+def _has_foreign(target: Target, case: Case) -> bool:
+    options = with_defaults("target", case.target, target.options, case.target_options)
+    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
+    return any(node.entry is None for node in target.nodes(settings))
 
 
 def _is_able(nemesis: Nemesis, environment: Environment | None) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
-from harness.drawing import draw_case, expand_any
+from harness.drawing import draw_case, expand_any, needs_env
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
@@ -53,7 +53,6 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 
     With `environment` its capabilities are checked too. Raises `UsageError`.
     """
-    case = expand_any(case, environment)
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     if workload.vocabulary not in target.vocabularies:
@@ -70,6 +69,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         if bug not in target.bugs:
             known = ", ".join(sorted(target.bugs)) or "none"
             raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+    case = expand_any(case, environment)
     if case.concurrency > CONCURRENCY_MAX:
         raise UsageError(
             f"--concurrency is {case.concurrency}; the limit is {CONCURRENCY_MAX} processes"
@@ -93,6 +93,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
     for nemesis in nemeses.values():
+        _refuse_foreign(nemesis, nodes)
         check_nodes = getattr(nemesis, "check_nodes", None)
         if check_nodes is not None:
             check_nodes({node.name: node for node in nodes})
@@ -137,6 +138,15 @@ def refuse_unable(
             if capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
                 error = unsupported(environment, capability, _able(capability))
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
+
+
+def _refuse_foreign(nemesis: Nemesis, nodes: Sequence[NodeSpec]) -> None:
+    foreign = [node.name for node in nodes if node.entry is None]
+    if foreign and needs_env(nemesis):
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} cannot run here: {', '.join(foreign)} are foreign "
+            "programs, and only nodes written against `Env` say what they synced; use a kill"
+        )
 
 
 def _able(capability: Capability) -> list[str]:

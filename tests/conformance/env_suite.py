@@ -319,6 +319,34 @@ async def check_kill_and_restart(session: Session) -> None:
     assert (exited.node, exited.data["expected"]) == ("a", True)
 
 
+async def check_power_cut(session: Session) -> None:
+    """What was synced is there afterwards, what was not is gone or torn, also if it was down."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    names = [f"wal/{number}" for number in range(8)]
+
+    async def left() -> list[str]:
+        await cluster.start("a")
+        await wait_serving(session, "a")
+        return [await tell(env, "a", {"do": "read", "path": name}) for name in names]
+
+    for was_down in (False, True):
+        before = await left()
+        for name in names:
+            await tell(env, "a", {"do": "append", "path": name, "text": "synced"})
+            await tell(env, "a", {"do": "sync", "path": name})
+            await tell(env, "a", {"do": "append", "path": name, "text": "." * 100})
+        if was_down:
+            await cluster.kill("a")
+        assert await cluster.kill("a", lose_unsynced=True, torn=True) != was_down
+        found = await left()
+        for old, new in zip(before, found, strict=True):
+            durable = ("" if isinstance(old, dict) else old) + "synced"
+            assert new.startswith(durable)
+            assert set(new.removeprefix(durable)) <= {"."}
+        assert any(not new.endswith("." * 100) for new in found)
+
+
 async def check_graceful_stop(session: Session) -> None:
     """A stop cancels main, whose `finally` may still use the disk; then a wipe empties it."""
     env, cluster = session.env, session.cluster
@@ -487,6 +515,7 @@ CHECKS: tuple[Check, ...] = (
     check_node_to_node,
     check_disk,
     check_kill_and_restart,
+    check_power_cut,
     check_graceful_stop,
     check_panic,
     check_pause,

@@ -387,8 +387,6 @@ def test_what_it_cannot_do_it_refuses_and_names_who_can(environment):
         assert Capability.DELAY not in cluster.capabilities
         with pytest.raises(UsageError, match=r"'delay'.*--env sim, --env process"):
             await cluster.shape([Link("n1", CLIENT)], LinkQuality(delay_ms=5), lease_s=1)
-        with pytest.raises(UsageError, match=r"'lose-unsynced'.*--env sim"):
-            await cluster.kill("n1", lose_unsynced=True)
         with pytest.raises(UsageError, match="there is no node 'n9'"):
             await cluster.kill("n9")
         with pytest.raises(UsageError, match="ends at 'n9'"):

@@ -255,8 +255,6 @@ def test_unsupported_faults_name_who_can(run, three):
         cluster = driver.cluster
         link = [Link("a", "b")]
         calls = [
-            (cluster.kill("a", lose_unsynced=True), "lose-unsynced"),
-            (cluster.kill("a", torn=True), "torn-write"),
             (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
             (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
             (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),

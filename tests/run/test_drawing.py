@@ -44,10 +44,18 @@ def test_the_draw_depends_on_the_seed_alone_and_a_planned_case_draws_no_more():
 
 
 def test_any_holds_only_what_the_environment_can_do():
-    names = expand_any(Case(seed=1, nemeses=(ANY,)), PROCESS).nemeses
+    for environment in (PROCESS, SIM):
+        names = expand_any(Case(seed=1, nemeses=(ANY,)), environment).nemeses
+        assert {"kill-all", "power-cut-all"} <= set(names)
+
+
+def test_any_holds_no_power_cut_where_programs_are_foreign():
+    asked = Case(seed=1, target="http-register", workload="register", nemeses=(ANY,))
+    names = expand_any(asked, PROCESS).nemeses
     assert "kill-all" in names
     assert not [name for name in names if name.startswith("power-cut")]
-    assert "power-cut-all" in expand_any(Case(seed=1, nemeses=(ANY,)), SIM).nemeses
+    with pytest.raises(UsageError, match="foreign"):
+        plan_case(msgspec.structs.replace(asked, nemeses=("power-cut-all",)), PROCESS)
 
 
 def test_a_draw_from_given_nemeses_takes_no_other():

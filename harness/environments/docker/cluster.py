@@ -37,6 +37,7 @@ from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.outputs import follow
 from harness.environments.real.exits import is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.power import PowerCut, power_cut
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
@@ -51,6 +52,8 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.KILL,
             Capability.PAUSE,
             Capability.WIPE,
+            Capability.LOSE_UNSYNCED,
+            Capability.TORN_WRITE,
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.RESET,
@@ -101,6 +104,7 @@ class _Node:
         self.incarnation: _Incarnation | None = None
         self.lock = asyncio.Lock()
         self.lease: asyncio.TimerHandle | None = None
+        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
 
 
 class DockerCluster:
@@ -243,9 +247,8 @@ class DockerCluster:
             incarnation = _Incarnation(entry.boots)
 
             def start() -> Attachment:
-                self._engine.put_archive(
-                    entry.container, "/", self._blueprint.node_file(node, incarnation.boot)
-                )
+                file = self._blueprint.node_file(node, incarnation.boot, entry.power_cut)
+                self._engine.put_archive(entry.container, "/", file)
                 attachment = self._engine.attach(entry.container)
                 try:
                     self._engine.start(entry.container)
@@ -256,6 +259,7 @@ class DockerCluster:
 
             attachment = await self._in_thread(start)
             entry.boots += 1
+            entry.power_cut = None
             entry.incarnation = incarnation
             entry.state = NodeState.RUNNING
             self._bus.publish(node, "node-started", {"boot": incarnation.boot})
@@ -356,13 +360,14 @@ class DockerCluster:
             return True
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """SIGKILL to everything in the container, verified dead on return."""
-        if lose_unsynced:
-            raise unsupported(ENVIRONMENT, Capability.LOSE_UNSYNCED, ["sim"])
-        if torn:
-            raise unsupported(ENVIRONMENT, Capability.TORN_WRITE, ["sim"])
+        """SIGKILL to everything in the container, verified dead on return.
+
+        What a power cut takes, also of a node that is down, is gone when it starts again.
+        """
         entry = self._node(node)
+        cut = power_cut(self.nodes[node], ENVIRONMENT, lose_unsynced=lose_unsynced, torn=torn)
         async with entry.lock:
+            entry.power_cut = cut or entry.power_cut
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
             entry.incarnation.end(_SIGNALLED_CODES)

@@ -40,6 +40,7 @@ from harness.environments.docker.labels import (
     this_controller,
 )
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.real.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import DeploymentPlan
 
@@ -220,7 +221,7 @@ class Blueprint:
             processes_max=_PROCESSES_MAX,
         )
 
-    def node_file(self, node: str, boot: int) -> bytes:
+    def node_file(self, node: str, boot: int, power_cut: PowerCut | None = None) -> bytes:
         """The archive, for `/`, that tells an entry what it is at this boot."""
         spec = self.specs[node]
         file = NodeFile(
@@ -232,6 +233,7 @@ class Blueprint:
             data=sources.DATA_FOLDER,
             listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - see fill
             connect=self._connect,
+            power_cut=power_cut,
         )
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 

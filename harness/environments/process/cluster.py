@@ -22,6 +22,7 @@ from harness.cluster import (
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.real.logs import EventBus
+from harness.environments.real.power import power_cut
 from harness.errors import UsageError
 
 __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
@@ -35,6 +36,8 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.KILL,
             Capability.PAUSE,
             Capability.WIPE,
+            Capability.LOSE_UNSYNCED,
+            Capability.TORN_WRITE,
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.DELAY,
@@ -122,12 +125,9 @@ class ProcessCluster:
         return await self._node(node).stop()
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """SIGKILL. The page cache outlives a process, so nothing that was written is lost."""
-        if lose_unsynced:
-            _refuse(Capability.LOSE_UNSYNCED)
-        if torn:
-            _refuse(Capability.TORN_WRITE)
-        return await self._node(node).kill()
+        """SIGKILL; what a power cut takes is gone when the node starts again."""
+        cut = power_cut(self._node(node).spec, ENVIRONMENT, lose_unsynced=lose_unsynced, torn=torn)
+        return await self._node(node).kill(cut)
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """SIGSTOP."""

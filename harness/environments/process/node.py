@@ -22,6 +22,7 @@ from harness.environments.process.placeholders import fill
 from harness.environments.real.exits import is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.real.power import PowerCut
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
@@ -73,6 +74,7 @@ class ProcessNode:
         self._child: Child | None = None
         self._boots = 0
         self._expected = False
+        self._power_cut: PowerCut | None = None
         self._oom_kills: int | None = None
         self._paused = False
         self._lease: asyncio.TimerHandle | None = None
@@ -132,6 +134,7 @@ class ProcessNode:
             on_lost=self._output_lost,
         )
         self._child = child
+        self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._bus.publish(self.spec.name, "node-started", {"boot": boot})
@@ -157,6 +160,7 @@ class ProcessNode:
             data=str(self._data),
             listen=listen,
             connect=connect,
+            power_cut=self._power_cut,
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
@@ -217,9 +221,10 @@ class ProcessNode:
                 await self._kill(child)
             return True
 
-    async def kill(self) -> bool:
-        """SIGKILL, dead on return."""
+    async def kill(self, power_cut: PowerCut | None = None) -> bool:
+        """SIGKILL, dead on return. A power cut also hits what a node that is down has written."""
         async with self._turn:
+            self._power_cut = power_cut or self._power_cut
             child = self._child
             if child is None:
                 return False

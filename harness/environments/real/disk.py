@@ -14,10 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from harness.environments.real.power import SUFFIX, SyncedLength, beside
+
 __all__ = ["RealDisk", "RealFile"]
 
 _SYNC_THREADS_MAX = 4
-_ASIDE_SUFFIX = ".harness-aside"  # a replacement that was not finished; never listed
+_ASIDE_SUFFIX = ".harness-aside"  # a replacement that was not finished
+_OURS = (_ASIDE_SUFFIX, SUFFIX)  # never listed
 
 
 def _sync_folder(folder: Path) -> None:
@@ -53,10 +56,13 @@ class _Worker:
 class RealFile:
     """One append-only file."""
 
-    def __init__(self, path: Path, worker: _Worker, unsynced_folders: list[Path]) -> None:
+    def __init__(
+        self, path: Path, worker: _Worker, unsynced_folders: list[Path], length: SyncedLength
+    ) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o644)
         self._path = path
+        self._length = length
         self._worker = worker
         self._unsynced_folders = unsynced_folders
         self._syncs = 0
@@ -93,9 +99,11 @@ class RealFile:
         folders = list(self._unsynced_folders)
 
         def work() -> None:
+            size = os.fstat(descriptor).st_size
             os.fsync(descriptor)
             for folder in folders:
                 _sync_folder(folder)
+            self._length.synced(size)
 
         self._syncs += 1
         await self._worker.run(work, self._sync_finished)
@@ -108,6 +116,7 @@ class RealFile:
     async def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
         os.ftruncate(self._open_descriptor(), size)
+        self._length.truncated(size)
 
     def size(self) -> int:
         """The visible size in bytes."""
@@ -132,6 +141,7 @@ class RealDisk:
         self._root = root.resolve()
         self._root.mkdir(parents=True, exist_ok=True)
         self._worker = _Worker()
+        self._lengths: dict[Path, SyncedLength] = {}
 
     def _resolve(self, path: str) -> Path:
         parts = PurePosixPath(path).parts
@@ -152,8 +162,22 @@ class RealDisk:
     async def open(self, path: str) -> RealFile:
         """Open for appending, creating the file where it is missing."""
         real = self._resolve(path)
-        unsynced = [] if real.exists() else self._make_folders(real)
-        return RealFile(real, self._worker, unsynced)
+        new = not real.exists()
+        unsynced = self._make_folders(real) if new else []
+        if new or real not in self._lengths:
+            self._lengths[real] = SyncedLength(real, new=new)
+        return RealFile(real, self._worker, unsynced, self._lengths[real])
+
+    def _forget_length(self, real: Path) -> None:
+        """Before and after `real` gets another content or goes, both durably.
+
+        Before, since a durable file with the word of another would lose what it must not; after,
+        since somebody may have opened the old one meanwhile.
+        """
+        length = self._lengths.pop(real, None)
+        if length is not None:
+            length.end()
+        beside(real).unlink(missing_ok=True)
 
     async def read(self, path: str) -> bytes:
         """The whole file. Raises `FileNotFoundError`."""
@@ -172,7 +196,9 @@ class RealDisk:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+            self._forget_length(real)
             aside.replace(real)
+            self._forget_length(real)
             for folder in folders:
                 _sync_folder(folder)
 
@@ -184,7 +210,7 @@ class RealDisk:
             (Path(folder) / file).relative_to(self._root).as_posix()
             for folder, _, files in os.walk(self._root)
             for file in files
-            if not file.endswith(_ASIDE_SUFFIX)
+            if not file.endswith(_OURS)
         )
         return sorted(path for path in paths if path.startswith(prefix))
 
@@ -193,7 +219,9 @@ class RealDisk:
         real = self._resolve(path)
         if not real.exists():
             return
+        self._forget_length(real)
         real.unlink()
+        self._forget_length(real)
         await self._worker.run(lambda: _sync_folder(real.parent), lambda: None)
 
     def close(self) -> None:

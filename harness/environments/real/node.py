@@ -25,9 +25,11 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from harness.case import stream
 from harness.env import NodeMain
 from harness.environments.real.env import RealEnv
 from harness.environments.real.lines import EVENT_LEVEL, NodeLine, encode_line
+from harness.environments.real.power import PowerCut, cut_power
 from harness.errors import UsageError
 
 __all__ = ["NODE_FILE_VARIABLE", "NodeFile", "load_entry", "main"]
@@ -48,6 +50,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
+    power_cut: PowerCut | None = None  # what happened to its disk since the last boot
 
 
 def load_entry(entry: str) -> NodeMain:
@@ -171,6 +174,10 @@ def main(arguments: list[str] | None = None) -> int:
         node = _read_file(Path(path))
         output = _Output(node.name)
         logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
+        if node.power_cut is not None:
+            rng = stream(node.seed, f"power-cut/{node.name}/{node.boot}")
+            lost = cut_power(Path(node.data), rng, torn=node.power_cut.torn)
+            logging.getLogger("harness.disk").info("the power cut took %d bytes", lost)
         entry = load_entry(node.entry)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
