@@ -247,7 +247,7 @@ REFUSED = [
     ('run_case(time_limit="long")', "Expected `float`, got `str` - at `time_limit`"),
     ('run_case(nemesis="none,kill-leader")', "'none,kill-leader'"),
     ('run_case(env="moon")', "it is one of: auto"),
-    ('run_case(env="process", nemesis="power-cut-leader")', "use --env sim"),
+    ('run_case(env="process", nemesis="shape leader from members loss=5%")', "use --env sim"),
     ('run_case(expect="good")', "expect is 'good'; it is one of valid, unknown, invalid"),
     ('run_case(checkers="none-such")', "'none-such' is not among the checkers"),
     ('run_case(case="nowhere.json")', "cannot read the case file 'nowhere.json'"),
@@ -646,7 +646,7 @@ def test_it(cluster, nemesis):
 """
     result = by_hand(body.replace("MAY", ""))
     result.assert_outcomes(failed=1)
-    assert "hit nothing: missed: too few nodes for two halves" in text_of(result)
+    assert "hit nothing: missed: `cut halves` means nobody" in text_of(result)
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
 
 

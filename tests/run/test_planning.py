@@ -98,9 +98,9 @@ def test_ranges_are_checked_when_a_case_is_made(fields):
 
 
 def test_a_fault_the_environment_cannot_do_names_those_that_can():
-    with pytest.raises(UsageError, match=r"'lose-unsynced'; use --env sim") as error:
-        planned("process", nemeses=("power-cut-leader",))
-    assert "power-cut-leader" in str(error.value)
+    with pytest.raises(UsageError, match=r"'drop'; use --env sim") as error:
+        planned("process", nemeses=("shape one from others loss=5%",))
+    assert "shape one from others" in str(error.value)
 
 
 def test_faults_in_a_case_file_are_checked_like_flags():
