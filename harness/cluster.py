@@ -29,6 +29,7 @@ __all__ = [
     "LinkQuality",
     "NodeSpec",
     "NodeState",
+    "env_nodes_only",
     "unsupported",
 ]
 
@@ -173,6 +174,14 @@ def unsupported(
     where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
     return UsageError(
         f"the environment {environment!r} cannot do {capability.value!r}; use {where}"
+    )
+
+
+def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
+    """The error for a fault of `ENV_NODES_ONLY` where there are `foreign` programs."""
+    return UsageError(
+        f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
+        "against `Env` say what they synced; use a kill"
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
-from harness.cluster import Capability, Fidelity, NodeSpec, unsupported
+from harness.cluster import Capability, Fidelity, NodeSpec, env_nodes_only, unsupported
 from harness.drawing import draw_case, expand_any, needs_env
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
@@ -28,7 +28,7 @@ from harness.plugins import (
     plugin_names,
 )
 
-__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_unable"]
+__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_nodes", "refuse_unable"]
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
@@ -93,10 +93,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
     for nemesis in nemeses.values():
-        _refuse_foreign(nemesis, nodes)
-        check_nodes = getattr(nemesis, "check_nodes", None)
-        if check_nodes is not None:
-            check_nodes({node.name: node for node in nodes})
+        refuse_nodes(nemesis, {node.name: node for node in nodes})
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -140,13 +137,14 @@ def refuse_unable(
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 
-def _refuse_foreign(nemesis: Nemesis, nodes: Sequence[NodeSpec]) -> None:
-    foreign = [node.name for node in nodes if node.entry is None]
+def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec]) -> None:
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not."""
+    foreign = [name for name, spec in specs.items() if spec.entry is None]
     if foreign and needs_env(nemesis):
-        raise UsageError(
-            f"the nemesis {nemesis.name!r} cannot run here: {', '.join(foreign)} are foreign "
-            "programs, and only nodes written against `Env` say what they synced; use a kill"
-        )
+        raise env_nodes_only(f"the nemesis {nemesis.name!r}", foreign)
+    check_nodes = getattr(nemesis, "check_nodes", None)
+    if check_nodes is not None:
+        check_nodes(specs)
 
 
 def _able(capability: Capability) -> list[str]:

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
 from harness.faults.schedules import Schedule
 from harness.faults.selectors import Nodes, Scene, check_names, cut_links, pick
-from harness.faults.words import Sentence, parse
+from harness.faults.words import Sentence, are_words, parse
 from harness.plugins import API_VERSION, Injection, Nemesis, Roles, load_plugin
 
 __all__ = ["AimedNemesis", "load_nemesis"]
@@ -162,7 +162,7 @@ def load_nemesis(name: str) -> Nemesis:
 
     Raises `UsageError`, as `load_plugin` and `parse` do.
     """
-    if " " in name:
+    if are_words(name):
         return AimedNemesis.of_text(name)
     found: Nemesis = load_plugin("nemeses", name)
     return found

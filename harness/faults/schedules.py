@@ -8,7 +8,7 @@ alone, as in TigerBeetle's liveness mode (`src/vopr.zig`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -48,8 +48,25 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     ) -> list[Fault]:
         """The faults of a chaos phase of `horizon_ns`, at most `FAULTS_MAX`."""
         if self.at_ns is not None or self.every_ns:
-            return self._exact(nemesis, rng, draw_args, horizon_ns)
+            times = self._exact(nemesis, horizon_ns)
+        else:
+            times = self._drawn(rng, horizon_ns, interval_ns, duration_ns)
         faults: list[Fault] = []
+        for number, (at_ns, length_ns) in enumerate(times, 1):
+            fault = Fault(
+                id=f"{nemesis}-{number}",
+                nemesis=nemesis,
+                at_ns=at_ns,
+                duration_ns=length_ns,
+                args=draw_args(rng),
+            )
+            faults += self._parts(fault, rng)
+        return faults
+
+    def _drawn(
+        self, rng: random.Random, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Iterator[tuple[int, int]]:
+        """Once in each interval, and the last outlives the chaos phase."""
         count = min(max(1, horizon_ns // interval_ns), FAULTS_MAX // (self.times * self.nodes))
         slot_ns = horizon_ns // count
         for number in range(count):
@@ -57,19 +74,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
             start_ns = slot_ns * number + rng.randrange(max(1, slot_ns - length_ns))
             if number == count - 1:
                 length_ns = horizon_ns - start_ns + duration_ns
-            fault = Fault(
-                id=f"{nemesis}-{number + 1}",
-                nemesis=nemesis,
-                at_ns=start_ns,
-                duration_ns=length_ns,
-                args=draw_args(rng),
-            )
-            faults += self._parts(fault, rng)
-        return faults
+            yield start_ns, length_ns
 
-    def _exact(
-        self, nemesis: str, rng: random.Random, draw_args: Draw, horizon_ns: int
-    ) -> list[Fault]:
+    def _exact(self, nemesis: str, horizon_ns: int) -> Iterator[tuple[int, int]]:
         at_ns = self.every_ns if self.at_ns is None else self.at_ns
         if at_ns >= horizon_ns:
             raise UsageError(
@@ -79,16 +86,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         starts = range(at_ns, horizon_ns, self.every_ns or horizon_ns)
         if len(starts) > FAULTS_MAX:
             raise UsageError(f"{nemesis!r} plans {len(starts)} faults; the limit is {FAULTS_MAX}")
-        return [
-            Fault(
-                id=f"{nemesis}-{number + 1}",
-                nemesis=nemesis,
-                at_ns=start_ns,
-                duration_ns=self.for_ns,
-                args=draw_args(rng),
-            )
-            for number, start_ns in enumerate(starts)
-        ]
+        return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
         """What one planned time becomes: itself, short faults in it, or one a node."""

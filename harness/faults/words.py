@@ -25,7 +25,7 @@ from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Sh
 from harness.faults.schedules import Schedule
 from harness.faults.selectors import LINK_SHAPES, WORDS, Links, Nodes
 
-__all__ = ["EXAMPLES", "Sentence", "parse"]
+__all__ = ["EXAMPLES", "Sentence", "are_words", "parse"]
 
 EXAMPLES: Final = (
     "kill leader",
@@ -64,6 +64,11 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     kind: FaultKind
     whom: Nodes | Links
     schedule: Schedule
+
+
+def are_words(name: str) -> bool:
+    """Whether a name among a case's nemeses is a fault in words; no plug-in's name has a space."""
+    return " " in name
 
 
 def parse(text: str) -> Sentence:

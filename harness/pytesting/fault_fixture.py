@@ -15,7 +15,7 @@ from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
-from harness.planning import check_fault_args, refuse_unable
+from harness.planning import check_fault_args, refuse_nodes, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import RunsOfTest
@@ -51,6 +51,7 @@ class NemesisFactory:
             )
         plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
+        refuse_nodes(plugin, live.cluster.nodes)
         number = next(self._numbers)
         fault = Fault(
             id=f"{name}-{number}",

@@ -25,6 +25,7 @@ import msgspec
 from harness.case import Case
 from harness.checking import checker_names
 from harness.errors import UsageError
+from harness.faults.words import are_words
 
 __all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
 
@@ -101,7 +102,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     yield "targets", case.target
     yield "workloads", case.workload
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
-        if " " not in name:  # a fault in words has no package of its own
+        if not are_words(name):  # such have no package of their own
             yield "nemeses", name
     for name in sorted(checker_names(case)):
         yield "checkers", name

@@ -23,6 +23,7 @@ from harness.cluster import (
 from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
+from harness.environments.real.power import SUFFIX
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError, UsageError
 from tests.process.conftest import echo_spec, processes_of
@@ -432,6 +433,17 @@ def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, three, monkeypatch)
         exited = await driver.wait_event("node-exited", "b")
         assert (exited.data["expected"], exited.data["by"]) == (False, "host")
         assert "is full" in exited.data["log"][-1]
+
+    run(body, three)
+
+
+def test_a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(run, three):
+    async def body(driver):
+        await driver.cluster.kill("b", lose_unsynced=True, torn=True)
+        (driver.cluster._nodes["b"]._data / f"x{SUFFIX}").mkdir()  # no file, and not readable
+        await driver.cluster.start("b")
+        exited = await driver.wait_event("node-exited", "b", count=2)
+        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
 
     run(body, three)
 

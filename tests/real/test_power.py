@@ -158,6 +158,6 @@ def test_a_word_that_was_never_finished_takes_nothing(tmp_path, word):
 
 def test_foreign_programs_are_refused():
     spec = NodeSpec(name="n1", role="x", ports=(), command=("true",))
-    assert power_cut(spec, "process", lose_unsynced=False, torn=False) is None
+    assert power_cut(spec, lose_unsynced=False, torn=False) is None
     with pytest.raises(UsageError, match="n1"):
-        power_cut(spec, "process", lose_unsynced=True, torn=True)
+        power_cut(spec, lose_unsynced=True, torn=True)

@@ -35,7 +35,7 @@ from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Attachment, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.outputs import follow
-from harness.environments.real.exits import is_foreign
+from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut, power_cut
 from harness.environments.warden import Warden
@@ -323,7 +323,9 @@ class DockerCluster:
         log = entry.log.tail(_EXIT_LOG_LINES)
         expected = incarnation.expects(state.exit_code)
         by = "nemesis" if expected else "itself"
-        if not expected and (state.oom_killed or is_foreign(state.exit_code - 128)):
+        if self.nodes[node].entry is not None and state.exit_code == EXIT_HOST:
+            by = "host"
+        elif not expected and (state.oom_killed or is_foreign(state.exit_code - 128)):
             by = "host" if state.oom_killed or state.exit_code in _SIGNALLED_CODES else "unknown"
             limit = self._blueprint.container(node).memory_bytes_max // _MIB
             oom = "acted" if state.oom_killed else "did not act"
@@ -365,7 +367,7 @@ class DockerCluster:
         What a power cut takes, also of a node that is down, is gone when it starts again.
         """
         entry = self._node(node)
-        cut = power_cut(self.nodes[node], ENVIRONMENT, lose_unsynced=lose_unsynced, torn=torn)
+        cut = power_cut(self.nodes[node], lose_unsynced=lose_unsynced, torn=torn)
         async with entry.lock:
             entry.power_cut = cut or entry.power_cut
             if entry.state is NodeState.DOWN or entry.incarnation is None:

@@ -126,7 +126,7 @@ class ProcessCluster:
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """SIGKILL; what a power cut takes is gone when the node starts again."""
-        cut = power_cut(self._node(node).spec, ENVIRONMENT, lose_unsynced=lose_unsynced, torn=torn)
+        cut = power_cut(self._node(node).spec, lose_unsynced=lose_unsynced, torn=torn)
         return await self._node(node).kill(cut)
 
     async def pause(self, node: str, *, lease_s: float) -> bool:

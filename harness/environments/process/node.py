@@ -19,7 +19,7 @@ from harness.environments import procfs
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.child import Child
 from harness.environments.process.placeholders import fill
-from harness.environments.real.exits import is_foreign
+from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
@@ -195,6 +195,8 @@ class ProcessNode:
         if not self._expected and code > 0 and (lack := _lack_of(self._data)) is not None:
             by = "host"
             log.append(f"harness: {lack}")
+        elif self.spec.entry is not None and code == EXIT_HOST:
+            by = "host"
         elif not self._expected and is_foreign(-code):
             by = "host"
             kills = procfs.oom_kills()

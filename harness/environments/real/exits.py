@@ -1,11 +1,14 @@
-"""Whose doing the end of a process was, as far as its signal tells."""
+"""Whose doing the end of a process was, as far as its exit code or its signal tells."""
 
 from __future__ import annotations
 
 import signal
 from typing import Final
 
-__all__ = ["is_foreign"]
+__all__ = ["EXIT_HOST", "is_foreign"]
+
+EXIT_HOST: Final = 71
+"""Of a node on `Env` that the host kept from starting (`EX_OSERR` of sysexits.h): it never ran."""
 
 _OWN: Final = frozenset(
     {

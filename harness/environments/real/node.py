@@ -1,10 +1,10 @@
 """The runner of one node: `python -m harness.environments.real.node`.
 
 It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`
-and runs the entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. An entry that returns or
-raises by itself, or a spawned task that fails, is a panic: its traceback goes out as the last line
-and the process ends at once with exit code 1, since a half-dead node that keeps answering would be
-worse than a dead one.
+and runs the entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. What the host refuses
+before the entry runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a
+spawned task that fails, is a panic: its traceback goes out as the last line and the process ends at
+once with exit code 1, since a half-dead node that keeps answering would be worse than a dead one.
 
 Imports are kept light: six of these start together on two cores when a cluster comes up.
 """
@@ -28,6 +28,7 @@ import msgspec
 from harness.case import stream
 from harness.env import NodeMain
 from harness.environments.real.env import RealEnv
+from harness.environments.real.exits import EXIT_HOST
 from harness.environments.real.lines import EVENT_LEVEL, NodeLine, encode_line
 from harness.environments.real.power import PowerCut, cut_power
 from harness.errors import UsageError
@@ -158,8 +159,14 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 def _read_file(path: Path) -> NodeFile:
     try:
         return msgspec.json.decode(path.read_bytes(), type=NodeFile)
-    except (OSError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         raise UsageError(f"the node file {str(path)!r} cannot be used: {error}") from error
+
+
+def _lose_power(node: NodeFile, cut: PowerCut) -> None:
+    rng = stream(node.seed, f"power-cut/{node.name}/{node.boot}")
+    lost = cut_power(Path(node.data), rng, torn=cut.torn)
+    logging.getLogger("harness.disk").info("the power cut took %d bytes", lost)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -175,13 +182,14 @@ def main(arguments: list[str] | None = None) -> int:
         output = _Output(node.name)
         logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
         if node.power_cut is not None:
-            rng = stream(node.seed, f"power-cut/{node.name}/{node.boot}")
-            lost = cut_power(Path(node.data), rng, torn=node.power_cut.torn)
-            logging.getLogger("harness.disk").info("the power cut took %d bytes", lost)
+            _lose_power(node, node.power_cut)
         entry = load_entry(node.entry)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"the host does not let the node start: {error}\n")
+        return EXIT_HOST
     asyncio.run(_run(node, entry, output))
     return 0
 

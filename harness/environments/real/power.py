@@ -21,8 +21,7 @@ from typing import Final
 
 import msgspec
 
-from harness.cluster import NodeSpec
-from harness.errors import UsageError
+from harness.cluster import NodeSpec, env_nodes_only
 
 __all__ = ["SUFFIX", "PowerCut", "SyncedLength", "beside", "cut_power", "power_cut"]
 
@@ -59,17 +58,12 @@ class PowerCut(msgspec.Struct, frozen=True):
     torn: bool
 
 
-def power_cut(
-    spec: NodeSpec, environment: str, *, lose_unsynced: bool, torn: bool
-) -> PowerCut | None:
+def power_cut(spec: NodeSpec, *, lose_unsynced: bool, torn: bool) -> PowerCut | None:
     """What a kill asks for; raises `UsageError` for a program whose disk is not ours."""
     if not lose_unsynced:
         return None
     if spec.entry is None:
-        raise UsageError(
-            f"the environment {environment!r} cannot cut the power of {spec.name!r}: it is a "
-            "foreign program, and only nodes written against `Env` say what they synced; kill it"
-        )
+        raise env_nodes_only("a power cut", [spec.name])
     return PowerCut(torn)
 
 
