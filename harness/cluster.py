@@ -24,11 +24,13 @@ __all__ = [
     "Capability",
     "Cluster",
     "ClusterEvent",
+    "DiskQuality",
     "Fidelity",
     "Link",
     "LinkQuality",
     "NodeSpec",
     "NodeState",
+    "check_disk_quality",
     "env_nodes_only",
     "unsupported",
 ]
@@ -62,10 +64,23 @@ class Capability(enum.Enum):
     CLOCK_SKEW = "clock-skew"
     CLOCK_DRIFT = "clock-drift"
     SLOW_CPU = "slow-cpu"
+    DISK_ERROR = "disk-error"
+    DISK_FULL = "disk-full"
+    DISK_SLOW = "disk-slow"
 
 
-ENV_NODES_ONLY: Final = frozenset({Capability.LOSE_UNSYNCED, Capability.TORN_WRITE})
-"""What reaches nodes on `Env` alone: of a foreign program nobody knows what it synced."""
+ENV_NODES_ONLY: Final = frozenset(
+    {
+        Capability.LOSE_UNSYNCED,
+        Capability.TORN_WRITE,
+        Capability.CLOCK_SKEW,
+        Capability.CLOCK_DRIFT,
+        Capability.DISK_ERROR,
+        Capability.DISK_FULL,
+        Capability.DISK_SLOW,
+    }
+)
+"""What reaches nodes on `Env` alone, whose disk and clock are ours."""
 
 
 class Fidelity(enum.Enum):
@@ -141,11 +156,25 @@ class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
     stall: bool = False  # hold everything back until healed
 
 
+class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bad disk does to a node's requests. Zero means untouched.
+
+    A request that fails has had no effect; one of a full disk fails where it would write.
+    """
+
+    error: float = 0.0  # probability a request that it fails with EIO, 0..1
+    full: bool = False  # what would take room fails with ENOSPC
+    delay_ms: float = 0.0
+
+
+DISK_DELAY_MS_MAX: Final = 60_000.0
+
+
 class Bite(msgspec.Struct, frozen=True):
     """How much a fault really did. `count` is `None` where the environment cannot measure it."""
 
     count: int | None
-    unit: str  # "frames", "packets", "bytes", "processes"
+    unit: str  # "frames", "packets", "bytes", "processes", "requests", "ms"
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
@@ -167,6 +196,14 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     late_ns: int = 0
 
 
+def check_disk_quality(quality: DiskQuality) -> None:
+    """Raise `UsageError` for a quality that no disk has."""
+    if not 0 <= quality.error <= 1:
+        raise UsageError(f"error is {quality.error}; it must be in 0 .. 1")
+    if not 0 <= quality.delay_ms <= DISK_DELAY_MS_MAX:
+        raise UsageError(f"delay_ms is {quality.delay_ms}; it must be in 0 .. {DISK_DELAY_MS_MAX}")
+
+
 def unsupported(
     environment: str, capability: Capability, alternatives: Sequence[str]
 ) -> UsageError:
@@ -181,7 +218,7 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
     """The error for a fault of `ENV_NODES_ONLY` where there are `foreign` programs."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
-        "against `Env` say what they synced; use a kill"
+        "against `Env` have a disk and a clock of ours"
     )
 
 
@@ -274,6 +311,13 @@ class Cluster(Protocol):
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Make the node's CPU slower by `factor` (1.0 = normal)."""
+        ...
+
+    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
+        """Set how bad a node's disk is, over restarts too; `DiskQuality()` is a good one.
+
+        Returns how many requests were touched since this was called last.
+        """
         ...
 
     async def memory_bytes(self, node: str) -> int | None:

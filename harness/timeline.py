@@ -28,7 +28,10 @@ import msgspec
 from harness.ops import NEMESIS, History, Op, OpType
 
 __all__ = [
+    "CLOCK",
+    "CPU",
     "CUT",
+    "DISK",
     "FACTS_MAX",
     "KILL",
     "PAUSE",
@@ -61,6 +64,9 @@ PAUSE: Final = "pause"
 RESTART: Final = "restart"
 SHAPE: Final = "shape"
 RESET: Final = "reset"
+CLOCK: Final = "clock"
+CPU: Final = "cpu"
+DISK: Final = "disk"
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}

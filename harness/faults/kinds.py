@@ -10,10 +10,34 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from harness.cluster import Capability, LinkQuality
-from harness.timeline import CUT, KILL, PAUSE, POWER_CUT, RESET, RESTART, SHAPE
+from harness.cluster import Capability, DiskQuality, LinkQuality
+from harness.timeline import (
+    CLOCK,
+    CPU,
+    CUT,
+    DISK,
+    KILL,
+    PAUSE,
+    POWER_CUT,
+    RESET,
+    RESTART,
+    SHAPE,
+)
 
-__all__ = ["Cut", "FaultKind", "Kill", "Pause", "Reset", "Restart", "Shape"]
+__all__ = [
+    "Clock",
+    "Cpu",
+    "Cut",
+    "Disk",
+    "FaultKind",
+    "Kill",
+    "LinkFault",
+    "NodeFault",
+    "Pause",
+    "Reset",
+    "Restart",
+    "Shape",
+]
 
 _DOWN_AND_UP: Final = frozenset({Capability.START})
 
@@ -63,6 +87,55 @@ class Pause(_Kind, frozen=True, tag="pause"):
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
 
 
+class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
+    """A node's wall clock jumps by `offset_ms`, both its clocks run fast or slow by `drift_ppm`.
+
+    With `strobe_ms` the offset comes and goes, for so long each: clocks that jump back and forth
+    found more than steady ones (Jepsen's `nemesis/time.clj`). The node's `max_error_ns` does not
+    follow: a clock does not know that it is wrong.
+    """
+
+    offset_ms: float = 0.0
+    drift_ppm: int = 0
+    strobe_ms: float = 0.0
+    word: ClassVar[str] = CLOCK
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """An offset, a drift, or both."""
+        wanted = {Capability.CLOCK_SKEW: self.offset_ms, Capability.CLOCK_DRIFT: self.drift_ppm}
+        return frozenset(capability for capability, amount in wanted.items() if amount)
+
+
+class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
+    """A node computes `factor` times as slowly."""
+
+    factor: float
+    word: ClassVar[str] = CPU
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_CPU})
+
+
+class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
+    """A node's disk gets worse: requests fail, find no room, or take long.
+
+    A node may end over an error of its disk, and should rather than go on with what it could not
+    make durable (Rebello et al., "Can applications recover from fsync failures?", ATC 2020).
+    """
+
+    quality: DiskQuality
+    word: ClassVar[str] = DISK
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """One thing for each field that is set."""
+        wanted = {
+            Capability.DISK_ERROR: self.quality.error,
+            Capability.DISK_FULL: self.quality.full,
+            Capability.DISK_SLOW: self.quality.delay_ms,
+        }
+        return frozenset(capability for capability, amount in wanted.items() if amount)
+
+
 class Cut(_Kind, frozen=True, tag="cut"):
     """Everything on the links is swallowed: silence, not refusal. `one_way`: in one direction."""
 
@@ -103,5 +176,6 @@ class Reset(_Kind, frozen=True, tag="reset"):
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
 
 
-FaultKind = Kill | Restart | Pause | Cut | Shape | Reset
-"""The first three hit nodes, the others links."""
+NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
+LinkFault = Cut | Shape | Reset
+FaultKind = NodeFault | LinkFault

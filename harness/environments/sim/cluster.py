@@ -16,11 +16,13 @@ from harness.cluster import (
     Bite,
     Capability,
     ClusterEvent,
+    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
     NodeSpec,
     NodeState,
+    check_disk_quality,
 )
 from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.sim.machine import Machine
@@ -224,12 +226,13 @@ class SimCluster:
         self._fabric.heal_within(names)
 
     async def heal_all(self) -> None:
-        """Undo every link, clock and processor fault and thaw every node. Starts nothing."""
+        """Undo every fault of links, clocks, processors and disks and thaw every node. Starts nothing."""
         self._note("heal-all", CLIENT)
         self._fabric.heal_within(None)
         for machine in self._machines.values():
             self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
             machine.set_slow(1.0)
+            machine.trouble.set(DiskQuality())
             self._resume(machine)
 
     # --- clocks, processors, logs -----------------------------------------------------------
@@ -255,6 +258,13 @@ class SimCluster:
             raise UsageError(f"factor is {factor}; it must be above 0 and at most 1e6")
         self._note("slow", node, factor=factor)
         machine.set_slow(factor)
+
+    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
+        """Set how bad the node's disk is; returns how many requests were touched since before."""
+        machine = self._machine(node)
+        check_disk_quality(quality)
+        self._note("worsen-disk", node, **msgspec.to_builtins(quality))
+        return machine.trouble.set(quality)
 
     async def memory_bytes(self, node: str) -> int | None:
         """Nobody tells: all nodes share one process."""

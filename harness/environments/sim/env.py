@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from harness.env import Address
+from harness.environments.faulty import FaultyDisk
 from harness.environments.sim.disk import SimDisk
 from harness.environments.sim.network import Fabric, SimNetwork
 from harness.errors import UsageError
@@ -33,7 +34,7 @@ class SimEnv:
         self.random = random
         self.clock = machine.clock
         self.net = SimNetwork(fabric, owner, machine.ports)
-        self.disk = SimDisk(machine.disk, owner.loop)
+        self.disk = FaultyDisk(SimDisk(machine.disk, owner.loop), machine.trouble)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run `coro` in a task that dies with the node; an unhandled error panics the node."""

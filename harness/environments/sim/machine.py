@@ -19,6 +19,7 @@ import msgspec
 from harness.case import stream
 from harness.cluster import CHECKPOINT, NodeSpec, NodeState
 from harness.env import NodeMain
+from harness.environments.faulty import DiskTrouble
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.connection import SimConn
 from harness.environments.sim.disk import DiskStore
@@ -53,6 +54,7 @@ class Machine:
         self.name = name
         self.clock = clock
         self.disk = disk
+        self.trouble = DiskTrouble(stream(seed, f"disk-trouble/{name}"))
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
