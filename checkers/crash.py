@@ -1,11 +1,13 @@
 """No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
 
-Only an exit of the target's own is `invalid`. One by the host (its OOM killer, a signal that nobody
-of us sent), by nobody knows whom, or beside a failure of the infrastructure is `unknown`.
+Only an exit of the target's own is `invalid`. One that a fault of its disk or clock may have caused
+is excused, and no other. One by the host (its OOM killer, a signal that nobody of us sent), by
+nobody knows whom, or beside a failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,13 +19,15 @@ from checkers._disturbances import (
     disturbances_of,
 )
 from checkers._sentences import seconds
-from harness.ops import CheckResult, History, Op, Verdict
+from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
 
 __all__ = ["CrashChecker"]
 
 EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
+EXCUSED_AFTER_NS: Final = 10 * NS_PER_S
+"""What a node was told of its disk or clock may end it a little later."""
 NEAR_NS: Final = 10 * NS_PER_S
 """An engine that failed may tell of an exit, or of its own failure, this much later."""
 
@@ -40,7 +44,10 @@ class CrashChecker:
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
         # An exit that does not say that it was expected was not.
-        unexpected = [op for op in exits if not op.value.get("expected", False)]
+        excused = _Excuses(history)
+        unexpected = [
+            op for op in exits if not (op.value.get("expected", False) or excused.covers(op))
+        ]
         failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}
         crashes = [op for op in unexpected if doubts[op.index] is None]
@@ -48,9 +55,12 @@ class CrashChecker:
             "exits": len(exits),
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
+            "excused": excused.count,
         }
         if not unexpected:
-            reason = f"no node ended by itself; the nemesis ended {len(exits)}"
+            reason = f"no node ended by itself; the nemesis ended {len(exits) - excused.count}"
+            if excused.count:
+                reason += f"; {excused.count} ended over their disks or clocks, as they may"
             return CheckResult(self.name, Verdict.VALID, reason, details=details)
         text: list[str] = []
         crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
@@ -75,6 +85,38 @@ class CrashChecker:
         return CheckResult(
             self.name, verdict, reason, tuple(text), tuple(op.index for op in blamed), details
         )
+
+
+class _Excuses:
+    """The times at which nodes may end: a fault that may end them is on, or was a moment ago."""
+
+    def __init__(self, history: History) -> None:
+        self.count = 0
+        self._spans: dict[str, list[tuple[int, float]]] = {}
+        begun: dict[str, tuple[int, list[str]]] = {}
+        for op in history.of_process(NEMESIS):
+            value = op.value if isinstance(op.value, dict) else {}
+            fault = str(value.get("fault"))
+            if value.get("action") == "inject" and value.get("may_end") is True:
+                targets = value.get("targets")
+                nodes = [str(node) for node in targets] if isinstance(targets, list) else []
+                begun[fault] = op.time, nodes
+            elif value.get("action") == "heal" and fault in begun:
+                self._add(begun.pop(fault), op.time + EXCUSED_AFTER_NS)
+        for open_one in begun.values():
+            self._add(open_one, math.inf)
+
+    def _add(self, begun: tuple[int, list[str]], end_ns: float) -> None:
+        start_ns, nodes = begun
+        for node in nodes:
+            self._spans.setdefault(node, []).append((start_ns, end_ns))
+
+    def covers(self, op: Op) -> bool:
+        """Whether this exit is excused, which is then counted."""
+        spans = self._spans.get(str(op.value.get("node")), ())
+        found = any(start <= op.time <= end for start, end in spans)
+        self.count += found
+        return found
 
 
 def _names(exits: Iterable[Op]) -> str:

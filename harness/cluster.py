@@ -9,7 +9,7 @@ that survives the controller's death undoes them then. Every fault is measured t
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -30,6 +30,7 @@ __all__ = [
     "LinkQuality",
     "NodeSpec",
     "NodeState",
+    "Spring",
     "check_disk_quality",
     "env_nodes_only",
     "unsupported",
@@ -67,6 +68,7 @@ class Capability(enum.Enum):
     DISK_ERROR = "disk-error"
     DISK_FULL = "disk-full"
     DISK_SLOW = "disk-slow"
+    AIM_AT_EVENTS = "aim-at-events"
 
 
 ENV_NODES_ONLY: Final = frozenset(
@@ -196,6 +198,10 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     late_ns: int = 0
 
 
+Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
+"""What happens when a trap springs."""
+
+
 def check_disk_quality(quality: DiskQuality) -> None:
     """Raise `UsageError` for a quality that no disk has."""
     if not 0 <= quality.error <= 1:
@@ -248,6 +254,14 @@ class Cluster(Protocol):
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered on the driver's loop."""
+        ...
+
+    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
+        """Have `spring` run at every event of this kind; returns what takes the trap away.
+
+        Where `AIM_AT_EVENTS` is exact, it runs before the node sends or writes anything else, up to
+        where it first waits; elsewhere as soon as the event has arrived.
+        """
         ...
 
     async def start(self, node: str) -> bool:

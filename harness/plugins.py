@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from harness.case import Case, Fault
-from harness.cluster import Bite, Capability, Cluster, Fidelity, NodeSpec
+from harness.cluster import Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.errors import UsageError
-from harness.faults.kinds import FaultKind
+from harness.faults.ledger import Aim
 from harness.ops import (
     Attempt,
     CheckResult,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "API_VERSION",
     "GROUPS",
+    "NEMESIS_API_VERSION",
     "Checker",
     "Client",
     "Completion",
@@ -52,7 +53,6 @@ __all__ = [
     "Diagnosis",
     "Environment",
     "HistoryModel",
-    "Injection",
     "Nemesis",
     "NodeRole",
     "Option",
@@ -72,6 +72,7 @@ __all__ = [
 ]
 
 API_VERSION: Final = 1
+NEMESIS_API_VERSION: Final = 2
 GROUPS: Final = (
     "targets",
     "nemeses",
@@ -241,29 +242,14 @@ class Workload(Protocol):
         ...
 
 
-class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a nemesis really did; no targets means that it missed (nobody led, say).
-
-    `what` goes into the history; `bite` is what it did for good, if nothing is left to undo.
-    """
-
-    targets: tuple[str, ...]
-    note: str
-    fault_ids: tuple[str, ...] = ()
-    what: FaultKind | None = None
-    bite: Bite | None = None
-
-
 class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
     Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
     With methods `check_args(args)` and `check_nodes(specs)`, which raise `UsageError`, faults that
-    were written by hand are refused before anything starts. `kind` says what sort of fault it is,
-    in the history and in reports: "cut", "kill", "power-cut", "pause", or a word of your own
-    (default: "other"; an injection with `what` says it itself). `needs_leader` is false for a
-    nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says it of
-    one fault. `suits_all` is false for one that only some targets name in `nemeses`.
+    were written by hand are refused before anything starts. `needs_leader` is false for a nemesis
+    that does not aim at the leader (default: true); `needs_leader_for(fault)` says it of one fault.
+    `suits_all` is false for one that only some targets name in `nemeses`.
     """
 
     api_version: int
@@ -277,14 +263,13 @@ class Nemesis(Protocol):
         """The schedule over a chaos phase of `horizon_ns`; pure."""
         ...
 
-    async def inject(
-        self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
-    ) -> Injection:
-        """Break something now."""
-        ...
+    def aim(
+        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
+    ) -> Aim:
+        """What to break now, and of whom; pure. `harness.faults.ledger` breaks and heals it.
 
-    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
-        """Undo it, and say what it did."""
+        `it` is the node whose event `trigger_of(fault)` asked to wait for, an optional method.
+        """
         ...
 
 
@@ -548,10 +533,11 @@ def load_plugin(group: str, name: str) -> Any:
             "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
         ) from error
     version = getattr(plugin, "api_version", None)
-    if version != API_VERSION:
+    spoken = NEMESIS_API_VERSION if group == "nemeses" else API_VERSION
+    if version != spoken:
         raise UsageError(
-            f"the plug-in {name!r} of {group} has api_version {version}; "
-            f"this harness speaks {API_VERSION}"
+            f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
+            f"{spoken}, see `docs/plugins.md`"
         )
     missing = _missing(plugin, group)
     if missing:

@@ -247,6 +247,7 @@ class _Run:
             )
         for name in core:
             await self.cluster.resume(name)
+        await self.conductor.ledger.relieve(core)
         await self.cluster.heal_among(core)
         for name in core:
             if self.cluster.state(name) is NodeState.DOWN:

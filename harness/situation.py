@@ -19,7 +19,10 @@ import msgspec
 from harness.errors import listed
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import (
+    CLOCK,
+    CPU,
     CUT,
+    DISK,
     KILL,
     PAUSE,
     POWER_CUT,
@@ -52,6 +55,9 @@ _DID: Final = {
     RESTART: "had stopped {} at {}",
     SHAPE: "had made the links of {} worse since {}",
     RESET: "had reset the connections of {} at {}",
+    CLOCK: "had changed the clock of {} since {}",
+    CPU: "had slowed down {} since {}",
+    DISK: "had spoiled the disk of {} since {}",
 }
 ID_CHARS: Final = 6
 NS_PER_S: Final = 1_000_000_000

@@ -142,3 +142,46 @@ RESET_LINKS = AimedNemesis(
     "reset-links", "reset every connection between one random node and the others, again and again",
     "reset one from others", schedule=FLAPPING, suits_all=False,
 )  # fmt: skip
+
+# --- clocks, processors and disks -------------------------------------------------------------
+
+CLOCK_JUMP = AimedNemesis(
+    "clock-jump", "the wall clock of one random node jumps by five seconds, forth or back",
+    "clock one offset=5s", "clock one offset=-5s", suits_all=False,
+)  # fmt: skip
+CLOCK_DRIFT = AimedNemesis(
+    "clock-drift", "the clocks of one random node run a tenth too fast or too slow",
+    "clock one drift=100000ppm", "clock one drift=-100000ppm", suits_all=False,
+)  # fmt: skip
+CLOCK_STROBE = AimedNemesis(
+    "clock-strobe", "the wall clock of one random node jumps forth and back, twice a second",
+    "clock one offset=2s strobe=250ms", suits_all=False,
+)  # fmt: skip
+CLOCK = AimedNemesis(
+    "clock", "a clock that is wrong in any way, drawn anew for each fault",
+    "clock one offset=5s", "clock one offset=-5s", "clock leader offset=-60s",
+    "clock one drift=100000ppm", "clock one drift=-100000ppm", "clock one offset=2s strobe=250ms",
+    "clock all offset=1s", suits_all=False,
+)  # fmt: skip
+SLOW_CPU = AimedNemesis(
+    "slow-cpu", "the leader, or one random node, computes ten times as slowly",
+    "cpu leader factor=10", "cpu one factor=10", suits_all=False,
+)  # fmt: skip
+DISK_ERRORS = AimedNemesis(
+    "disk-errors", "one in twenty requests of one node's disk fails (EIO); it may end, and is "
+    "started again later",
+    "disk one error=5%", suits_all=False,
+)  # fmt: skip
+DISK_FULL = AimedNemesis(
+    "disk-full", "there is no room left on one node's disk (ENOSPC), until later",
+    "disk one full=yes", suits_all=False,
+)  # fmt: skip
+SLOW_DISK = AimedNemesis(
+    "slow-disk", "the disk of the leader, or of one random node, takes 100 ms for a request",
+    "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
+)  # fmt: skip
+DISK = AimedNemesis(
+    "disk", "a disk that is bad in any way, drawn anew for each fault",
+    "disk one error=5%", "disk leader error=100%", "disk one full=yes", "disk leader delay=100ms",
+    "disk all delay=20ms", suits_all=False,
+)  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from harness.case import Fault
-from harness.cluster import Bite, Capability, Cluster
-from harness.plugins import API_VERSION, Injection, Roles
+from harness.cluster import Capability, NodeSpec
+from harness.faults.ledger import Aim
+from harness.plugins import NEMESIS_API_VERSION, Roles
 
 __all__ = ["NoNemesis"]
 
@@ -16,10 +17,9 @@ __all__ = ["NoNemesis"]
 class NoNemesis:
     """Breaks nothing."""
 
-    api_version: ClassVar[int] = API_VERSION
+    api_version: ClassVar[int] = NEMESIS_API_VERSION
     name: ClassVar[str] = "none"
     doc: ClassVar[str] = "break nothing: the control"
-    kind: ClassVar[str] = "other"
     needs_leader: ClassVar[bool] = False
     requires: ClassVar[frozenset[Capability]] = frozenset()
 
@@ -30,14 +30,8 @@ class NoNemesis:
         del rng, horizon_ns, interval_ns, duration_ns
         return ()
 
-    async def inject(
-        self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
-    ) -> Injection:
-        """Never planned; does nothing."""
-        del cluster, roles, fault, lease_s
-        return Injection(targets=(), note="nothing to break")
-
-    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
-        """Nothing to heal."""
-        del cluster, injection
-        return Bite(0, "faults")
+    def aim(
+        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
+    ) -> Aim:
+        """Never planned, so never asked."""
+        raise AssertionError(f"{self.name!r} plans no fault, but got {fault, roles, specs, it}")

@@ -71,7 +71,7 @@ def _print_faults() -> None:
     say("faults (--fault), and where they work:")
     say(f"  {'':40} {' '.join(f'{name:12}' for name in able)}".rstrip())
     for text in EXAMPLES:
-        needs = parse(text).kind.requires
+        needs = parse(text).requires
         cells = [f"{_fidelity(needs, capabilities):12}" for capabilities in able.values()]
         say(f"  {text:40} {' '.join(cells)}".rstrip())
 

@@ -1,7 +1,6 @@
 """Nemeses made of faults in words: a schedule, a selector and a kind, and nothing else.
 
-What one hits is decided at the moment of the fault. It heals only what it broke itself: a node that
-another fault holds down stays down.
+What one hits is decided at the moment of the fault.
 """
 
 from __future__ import annotations
@@ -11,25 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.case import Fault
-from harness.cluster import Bite, Capability, Cluster, Link, NodeSpec
+from harness.cluster import Capability, Link, NodeSpec
 from harness.errors import UsageError
-from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
-from harness.faults.schedules import Schedule
+from harness.faults.kinds import Cut, Reset, Shape
+from harness.faults.ledger import Aim
+from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import Nodes, Scene, check_names, cut_links, pick
 from harness.faults.words import Sentence, are_words, parse
-from harness.plugins import API_VERSION, Injection, Nemesis, Roles, load_plugin
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Roles, load_plugin
 
 __all__ = ["AimedNemesis", "load_nemesis"]
 
 CHOICE: Final = "choice"
 DRAW: Final = "draw"
 DRAW_MAX: Final = 2**31
-_DID: Final = {
-    "kill": "killed",
-    "power-cut": "cut the power of",
-    "restart": "stopped",
-    "pause": "paused",
-}
 
 
 class AimedNemesis:
@@ -44,19 +38,17 @@ class AimedNemesis:
         suits_all: bool = True,
     ) -> None:
         """`schedule` replaces what the sentences say of time. Raises `UsageError` (see `parse`)."""
-        self.api_version = API_VERSION
+        self.api_version = NEMESIS_API_VERSION
         self.name = name
         self.doc = doc
         self.suits_all = suits_all
         self.sentences = tuple(parse(text) for text in sentences)
         self._schedule = schedule or self.sentences[0].schedule
-        words = {sentence.kind.word for sentence in self.sentences}
-        self.kind = words.pop() if len(words) == 1 else "other"
         self._drawn = {CHOICE: len(self.sentences)} if len(self.sentences) > 1 else {}
         if any(sentence.whom.draws for sentence in self.sentences):
             self._drawn[DRAW] = DRAW_MAX
         self.requires: frozenset[Capability] = frozenset().union(
-            *(sentence.kind.requires for sentence in self.sentences)
+            *(sentence.requires for sentence in self.sentences)
         )
 
     @classmethod
@@ -114,38 +106,25 @@ class AimedNemesis:
         """Whether this fault aims by who leads, so that it is worth waiting for somebody to."""
         return self._sentence(fault).whom.needs_leader
 
-    async def inject(
-        self, cluster: Cluster, roles: Roles, fault: Fault, *, lease_s: float
-    ) -> Injection:
-        """Break what the sentence of this fault means now."""
+    def trigger_of(self, fault: Fault) -> Trigger | None:
+        """The event that this fault waits for, if it does."""
+        return self._sentence(fault).trigger
+
+    def aim(
+        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
+    ) -> Aim:
+        """What the sentence of this fault means now; `it` is the node of its event."""
         sentence = self._sentence(fault)
-        scene = Scene(cluster.nodes, roles, int(fault.args.get(DRAW, 0)))
+        scene = Scene(specs, roles, int(fault.args.get(DRAW, 0)), it)
         whom = sentence.whom
         if isinstance(whom, Nodes):
             nodes = pick(whom, scene)
-            if not nodes:
-                return _missed(sentence, roles)
-            return await _hit_nodes(cluster, sentence.kind, nodes, lease_s)
+            return Aim(what=sentence.kind, targets=nodes) if nodes else _missed(sentence, roles)
         ends, others, links = cut_links(whom, scene)
         if not links:
             return _missed(sentence, roles)
         note = _told(sentence, ends, others, links, roles)
-        return await _hit_links(cluster, sentence.kind, ends, note, links, lease_s)
-
-    async def heal(self, cluster: Cluster, injection: Injection) -> Bite:
-        """Undo it and say what it did."""
-        match injection.what:
-            case Kill() | Restart():
-                for node in injection.targets:
-                    await cluster.start(node)
-            case Pause():
-                for node in injection.targets:
-                    await cluster.resume(node)
-            case Reset():
-                return injection.bite or Bite(None, "connections")
-            case Cut() | Shape():
-                return await cluster.heal(*injection.fault_ids)
-        return Bite(len(injection.targets), "processes")
+        return Aim(what=sentence.kind, targets=ends, links=tuple(links), note=note)
 
     def _sentence(self, fault: Fault) -> Sentence:
         if KEEP_OTHERS in fault.args:
@@ -168,49 +147,11 @@ def load_nemesis(name: str) -> Nemesis:
     return found
 
 
-def _missed(sentence: Sentence, roles: Roles) -> Injection:
+def _missed(sentence: Sentence, roles: Roles) -> Aim:
     if sentence.whom.needs_leader and roles.leader is None:
-        return Injection(targets=(), note="missed: nobody leads at this moment")
-    return Injection(targets=(), note=f"missed: `{sentence.text}` means nobody at this moment")
-
-
-async def _hit_nodes(
-    cluster: Cluster, kind: FaultKind, nodes: Sequence[str], lease_s: float
-) -> Injection:
-    """Hit them, one right after the other; those that it changed are its targets."""
-    hit = []
-    for node in nodes:
-        match kind:
-            case Kill():
-                done = await cluster.kill(node, lose_unsynced=kind.power_cut, torn=kind.torn)
-            case Restart():
-                done = await cluster.stop(node)
-            case _:
-                done = await cluster.pause(node, lease_s=lease_s)
-        if done:
-            hit.append(node)
-    if not hit:
-        return Injection(targets=(), note=f"missed: {', '.join(nodes)} not running")
-    return Injection(targets=tuple(hit), note=f"{_DID[kind.word]} {', '.join(hit)}", what=kind)
-
-
-async def _hit_links(
-    cluster: Cluster,
-    kind: FaultKind,
-    targets: tuple[str, ...],
-    note: str,
-    links: Sequence[Link],
-    lease_s: float,
-) -> Injection:
-    match kind:
-        case Cut():
-            fault_id = await cluster.cut(links, lease_s=lease_s)
-        case Shape():
-            fault_id = await cluster.shape(links, kind.quality, lease_s=lease_s)
-        case _:
-            bite = Bite(await cluster.reset(links), "connections")
-            return Injection(targets=targets, note=note, what=kind, bite=bite)
-    return Injection(targets=targets, note=note, what=kind, fault_ids=(fault_id,))
+        return Aim(what=sentence.kind, note="missed: nobody leads at this moment")
+    note = f"missed: `{sentence.text}` means nobody at this moment"
+    return Aim(what=sentence.kind, note=note)
 
 
 def _told(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from harness.case import NS_PER_S, Fault
-from harness.cluster import Bite, Cluster
+from harness.cluster import Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
+from harness.faults.ledger import Injection, Ledger
+from harness.faults.schedules import Trigger
 from harness.ops import NEMESIS, OpType
-from harness.plugins import Injection, Nemesis, Roles, Target, TargetSettings
+from harness.plugins import Nemesis, NodeRole, Roles, Target, TargetSettings
 from harness.recorder import Recorder
 
 __all__ = ["LEASE_GRACE_S", "FaultConductor"]
@@ -28,6 +30,8 @@ that heal it in order, shorter than anyone's patience."""
 AIM_TIMEOUT_S: Final = 5.0
 """How long a fault waits for a leader at least; a planned one does until its time is over."""
 AIM_POLL_S: Final = 0.2
+OTHER: Final = "other"
+"""The kind of a fault that never took aim."""
 
 
 class _Active(msgspec.Struct, frozen=True):
@@ -51,6 +55,7 @@ class FaultConductor:
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
         self._cluster = cluster
+        self.ledger = Ledger(cluster, env)
         self._env = env
         self._target = target
         self._settings = settings
@@ -96,12 +101,16 @@ class FaultConductor:
         self._observe_roles(roles)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
+        return await self._inject(fault, roles)
+
+    async def _inject(self, fault: Fault, roles: Roles, *, it: str = "") -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        injection = await nemesis.inject(self._cluster, roles, fault, lease_s=lease_s)
-        data = {"kind": getattr(nemesis, "kind", "other"), "leader": roles.leader}
+        aim = self._nemeses[fault.nemesis].aim(self._cluster.nodes, roles, fault, it=it)
+        injection = await self.ledger.inject(aim, lease_s=lease_s)
+        data: dict[str, Any] = {"kind": aim.what.word, "leader": roles.leader}
         if injection.what is not None:
-            what = msgspec.to_builtins(injection.what)
-            data |= {"kind": injection.what.word, "what": what}
+            data["what"] = msgspec.to_builtins(injection.what)
+            data |= {"may_end": True} if injection.what.may_end else {}
         self._note(fault, "inject", injection, data)
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)
@@ -116,13 +125,59 @@ class FaultConductor:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        aim_s = max(AIM_TIMEOUT_S, fault.duration_ns / NS_PER_S)
-        injection = await self.strike(fault, aim_s=aim_s)
+        trigger = _trigger_of(self._nemeses[fault.nemesis], fault)
+        if trigger is not None:
+            injection = await self._ambush(fault, trigger)
+        else:
+            aim_s = max(AIM_TIMEOUT_S, fault.duration_ns / NS_PER_S)
+            injection = await self.strike(fault, aim_s=aim_s)
         if not injection.targets:
             return
         await self._until(self._recorder.now_ns() + fault.duration_ns)
         if not self._over.is_set():
             await self.heal(fault.id)
+
+    async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
+        """Inject `fault` at the event that it waits for, if that comes before the chaos ends.
+
+        Nobody can be asked who leads at that moment, so what is known when the wait begins is kept
+        up to date by the nodes that say so themselves.
+        """
+        roles = await self._aim(0.0)
+        self._observe_roles(roles)
+        sprung = asyncio.get_running_loop().create_future()
+        left = trigger.nth
+
+        async def follow(event: ClusterEvent) -> None:
+            nonlocal roles
+            roles = _told_by(event, roles)
+
+        async def spring(event: ClusterEvent) -> None:
+            nonlocal left
+            left -= trigger.matches(event.kind, event.data)
+            if left or sprung.done() or self._over.is_set():
+                return
+            left = -1  # no later one
+            try:
+                sprung.set_result(await self._inject(fault, roles, it=event.node))
+            except Exception as error:  # noqa: BLE001 - raised where the fault is waited for
+                sprung.set_exception(error)
+
+        traps = [self._cluster.trap("leader", follow), self._cluster.trap(trigger.event, spring)]
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({sprung, over}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            for remove in traps:
+                remove()
+        if sprung.done():
+            return cast("Injection", sprung.result())
+        missed = Injection(
+            targets=(), note=f"missed: no event {trigger.event} as it waited for came"
+        )
+        self._note(fault, "inject", missed, {"kind": OTHER, "leader": roles.leader})
+        return missed
 
     async def _aim(self, patience_s: float) -> Roles:
         """Who leads now; waits so long for somebody to."""
@@ -138,7 +193,7 @@ class FaultConductor:
     async def _heal(self, active: _Active) -> Bite | None:
         if self._active.pop(active.fault.id, None) is None:
             return None
-        bite = await self._nemeses[active.fault.nemesis].heal(self._cluster, active.injection)
+        bite = await self.ledger.heal(active.injection.id)
         data = {"bite": {"count": bite.count, "unit": bite.unit}}
         self._note(active.fault, "heal", active.injection, data)
         return bite
@@ -163,6 +218,19 @@ class FaultConductor:
             **data,
         }
         self._recorder.record(NEMESIS, OpType.INFO, fault.nemesis, value)
+
+
+def _trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
+    asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
+    return None if asks is None else asks(fault)
+
+
+def _told_by(event: ClusterEvent, roles: Roles) -> Roles:
+    """The roles after a node has said that it leads."""
+    term = event.data.get("term", 0)
+    if event.node not in roles.candidates or not isinstance(term, int):
+        return roles
+    return Roles({**roles.by_node, event.node: NodeRole("leader", term)}, roles.candidates)
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> bool:

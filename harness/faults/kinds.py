@@ -26,6 +26,7 @@ from harness.timeline import (
 
 __all__ = [
     "Clock",
+    "Condition",
     "Cpu",
     "Cut",
     "Disk",
@@ -46,8 +47,11 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """What all kinds have.
 
     `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
-    is what an environment must be able to do.
+    is what an environment must be able to do; `may_end`: a node that ends while such a fault is on
+    it, or soon after, is not to blame for it.
     """
+
+    may_end: ClassVar[bool] = False
 
 
 class Kill(_Kind, frozen=True, tag="kill"):
@@ -99,6 +103,7 @@ class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
     drift_ppm: int = 0
     strobe_ms: float = 0.0
     word: ClassVar[str] = CLOCK
+    may_end: ClassVar[bool] = True
 
     @property
     def requires(self) -> frozenset[Capability]:
@@ -124,6 +129,11 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     quality: DiskQuality
     word: ClassVar[str] = DISK
+
+    @property
+    def may_end(self) -> bool:  # type: ignore[override]
+        """One that is only slow ends nobody."""
+        return bool(self.quality.error or self.quality.full)
 
     @property
     def requires(self) -> frozenset[Capability]:
@@ -176,6 +186,7 @@ class Reset(_Kind, frozen=True, tag="reset"):
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
 
 
+Condition = Clock | Cpu | Disk
 NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
 LinkFault = Cut | Shape | Reset
 FaultKind = NodeFault | LinkFault

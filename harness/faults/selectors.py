@@ -13,6 +13,7 @@
 | `others`      | all but those on the other end of the links                | all nodes  |
 | `node:m1`     | the node of this name                                      | all nodes  |
 | `role:master` | every node of this role                                    | all nodes  |
+| `it`          | the node whose event the fault waited for                  | all nodes  |
 | `client`      | the harness's own clients, as one end of links             |            |
 
 Members are the nodes that can lead. `@` chooses among others: `one@members`, `one@nonmembers`, or,
@@ -38,10 +39,11 @@ MEMBERS: Final = "members"
 NONMEMBERS: Final = "nonmembers"
 _OF_MEMBERS: Final = ("leader", "follower", "followers", "minority", "majority", "members")
 _OF_ALL: Final = ("one", "all", "others")
-WORDS: Final = (*_OF_MEMBERS, *_OF_ALL)
+IT: Final = "it"
+WORDS: Final = (*_OF_MEMBERS, *_OF_ALL, IT)
 LINK_SHAPES: Final = ("halves", "ring", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
-_ONE_NODE: Final = ("leader", "follower", "one", "node")
+_ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
 """One node each; on the other end of links, those who are many are all but this one."""
 _DRAW: Final = ("follower", "minority", "majority", "one")
 
@@ -63,6 +65,11 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it depends on a draw."""
         return self.word in _DRAW
 
+    @property
+    def names_it(self) -> bool:
+        """Whether it means the node of an event."""
+        return self.word == IT
+
 
 class Links(msgspec.Struct, frozen=True, kw_only=True):
     """A selector of links: between two sets of nodes, or a shape that covers the whole cluster."""
@@ -83,6 +90,11 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
         ends = (self.left, self.right)
         return bool(self.shape) or any(end is not None and end.draws for end in ends)
 
+    @property
+    def names_it(self) -> bool:
+        """Whether one end is the node of an event."""
+        return any(end is not None and end.names_it for end in (self.left, self.right))
+
 
 class Scene(msgspec.Struct, frozen=True):
     """What is there at the moment of a fault, and the number that decides its draws."""
@@ -90,6 +102,7 @@ class Scene(msgspec.Struct, frozen=True):
     specs: Mapping[str, NodeSpec]
     roles: Roles
     draw: int
+    it: str = ""  # the node of the event that the fault waited for
 
     @property
     def members(self) -> list[str]:
@@ -121,8 +134,9 @@ def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str
     """
     if selector.word == CLIENT:
         return (CLIENT,)
-    if selector.word == "node":
-        return tuple(name for name in (selector.name,) if name not in beside)
+    if selector.word in {"node", IT}:
+        name = selector.name or scene.it
+        return (name,) if name in scene.specs and name not in beside else ()
     whole = _pool(selector, scene)
     pool = [name for name in whole if name not in beside]
     leader = scene.roles.leader

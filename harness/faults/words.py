@@ -5,10 +5,14 @@
     cut leader from members every 10s for 4s
     cut one@members to members at 12s for 3s
     shape client from leader delay=200ms jitter=50ms loss=20%
+    clock one offset=-5s strobe=500ms
+    disk leader error=5%
+    kill it when event leader group=master nth=3 for 2s
     reset leader from followers
 
-A verb, whom it hits (`harness.faults.selectors`), what a `shape` does, and, if the case's
-`--interval` and `--duration` are not to decide, when.
+A verb, whom it hits (`harness.faults.selectors`), how bad it gets (`harness.faults.settings`), and,
+if the case's `--interval` and `--duration` are not to decide, when: at a time, or at an event of a
+node since then.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from typing import Final
 import msgspec
 
 from harness.case import FAULT_S_MIN, NS_PER_S
-from harness.cluster import CLIENT, LinkQuality
-from harness.errors import UsageError
-from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
-from harness.faults.schedules import Schedule
+from harness.cluster import CLIENT, Capability
+from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart
+from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import LINK_SHAPES, WORDS, Links, Nodes
+from harness.faults.settings import CONDITIONS, condition, duration_s, shape, wrong
 
 __all__ = ["EXAMPLES", "Sentence", "are_words", "parse"]
 
@@ -40,6 +44,13 @@ EXAMPLES: Final = (
     "shape leader from members duplicate=5%",
     "shape leader from members reorder=10%",
     "reset leader from members",
+    "clock leader offset=5s",
+    "clock leader drift=500ppm",
+    "cpu leader factor=10",
+    "disk leader error=5%",
+    "disk leader full=yes",
+    "disk leader delay=50ms",
+    "kill it when event leader",
 )
 """One fault of each sort, as far as environments differ in what they can do."""
 
@@ -51,10 +62,7 @@ _NODE_VERBS: Final[dict[str, FaultKind]] = {
 }
 _LINK_VERBS: Final = ("cut", "shape", "reset")
 _TIMES: Final = ("every", "at", "for")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _LENGTH_MAX: Final = 300
-_DELAY_MS_MAX: Final = 60_000
-_RATE_KB_S_MAX: Final = 1_000_000
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +72,13 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     kind: FaultKind
     whom: Nodes | Links
     schedule: Schedule
+    trigger: Trigger | None = None
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What an environment must be able to do."""
+        aims = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
+        return self.kind.requires | aims
 
 
 def are_words(name: str) -> bool:
@@ -75,35 +90,59 @@ def parse(text: str) -> Sentence:
     """Understand one fault in words; raises `UsageError` that quotes what is wrong."""
     words = text.split()
     if len(text) > _LENGTH_MAX or not words:
-        raise _wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
+        raise wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
     times = next((n for n, word in enumerate(words) if word in _TIMES), len(words))
-    verb, body = words[0], words[1:times]
-    if verb in _NODE_VERBS:
-        kind = _NODE_VERBS[verb]
-        if len(body) != 1:
-            raise _wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
-        whom: Nodes | Links = _nodes(text, body[0], client=False)
-    elif verb in _LINK_VERBS:
+    event = words.index("when") if "when" in words[:times] else times
+    verb, body = words[0], words[1:event]
+    kind: FaultKind
+    whom: Nodes | Links
+    if verb in _LINK_VERBS:
         kind, whom = _link_fault(text, verb, body)
+    elif verb in CONDITIONS:
+        kind, whom = condition(text, verb, body[1:]), _whom(text, verb, body[:1])
+    elif verb in _NODE_VERBS:
+        kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
-        known = ", ".join([*_NODE_VERBS, *_LINK_VERBS])
-        raise _wrong(text, f"begins with {verb!r}", f"begin with one of: {known}")
-    return Sentence(
-        text=" ".join(words), kind=kind, whom=whom, schedule=_schedule(text, words[times:])
-    )
+        known = ", ".join([*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS])
+        raise wrong(text, f"begins with {verb!r}", f"begin with one of: {known}")
+    trigger = _trigger(text, words[event:times]) if event < times else None
+    if whom.names_it and trigger is None:
+        raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
+    schedule = _schedule(text, words[times:], at_event=trigger is not None)
+    return Sentence(text=" ".join(words), kind=kind, whom=whom, schedule=schedule, trigger=trigger)
 
 
-def _wrong(text: str, what: str, fix: str) -> UsageError:
-    return UsageError(f"the fault {text!r} {what}; {fix}")
+def _trigger(text: str, words: list[str]) -> Trigger:
+    if len(words) < 3 or words[1] != "event":
+        raise wrong(text, f"has {' '.join(words)!r}", "write `when event KIND`")
+    where: dict[str, str] = {}
+    nth = 1
+    for word in words[3:]:
+        name, equals, value = word.partition("=")
+        if not name or not equals or not value:
+            raise wrong(text, f"has {word!r} behind an event", "write FIELD=VALUE or nth=3")
+        if name == "nth":
+            if not re.fullmatch(r"[1-9]\d{0,5}", value):
+                raise wrong(text, f"has nth={value}", "write a whole number from 1, such as nth=3")
+            nth = int(value)
+        else:
+            where[name] = value
+    return Trigger(event=words[2], where=where, nth=nth)
+
+
+def _whom(text: str, verb: str, body: list[str]) -> Nodes:
+    if len(body) != 1:
+        raise wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
+    return _nodes(text, body[0], client=False)
 
 
 def _link_fault(text: str, verb: str, body: list[str]) -> tuple[FaultKind, Links]:
     settings = [word for word in body if "=" in word]
     links = _links(text, verb, [word for word in body if "=" not in word])
     if verb == "shape":
-        return Shape(quality=_quality(text, settings)), links
+        return shape(text, settings), links
     if settings:
-        raise _wrong(text, f"has {settings[0]!r}", f"{verb} takes no settings, only `shape` does")
+        raise wrong(text, f"has {settings[0]!r}", f"{verb} takes no settings, only `shape` does")
     if verb == "reset":
         return Reset(), links
     return Cut(one_way=links.one_way or links.shape == "ring"), links
@@ -113,7 +152,7 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
     if len(body) == 1 and body[0] in LINK_SHAPES:
         return Links(shape=body[0])
     if len(body) != 3 or body[1] not in {"from", "to"}:
-        raise _wrong(
+        raise wrong(
             text,
             f"has {' '.join(body)!r} where links are named",
             f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
@@ -121,9 +160,9 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
     if left.word == right.word == CLIENT:
-        raise _wrong(text, "has clients on both ends", "name nodes on one end")
+        raise wrong(text, "has clients on both ends", "name nodes on one end")
     if left.word == "others":
-        raise _wrong(text, "begins its links with 'others'", "write `A from others`")
+        raise wrong(text, "begins its links with 'others'", "write `A from others`")
     return Links(left=left, right=right, one_way=body[1] == "to")
 
 
@@ -136,7 +175,7 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
     known = [word for word in WORDS if client or word != "others"]
     if found is None or found[3] not in known:
         known += [CLIENT] if client else []
-        raise _wrong(
+        raise wrong(
             text,
             f"names {word!r}",
             f"write one of {', '.join(known)}, node:NAME or role:NAME; @members, @nonmembers or "
@@ -145,65 +184,22 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
     return Nodes(word=found[3], among=found[4] or "")
 
 
-def _quality(text: str, settings: list[str]) -> LinkQuality:
-    fields: dict[str, float] = {}
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        field, amount = _setting(text, name, value)
-        if field in fields:
-            raise _wrong(text, f"sets {name} twice", "set it once")
-        fields[field] = amount
-    if not fields:
-        raise _wrong(
-            text,
-            "says nothing of how the links get worse",
-            "add one of delay=200ms, jitter=50ms, loss=20%, duplicate=5%, reorder=10%, rate=64kB/s",
-        )
-    return msgspec.convert(fields, LinkQuality)
-
-
-def _setting(text: str, name: str, value: str) -> tuple[str, float]:
-    shares = {"loss": "drop", "duplicate": "duplicate", "reorder": "reorder"}
-    if name in {"delay", "jitter"}:
-        amount = _duration_s(text, value) * 1000
-        if amount > _DELAY_MS_MAX:
-            raise _wrong(text, f"has {name}={value}", f"at most {_DELAY_MS_MAX // 1000}s")
-        return f"{name}_ms", amount
-    if name in shares:
-        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", value)
-        if found is None or not 0 < float(found[1]) <= 100:
-            raise _wrong(text, f"has {name}={value}", f"write a share such as {name}=20%")
-        return shares[name], float(found[1]) / 100
-    if name == "rate":
-        found = re.fullmatch(r"(\d{1,7})kB/s", value)
-        if found is None or not 1 <= int(found[1]) <= _RATE_KB_S_MAX:
-            raise _wrong(text, f"has rate={value}", "write a whole number such as rate=64kB/s")
-        return "rate_kb_s", int(found[1])
-    known = "delay, jitter, loss, duplicate, reorder, rate"
-    raise _wrong(text, f"sets {name!r}", f"links have {known}")
-
-
-def _duration_s(text: str, value: str) -> float:
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", value)
-    if found is None:
-        raise _wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")
-    return float(found[1]) * _SECONDS[found[2]]
-
-
-def _schedule(text: str, words: list[str]) -> Schedule:
+def _schedule(text: str, words: list[str], *, at_event: bool) -> Schedule:
     rule = "write `every 10s for 4s`, `at 12s for 3s`, or neither"
     names, values = words[::2], words[1::2]
     if not words:
         return Schedule()
+    if at_event and names == ["for"]:  # waits from the start of the chaos on, once
+        names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
-        raise _wrong(text, f"has {' '.join(words)!r} where it says when", rule)
+        raise wrong(text, f"has {' '.join(words)!r} where it says when", rule)
     found = {
-        name: round(_duration_s(text, value) * NS_PER_S)
+        name: round(duration_s(text, value) * NS_PER_S)
         for name, value in zip(names, values, strict=True)
     }
     least_ns = round(FAULT_S_MIN * NS_PER_S)
     if found["for"] < least_ns or found.get("every", least_ns) < least_ns:
-        raise _wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
+        raise wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
     if "every" in found and found["for"] >= found["every"]:
-        raise _wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
+        raise wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
     return Schedule(every_ns=found.get("every", 0), at_ns=found.get("at"), for_ns=found["for"])

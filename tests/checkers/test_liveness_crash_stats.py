@@ -339,6 +339,37 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(
         assert crash(h).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("node", "at_ms", "healed", "verdict"),
+    [
+        ("m1", 100, True, Verdict.VALID),
+        ("m1", 1_000 + 9_000, True, Verdict.VALID),  # what it was told ends it a little later
+        ("m1", 1_000 + 11_000, True, Verdict.INVALID),
+        ("m1", 60_000, False, Verdict.VALID),
+        ("m1", 0, True, Verdict.INVALID),  # before the fault
+        ("m2", 100, True, Verdict.INVALID),
+    ],
+)
+@pytest.mark.parametrize("may_end", [True, False])
+def test_an_end_under_a_fault_that_may_end_nodes_is_excused_and_no_other(
+    node: str, at_ms: int, *, healed: bool, verdict: Verdict, may_end: bool
+) -> None:
+    h = Writer()
+    value = {"action": "inject", "fault": "f1", "targets": ["m1"], "note": ""}
+    steps: list[tuple[int, Any]] = [
+        (50, lambda: h.nemesis("disk", {**value, "may_end": may_end})),
+        (at_ms, lambda: h.fact("node-exit", {"node": node, "code": 1, "expected": False})),
+    ]
+    if healed:
+        steps.append((1_000, lambda: h.nemesis("disk", {**value, "action": "heal"})))
+    for time_ms, step in sorted(steps, key=lambda pair: pair[0]):
+        h.at(time_ms)
+        step()
+    result = crash(h)
+    assert result.verdict is (verdict if may_end else Verdict.INVALID)
+    assert result.details["excused"] == (result.verdict is Verdict.VALID)
+
+
 # --- stats ------------------------------------------------------------------------------------
 
 

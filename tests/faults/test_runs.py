@@ -9,13 +9,15 @@ from harness.plugins import load_plugin, plugin_names
 from harness.run import conduct
 from harness.timeline import faults_of
 
-USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links")
+USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links",
+         "clock-strobe", "slow-cpu", "disk-errors", "slow-disk")  # fmt: skip
 ALL = [name for name in plugin_names("nemeses") if name != "none"]
 RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
 
 
-def run(nemesis, seed):
-    case = Case(seed=seed, nemeses=(nemesis,), interval_s=5.0, duration_s=2.0, time_limit_s=10.0)
+def run(nemesis, seed, *others):
+    nemeses = (nemesis, *others)
+    case = Case(seed=seed, nemeses=nemeses, interval_s=5.0, duration_s=2.0, time_limit_s=10.0)
     sim = load_plugin("environments", "sim")
     plan = plan_case(case, sim)
     history = conduct(plan, sim, run_id="test", folder=None).history
@@ -37,3 +39,21 @@ def test_words_strike_when_they_say():
     starts = [round((fault.start - chaos) / 1e9) for fault in faults_of(history)]
     assert starts == [3, 6, 9]
     assert judgement.verdict == "valid"
+
+
+def test_a_fault_at_an_event_strikes_the_node_that_had_it_at_that_very_time():
+    text = "kill it when event leader group=master for 2s"
+    history, judgement = run(text, 1, "kill leader every 4s for 1s")
+    leaders = {(op.time, op.value["node"]) for op in history.facts("leader")}
+    hit = [fault for fault in faults_of(history) if fault.targets and fault.nemesis == text]
+    assert hit
+    assert {(fault.start, fault.targets[0]) for fault in hit} <= leaders
+    assert judgement.verdict == "valid", judgement
+
+
+def test_an_event_that_never_comes_is_a_fault_that_missed():
+    history, judgement = run("kill it when event no-such-event", 1)
+    notes = [op.value["note"] for op in history if op.f.startswith("kill it")]
+    assert notes
+    assert all("missed" in note for note in notes)
+    assert judgement.verdict == "unknown"

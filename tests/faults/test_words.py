@@ -8,11 +8,21 @@ from hypothesis import strategies as st
 
 from harness.case import NS_PER_S, Case, stream
 from harness.cli import main
-from harness.cluster import LinkQuality
+from harness.cluster import Capability, DiskQuality, LinkQuality
 from harness.errors import UsageError
 from harness.faults.aimed import AimedNemesis, load_nemesis
-from harness.faults.kinds import Cut, Kill, Pause, Reset, Restart, Shape
-from harness.faults.schedules import Schedule
+from harness.faults.kinds import (
+    Clock,
+    Cpu,
+    Cut,
+    Disk,
+    Kill,
+    Pause,
+    Reset,
+    Restart,
+    Shape,
+)
+from harness.faults.schedules import Schedule, Trigger
 from harness.faults.words import parse
 from harness.planning import plan_case
 
@@ -38,6 +48,14 @@ S = NS_PER_S
             "shape halves duplicate=5% reorder=10.5%",
             Shape(quality=LinkQuality(duplicate=0.05, reorder=0.105)),
         ),
+        ("clock one offset=-5s", Clock(offset_ms=-5000)),
+        (
+            "clock all drift=-500ppm offset=1m strobe=250ms",
+            Clock(offset_ms=60_000, drift_ppm=-500, strobe_ms=250),
+        ),
+        ("cpu leader factor=2.5", Cpu(factor=2.5)),
+        ("disk one error=5% delay=50ms", Disk(quality=DiskQuality(error=0.05, delay_ms=50))),
+        ("disk one full=yes", Disk(quality=DiskQuality(full=True))),
     ],
 )
 def test_kinds(text, kind):
@@ -63,6 +81,15 @@ def test_times():
         "shape leader from members delay=1s delay=2s", "shape leader from members rate=0kB/s",
         "shape leader from members speed=1", "kill leader every 10s", "kill leader for 4s",
         "kill leader every 4s for 4s", "kill leader every 0s for 0s", "kill leader at 1s for 0ms",
+        "clock one", "clock one offset=5", "clock one offset=0s", "clock one offset=-0s",
+        "clock one strobe=1s", "clock one drift=0ppm", "clock one drift=600000ppm",
+        "clock one drift=5", "clock one from leader", "clock offset=5s", "cpu one",
+        "cpu one factor=1", "cpu one factor=x", "cpu one factor=2000", "disk one",
+        "disk one error=0%", "disk one full=no", "disk one delay=2m", "disk one error=5% error=6%",
+        "disk one loss=5%", "kill it", "cut it from others", "kill it when", "kill it when event",
+        "kill it when leader", "kill it when event leader term", "kill it when event leader =3",
+        "kill it when event x nth=0", "kill one when event x nth=two", "when event leader",
+        "kill it when event every 3s for 1s",
         "kill leader every 10s for 4s at 3s", "kill leader every ten for 4s", "kill leader at",
     ],
 )  # fmt: skip
@@ -73,7 +100,8 @@ def test_what_is_wrong_is_refused(text):
 
 @given(st.lists(st.sampled_from([
     "kill", "cut", "shape", "reset", "leader", "one@members", "from", "to", "ring", "every", "at",
-    "for", "4s", "10s", "loss=20%", "client", "node:m1", "@", "=", "%",
+    "for", "4s", "10s", "loss=20%", "client", "node:m1", "@", "=", "%", "clock", "disk",
+    "offset=-1s", "full=yes", "when", "event", "it", "term=3", "nth=2",
 ]), max_size=9).map(" ".join) | st.text(max_size=60))  # fmt: skip
 def test_any_text_is_understood_or_refused(text):
     try:
@@ -96,6 +124,31 @@ def test_exact_times_are_kept():
     ]  # fmt: skip
     (once,) = plan("kill leader at 500ms for 1s")
     assert (once.at_ns, once.duration_ns) == (S // 2, S)
+
+
+def test_events():
+    sentence = parse("kill it when event leader term=3 nth=2 every 10s for 4s")
+    assert sentence.trigger == Trigger(event="leader", where={"term": "3"}, nth=2)
+    assert sentence.schedule == Schedule(every_ns=10 * S, for_ns=4 * S)
+    assert Capability.AIM_AT_EVENTS in sentence.requires
+    assert parse("kill one").trigger is None
+    once = parse("kill it when event leader for 4s").schedule
+    assert once == Schedule(at_ns=0, for_ns=4 * S)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "matches"),
+    [
+        ("leader", {"term": 3, "ready": True}, True),
+        ("leader", {"term": "3", "ready": True, "more": None}, True),
+        ("leader", {"term": 3}, False),
+        ("leader", {"term": 30, "ready": True}, False),
+        ("follower", {"term": 3, "ready": True}, False),
+    ],
+)
+def test_an_event_is_known_by_its_fields_as_they_read_in_json(kind, data, matches):
+    trigger = Trigger(event="leader", where={"term": "3", "ready": "true"})
+    assert trigger.matches(kind, data) is matches
 
 
 def test_a_fault_after_the_end_and_too_many_of_them_are_refused():

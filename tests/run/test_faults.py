@@ -8,8 +8,11 @@ import pytest
 from harness.case import NS_PER_S, Fault
 from harness.faults import conductor as faults
 from harness.faults.conductor import FaultConductor
-from harness.plugins import Injection, NodeRole, Roles
+from harness.faults.kinds import Kill
+from harness.faults.ledger import Aim
+from harness.plugins import NodeRole, Roles
 from harness.recorder import Recorder
+from tests.faults.cluster import FakeCluster, FakeEnv
 
 SEEN = Roles({"n2": NodeRole("leader", term=7)}, ("n1", "n2"))
 
@@ -35,14 +38,15 @@ class Target:
 
 
 class Nemesis:
-    async def inject(self, cluster, roles, fault, *, lease_s):
-        return Injection(targets=(roles.leader,), note="")
+    def aim(self, specs, roles, fault, *, it=""):
+        return Aim(what=Kill(), targets=(roles.leader,))
 
 
 def test_the_roles_that_a_fault_saw_are_told():
     observed = []
     conductor = FaultConductor(
-        cluster=None, env=None, target=Target(), settings=None, nemeses={"x": Nemesis()},
+        cluster=FakeCluster(), env=FakeEnv(), target=Target(), settings=None,
+        nemeses={"x": Nemesis()},
         recorder=Recorder(SimpleNamespace(monotonic_ns=lambda: 0)), observe_roles=observed.append,
     )  # fmt: skip
 
@@ -66,14 +70,14 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     class Striking:
         needs_leader = True
 
-        async def inject(self, cluster, roles, fault, *, lease_s):
+        def aim(self, specs, roles, fault, *, it=""):
             conductor.end()  # else it would last
             struck_ns.append(clock.now_ns)
-            return Injection(targets=() if roles.leader is None else (roles.leader,), note="")
+            return Aim(what=Kill(), targets=() if roles.leader is None else (roles.leader,))
 
     struck_ns = []
     conductor = FaultConductor(
-        cluster=None, env=SimpleNamespace(spawn=lambda work, name: asyncio.ensure_future(work)),
+        cluster=FakeCluster(), env=FakeEnv(),
         target=clock, settings=None, nemeses={"x": Striking()}, recorder=recorder,
         observe_roles=lambda roles: None,
     )  # fmt: skip

@@ -28,6 +28,7 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    Spring,
     unsupported,
 )
 from harness.environments.docker import undo
@@ -60,6 +61,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
         ),
         Fidelity.EXACT,
     )
+    | {Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE}
 )
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
@@ -178,6 +180,10 @@ class DockerCluster:
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
+
+    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
+        """Have `spring` run when an event of this kind has arrived."""
+        return self._bus.trap(kind, spring)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""

@@ -17,6 +17,7 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    Spring,
     unsupported,
 )
 from harness.environments.process.links import LinkFaults
@@ -47,6 +48,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
         ),
         Fidelity.EXACT,
     )
+    | {Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE}
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
@@ -105,6 +107,10 @@ class ProcessCluster:
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
+
+    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
+        """Have `spring` run when an event of this kind has arrived."""
+        return self._bus.trap(kind, spring)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the node's process holds now."""

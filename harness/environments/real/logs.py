@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import deque
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from harness.cluster import CHECKPOINT, ClusterEvent
+from harness.cluster import CHECKPOINT, ClusterEvent, Spring
 from harness.environments.real.lines import EVENT_LEVEL, LINE_BYTES_MAX, parse_line
 
 __all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
@@ -33,6 +34,7 @@ class EventBus:
         self._on_failure = on_failure
         self._callbacks: list[Callable[[ClusterEvent], None]] = []
         self._early: list[ClusterEvent] = []
+        self._sprung: set[asyncio.Task[None]] = set()
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered."""
@@ -40,6 +42,23 @@ class EventBus:
         early, self._early = self._early, []
         for event in early:
             self._deliver(callback, event)
+
+    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
+        """Run `spring` beside everything else when an event of this kind has arrived."""
+
+        def take(event: ClusterEvent) -> None:
+            if event.kind == kind:
+                task = asyncio.get_running_loop().create_task(spring(event), name=f"trap-{kind}")
+                self._sprung.add(task)
+                task.add_done_callback(self._spring_done)
+
+        self.subscribe(take)
+        return lambda: self._callbacks.remove(take)
+
+    def _spring_done(self, task: asyncio.Task[None]) -> None:
+        self._sprung.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
 
     def _deliver(self, callback: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
         try:
@@ -56,7 +75,7 @@ class EventBus:
             elif len(self._early) == EARLY_EVENTS_MAX:
                 _log.warning("more than %d events and nobody subscribed", EARLY_EVENTS_MAX)
                 self._early.append(event)
-        for callback in self._callbacks:
+        for callback in tuple(self._callbacks):
             self._deliver(callback, event)
 
 

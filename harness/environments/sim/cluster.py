@@ -22,8 +22,10 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    Spring,
     check_disk_quality,
 )
+from harness.environments.sim.begin import begin
 from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
@@ -53,6 +55,7 @@ class SimCluster:
         self._stop_ns = int(stop_s * 1e9)
         self._subscribers: list[Callable[[ClusterEvent], None]] = []
         self._faults = 0
+        self._traps: dict[str, list[Spring]] = {}
 
     @property
     def environment(self) -> str:
@@ -77,11 +80,32 @@ class SimCluster:
         """Have every event delivered on the driver's loop."""
         self._subscribers.append(callback)
 
+    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
+        """Have `spring` run at every event of this kind, inside the node's own callback.
+
+        A node that it kills or cuts off reaches nothing from there on, and one that it freezes
+        waits before its next effect. What waits in `spring` goes on as a task of the driver.
+        """
+        springs = self._traps.setdefault(kind, [])
+        springs.append(spring)
+        return lambda: springs.remove(spring)
+
+    def _spring(self, node: str, kind: str, encoded: bytes) -> None:
+        driver = self._driver.incarnation
+        if driver is None:
+            return
+        for spring in tuple(self._traps.get(kind, ())):
+            time_ns = self._driver.clock.monotonic_ns()
+            event = ClusterEvent(time_ns, node, kind, msgspec.json.decode(encoded))
+            begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
+
     def publish(self, node: str, kind: str, encoded: bytes) -> None:
         """Hand an event of a node to the driver."""
         driver = self._driver.incarnation
         if self._subscribers and driver is not None:
             driver.loop.call_soon(self._deliver, node, kind, encoded)
+        if self._traps:
+            self._spring(node, kind, encoded)
 
     def _deliver(self, node: str, kind: str, encoded: bytes) -> None:
         time_ns = self._driver.clock.monotonic_ns()
@@ -226,7 +250,7 @@ class SimCluster:
         self._fabric.heal_within(names)
 
     async def heal_all(self) -> None:
-        """Undo every fault of links, clocks, processors and disks and thaw every node. Starts nothing."""
+        """Undo all faults but of nodes that are down, and thaw every node. Starts nothing."""
         self._note("heal-all", CLIENT)
         self._fabric.heal_within(None)
         for machine in self._machines.values():

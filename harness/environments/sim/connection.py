@@ -240,6 +240,9 @@ class SimConn:
     async def send(self, frame: bytes) -> None:
         """Queue one frame; waits on back-pressure. Raises `ConnectionResetError`."""
         while not self.try_send(frame):
+            if self._loop.paused:
+                await self._loop.thawed()
+                continue
             waiter = self._loop.create_future()
             self.out.waiters.append(waiter)
             await waiter
@@ -252,7 +255,7 @@ class SimConn:
         if self.state is not _OPEN or not self._loop.alive:
             self._check_open()
         pipe = self.out
-        if pipe.buffered_bytes >= PIPE_BYTES_MAX:
+        if pipe.buffered_bytes >= PIPE_BYTES_MAX or self._loop.paused:
             return False
         pipe.buffered_bytes += size + _FRAME_OVERHEAD_BYTES
         pipe.transmit(bytes(frame))

@@ -114,6 +114,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.due_ns = -1  # when the next callback has done its work; -1: nothing is ready
         self.alive = True
         self.paused = False
+        self._frozen: list[asyncio.Future[None]] = []
         self.scheduled = False  # whether the world already knows that something is ready
         self.ready: deque[NodeHandle | NodeTimer] = deque()
         self.on_callback_error: Callable[[BaseException], None] | None = None
@@ -234,9 +235,20 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Stop running callbacks; what becomes ready waits."""
         self.paused = True
 
+    async def thawed(self) -> None:
+        """Wait for the end of a pause: one may begin within a callback, which then goes on."""
+        while self.paused:
+            waiter = self.create_future()
+            self._frozen.append(waiter)
+            await waiter
+
     def resume(self) -> None:
         """Run in a burst what became ready during the pause."""
         self.paused = False
+        frozen, self._frozen = self._frozen, []
+        for waiter in frozen:
+            if not waiter.done():
+                waiter.set_result(None)
         if self.ready and not self.scheduled:
             self.scheduled = True
             self.world.runnable.append(self)

@@ -336,4 +336,6 @@ class SimNetwork:
     async def connect(self, address: Address) -> SimConn:
         """Connect within the caller's own timeout."""
         self._owner.check_alive()
+        if self._owner.loop.paused:
+            await self._owner.loop.thawed()
         return await self._fabric.connect(self._owner, address)

@@ -1,0 +1,209 @@
+"""The one book of a run's faults: what is broken now, by which fault, and what each of them did.
+
+Nemeses only take aim; whatever is broken is broken through here, so that faults which overlap mean
+the same everywhere. A node that is down or frozen is hit by no other fault that would do the same
+to it, and only the one that did it lets it go. Links do as the environment says: a link is cut
+while any fault cuts it. Of the rest, see `harness.faults.conditions`.
+
+A node may end over what a fault did to its disk or its clock (`may_end`). It is started again when
+that fault is healed, or as soon as it ends within `EXCUSED_AFTER_NS` of that, unless another fault
+holds it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import NS_PER_S
+from harness.cluster import Bite, Cluster, ClusterEvent, Link, NodeState
+from harness.env import ClientEnv
+from harness.errors import UsageError
+from harness.faults.conditions import Conditions
+from harness.faults.kinds import Condition, Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
+
+__all__ = ["EXCUSED_AFTER_NS", "Aim", "Injection", "Ledger"]
+
+EXCUSED_AFTER_NS: Final = 10 * NS_PER_S
+"""What its disk or clock told a node may end it so much later; the checker `crash` agrees."""
+
+_DID: Final = {
+    "kill": "killed",
+    "power-cut": "cut the power of",
+    "restart": "stopped",
+    "pause": "paused",
+    "clock": "changed the clock of",
+    "cpu": "slowed down",
+    "disk": "spoiled the disk of",
+}
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a nemesis means to do now: a fault, and the nodes or the links that it is to hit.
+
+    Without targets it misses, and `note` says why. For links, `targets` are those that the fault is
+    about, and `note` says what it does.
+    """
+
+    what: FaultKind
+    targets: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    note: str = ""
+
+
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fault really hit; no targets means that it missed (nobody led, say)."""
+
+    targets: tuple[str, ...]
+    note: str
+    id: str = ""
+    what: FaultKind | None = None
+
+
+class _Entry:
+    """One fault that is on, or was."""
+
+    def __init__(
+        self, injection: Injection, link_fault: str = "", bite: Bite | None = None
+    ) -> None:
+        self.injection = injection
+        self.link_fault = link_fault
+        self.bite = bite  # what it did, once that is known
+        self.on = True
+        self.relieved: set[str] = set()
+
+    def is_on(self, node: str) -> bool:
+        """Whether it is on this node."""
+        return self.on and node in self.injection.targets and node not in self.relieved
+
+
+class Ledger:
+    """All faults of one run on one cluster."""
+
+    def __init__(self, cluster: Cluster, env: ClientEnv) -> None:
+        """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`."""
+        self._cluster = cluster
+        self._env = env
+        self._conditions = Conditions(cluster, env)
+        self._entries: dict[str, _Entry] = {}
+        self._excused_until_ns: dict[str, int] = {}
+        cluster.subscribe(self._on_event)
+
+    async def inject(self, aim: Aim, *, lease_s: float) -> Injection:
+        """Break what `aim` means, for `lease_s` at most; says what it hit.
+
+        Raises what the environment raises: a fault that does not take is an infrastructure error.
+        """
+        what = aim.what
+        if not aim.targets:
+            return Injection(targets=(), note=aim.note)
+        injection = Injection(
+            targets=aim.targets, note=aim.note, id=f"fault-{len(self._entries) + 1}", what=what
+        )
+        entry = _Entry(injection)
+        match what:
+            case Cut():
+                entry.link_fault = await self._cluster.cut(aim.links, lease_s=lease_s)
+            case Shape():
+                entry.link_fault = await self._cluster.shape(
+                    aim.links, what.quality, lease_s=lease_s
+                )
+            case Reset():
+                entry.bite = Bite(await self._cluster.reset(aim.links), "connections")
+            case Kill() | Restart() | Pause():
+                hit = [node for node in aim.targets if await self._down(what, node, lease_s)]
+                if not hit:
+                    note = f"missed: {', '.join(aim.targets)} not running"
+                    return Injection(targets=(), note=note)
+                entry.injection = _told(injection, hit)
+            case _:
+                entry.injection = _told(injection, aim.targets)
+                await self._conditions.lay(injection.id, what, aim.targets)
+        self._entries[injection.id] = entry
+        return entry.injection
+
+    async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
+        """Whether this fault is what took the node down, or froze it."""
+        match what:
+            case Kill():
+                return await self._cluster.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
+            case Restart():
+                return await self._cluster.stop(node)
+            case Pause():
+                return await self._cluster.pause(node, lease_s=lease_s)
+
+    async def heal(self, fault_id: str) -> Bite:
+        """Undo one fault and say what it did; a second call returns the same.
+
+        Raises `UsageError` for a fault that was never injected.
+        """
+        entry = self._entries.get(fault_id)
+        if entry is None:
+            raise UsageError(f"there was no fault {fault_id!r} in this run")
+        if entry.on:
+            entry.on = False
+            bite = await self._undo(entry)
+            entry.bite = entry.bite or bite
+        assert entry.bite is not None
+        return entry.bite
+
+    async def _undo(self, entry: _Entry) -> Bite:
+        targets = entry.injection.targets
+        match entry.injection.what:
+            case Kill() | Restart():
+                for node in targets:
+                    await self._cluster.start(node)
+            case Pause():
+                for node in targets:
+                    await self._cluster.resume(node)
+            case Cut() | Shape():
+                return await self._cluster.heal(entry.link_fault)
+            case Reset() | None:
+                pass
+            case what:
+                bite = await self._conditions.lift(entry.injection.id)
+                if what.may_end:
+                    self._excuse(targets)
+                    for node in targets:
+                        await self._start_again(node)
+                return bite
+        return Bite(len(targets), "processes")
+
+    def _excuse(self, nodes: Iterable[str]) -> None:
+        until_ns = self._env.clock.monotonic_ns() + EXCUSED_AFTER_NS
+        self._excused_until_ns |= dict.fromkeys(nodes, until_ns)
+
+    async def _start_again(self, node: str) -> None:
+        """Unless a fault that is on keeps it down, or would end it again at once."""
+        held = any(
+            entry.is_on(node) and _keeps_down(entry.injection.what)
+            for entry in self._entries.values()
+        )
+        if self._cluster.state(node) is NodeState.DOWN and not held:
+            await self._cluster.start(node)
+
+    def _on_event(self, event: ClusterEvent) -> None:
+        ended = event.kind == "node-exited" and not event.data.get("expected", False)
+        until_ns = self._excused_until_ns.get(event.node)
+        if ended and until_ns is not None and self._env.clock.monotonic_ns() <= until_ns:
+            self._env.spawn(self._start_again(event.node), name=f"start-again-{event.node}")
+
+    async def relieve(self, nodes: Collection[str]) -> None:
+        """Let these nodes have good clocks, processors and disks, whatever fault is on them."""
+        await self._conditions.relieve(nodes)
+        for entry in self._entries.values():
+            if isinstance(entry.injection.what, Condition) and entry.injection.what.may_end:
+                self._excuse(node for node in nodes if entry.is_on(node))
+                entry.relieved |= set(nodes)
+
+
+def _told(injection: Injection, hit: Sequence[str]) -> Injection:
+    assert injection.what is not None
+    note = f"{_DID[injection.what.word]} {', '.join(hit)}"
+    return msgspec.structs.replace(injection, targets=tuple(hit), note=note)
+
+
+def _keeps_down(what: FaultKind | None) -> bool:
+    return isinstance(what, Kill | Restart) or (isinstance(what, Condition) and what.may_end)

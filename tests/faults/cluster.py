@@ -1,0 +1,96 @@
+"""A cluster that records what it is told."""
+
+import asyncio
+
+from harness.cluster import Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
+
+MASTERS = ("m1", "m2", "m3")
+
+
+class FakeEnv:
+    """Tasks of the loop that runs, and its clock."""
+
+    @property
+    def clock(self):
+        return self
+
+    def monotonic_ns(self):
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+    def spawn(self, coro, *, name):
+        return asyncio.get_running_loop().create_task(coro, name=name)
+
+
+class FakeCluster:
+    def __init__(self, down=()):
+        self.down = set(down)
+        self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
+        self.calls = []
+        self.callbacks = []
+        self.cuts = []
+        self.clocks, self.factors, self.disks = {}, {}, {}
+        self.requests = 0  # that each disk had since it was asked last
+
+    def subscribe(self, callback):
+        self.callbacks.append(callback)
+
+    def end(self, node):
+        """The node ends by itself."""
+        self.down.add(node)
+        for callback in self.callbacks:
+            callback(ClusterEvent(0, node, "node-exited", {"code": 1, "expected": False}))
+
+    def state(self, node):
+        return NodeState.DOWN if node in self.down else NodeState.RUNNING
+
+    async def cut(self, links, *, lease_s):
+        self.cuts.append(list(links))
+        self.calls.append(("cut", lease_s))
+        return f"cut-{len(self.cuts)}"
+
+    async def shape(self, links, quality, *, lease_s):
+        self.calls.append(("shape", quality, lease_s))
+        return "shape-1"
+
+    async def reset(self, links):
+        self.calls.append(("reset", list(links)))
+        return 5
+
+    async def stop(self, node):
+        self.calls.append(("stop", node))
+        self.down.add(node)
+        return True
+
+    async def heal(self, fault):
+        self.calls.append(("heal", fault))
+        return Bite(7, "frames")
+
+    async def kill(self, node, *, lose_unsynced=False, torn=False):
+        self.calls.append(("kill", node, lose_unsynced, torn))
+        was_up = node not in self.down
+        self.down.add(node)
+        return was_up
+
+    async def start(self, node):
+        self.calls.append(("start", node))
+        self.down.discard(node)
+        return True
+
+    async def pause(self, node, *, lease_s):
+        self.calls.append(("pause", node, lease_s))
+        return True
+
+    async def resume(self, node):
+        self.calls.append(("resume", node))
+        return True
+
+    async def skew(self, node, *, offset_ns, drift_ppm=0):
+        self.clocks[node] = offset_ns, drift_ppm
+
+    async def slow(self, node, *, factor):
+        self.factors[node] = factor
+
+    async def worsen_disk(self, node, quality):
+        felt = self.requests if self.disks.get(node, DiskQuality()) != DiskQuality() else 0
+        self.disks[node] = quality
+        return felt

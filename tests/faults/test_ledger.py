@@ -1,0 +1,211 @@
+"""Faults that overlap: each is undone by itself, and what is left is what the others make of it."""
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cluster import Bite, DiskQuality, Link
+from harness.errors import UsageError
+from harness.faults.kinds import Clock, Cpu, Cut, Disk, Kill, Pause
+from harness.faults.ledger import Aim, Ledger
+from tests.faults.cluster import FakeCluster, FakeEnv
+
+NODES = ("m1", "m2", "m3", "t1")
+EIO = Disk(quality=DiskQuality(error=0.5))
+FULL = Disk(quality=DiskQuality(full=True))
+SLOW = Disk(quality=DiskQuality(delay_ms=20.0))
+
+
+def go(body, down=()):
+    """Run `body(ledger, cluster)`."""
+
+    async def main():
+        cluster = FakeCluster(down)
+        return await body(Ledger(cluster, FakeEnv()), cluster)
+
+    return asyncio.run(main())
+
+
+async def hit(ledger, what, *nodes):
+    return await ledger.inject(Aim(what=what, targets=nodes), lease_s=9.0)
+
+
+def test_nobody_starts_a_node_that_another_fault_holds_down():
+    async def body(ledger, cluster):
+        first = await hit(ledger, Kill(), "m1")
+        second = await hit(ledger, Kill(), "m1", "m2")
+        assert second.targets == ("m2",)
+        third = await hit(ledger, Kill(), "m1")
+        assert (third.targets, "not running" in third.note) == ((), True)
+        assert await ledger.heal(second.id) == Bite(1, "processes")
+        assert cluster.down == {"m1"}
+        await ledger.heal(first.id)
+        assert cluster.down == set()
+
+    go(body)
+
+
+def test_a_fault_is_healed_once_and_says_the_same_again():
+    async def body(ledger, cluster):
+        aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")
+        injection = await ledger.inject(aim, lease_s=9.0)
+        assert [await ledger.heal(injection.id) for _ in range(2)] == [Bite(7, "frames")] * 2
+        assert cluster.calls.count(("heal", "cut-1")) == 1
+        with pytest.raises(UsageError, match="fault-9"):
+            await ledger.heal("fault-9")
+
+    go(body)
+
+
+CONDITIONS = st.sampled_from(
+    [EIO, FULL, SLOW, Clock(offset_ms=5.0), Clock(offset_ms=-2.0, drift_ppm=300), Cpu(factor=3.0)]
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(CONDITIONS, st.sets(st.sampled_from(NODES), min_size=1)),
+        st.integers(0, 9),  # heal this one of those that are on
+        st.sampled_from(NODES),  # relieve this node
+    ),
+    max_size=14,
+)
+
+
+def expected(on, node):
+    """What the node's clock, processor and disk are by all faults that are on it."""
+    faults = [what for what, nodes in on.values() if node in nodes]
+    clocks = [what for what in faults if isinstance(what, Clock)]
+    disks = [what.quality for what in faults if isinstance(what, Disk)]
+    return (
+        sum(clock.offset_ms for clock in clocks),
+        sum(clock.drift_ppm for clock in clocks),
+        math.prod(what.factor for what in faults if isinstance(what, Cpu)),
+        1 - math.prod(1 - disk.error for disk in disks),
+        any(disk.full for disk in disks),
+        sum(disk.delay_ms for disk in disks),
+    )
+
+
+def found(cluster, node):
+    offset_ns, drift_ppm = cluster.clocks.get(node, (0, 0))
+    disk = cluster.disks.get(node, DiskQuality())
+    factor = cluster.factors.get(node, 1.0)
+    return (offset_ns / 1e6, drift_ppm, factor, disk.error, disk.full, disk.delay_ms)
+
+
+@given(STEPS)
+def test_what_a_node_feels_is_what_all_faults_on_it_make(steps):
+    async def body(ledger, cluster):
+        on = {}
+        for step in steps:
+            if isinstance(step, tuple):
+                what, nodes = step
+                injection = await hit(ledger, what, *sorted(nodes))
+                on[injection.id] = (what, set(nodes))
+            elif isinstance(step, str):
+                await ledger.relieve([step])
+                for _, nodes in on.values():
+                    nodes.discard(step)
+            elif on:
+                fault_id = list(on)[step % len(on)]
+                await ledger.heal(fault_id)
+                del on[fault_id]
+            for node in NODES:
+                assert found(cluster, node) == pytest.approx(expected(on, node))
+
+    go(body)
+
+
+def test_a_disk_counts_the_requests_of_its_time():
+    async def body(ledger, cluster):
+        cluster.requests = 3
+        first = await hit(ledger, SLOW, "m1")
+        second = await hit(ledger, EIO, "m1")
+        assert await ledger.heal(first.id) == Bite(6, "requests")
+        assert await ledger.heal(second.id) == Bite(6, "requests")
+
+    go(body)
+
+
+def test_a_clock_counts_the_ms_by_which_it_jumped():
+    async def body(ledger, cluster):
+        fault = await hit(ledger, Clock(offset_ms=40.0), "m1", "m2")
+        assert await ledger.heal(fault.id) == Bite(160, "ms")  # there and back, on two nodes
+        assert set(cluster.clocks.values()) == {(0, 0)}
+
+    go(body)
+
+
+def test_a_strobe_goes_on_and_off_until_it_is_healed():
+    async def body(ledger, cluster):
+        seen = []
+        skew = cluster.skew
+
+        async def record(node, *, offset_ns, drift_ppm=0):
+            seen.append(offset_ns)
+            await skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
+            if len(seen) == 5:
+                flashed.set()
+
+        flashed = asyncio.Event()
+        cluster.skew = record
+        fault = await hit(ledger, Clock(offset_ms=7.0, strobe_ms=1.0), "m1")
+        await flashed.wait()
+        bite = await ledger.heal(fault.id)
+        assert seen[:5] == [7_000_000, 0, 7_000_000, 0, 7_000_000]
+        assert cluster.clocks["m1"] == (0, 0)
+        assert bite.count >= 7 * 5
+
+    go(body)
+
+
+def test_who_ended_over_a_bad_disk_is_started_when_no_fault_keeps_it_down():
+    async def body(ledger, cluster):
+        one, two = await hit(ledger, EIO, "m1", "m2"), await hit(ledger, FULL, "m1")
+        killed = await hit(ledger, Kill(), "m2")
+        cluster.down.add("m1")
+        await ledger.heal(one.id)
+        assert cluster.down == {"m1", "m2"}
+        await ledger.heal(two.id)
+        assert cluster.down == {"m2"}
+        await ledger.heal(killed.id)
+        assert cluster.down == set()
+
+    go(body)
+
+
+@pytest.mark.parametrize("relieved", [True, False])
+def test_who_ends_over_a_bad_disk_a_little_later_is_started_as_soon_as_it_ends(relieved):
+    async def body(ledger, cluster):
+        fault = await hit(ledger, EIO, "m1")
+        await (ledger.relieve(["m1"]) if relieved else ledger.heal(fault.id))
+        for node in ("m1", "m2"):
+            cluster.end(node)
+        await asyncio.sleep(0)
+        assert cluster.down == {"m2"}
+
+    go(body)
+
+
+def test_a_slow_disk_ends_nobody_so_who_is_down_stays_down():
+    async def body(ledger, cluster):
+        slow = await hit(ledger, SLOW, "m1")
+        cluster.down.add("m1")
+        await ledger.heal(slow.id)
+        assert cluster.down == {"m1"}
+
+    go(body)
+
+
+def test_a_pause_of_nobody_that_runs_is_a_miss():
+    async def body(ledger, cluster):
+        async def refuse(node, *, lease_s):
+            return False
+
+        cluster.pause = refuse
+        missed = await hit(ledger, Pause(), "m1")
+        assert (missed.targets, missed.what) == ((), None)
+
+    go(body)

@@ -1,0 +1,113 @@
+"""A fault at an event strikes before the node has another effect on the world."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from harness.cluster import Capability, ClusterEvent, Fidelity, Link, NodeState
+from harness.env import Address, Env
+from tests.sim.toy import LEASE_S, PORT, forever, run, specs
+
+EVENT = "about-to-act"
+
+
+async def actor(env: Env, config: dict[str, Any]) -> None:
+    """After each event sends and writes within the very same callback."""
+    if env.name == "b":
+
+        async def serve(conn: Any) -> None:
+            while (frame := await conn.recv()) is not None:
+                env.event("heard", frame=frame.decode())
+
+        await env.net.listen(PORT, serve)
+        await forever()
+    file = await env.disk.open("log")
+    conn = await env.net.connect(Address("b", PORT))
+    for number in range(10_000):
+        await asyncio.sleep(0.01 * env.random.random())
+        env.event(EVENT, number=number)
+        await conn.send(str(number).encode())
+        await file.append(b"x")
+
+
+STRIKES = {
+    "kill": lambda cluster: cluster.kill("a"),
+    "pause": lambda cluster: cluster.pause("a", lease_s=LEASE_S),
+    "cut": lambda cluster: cluster.cut([Link("a", "b")], lease_s=LEASE_S),
+}
+
+
+def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
+    """What b heard of a that is struck at this event, before and after healing; and its log."""
+
+    async def main(session: Any) -> tuple[list[int], Any, Any]:
+        cluster = session.cluster
+        heard: list[int] = []
+        struck = asyncio.get_running_loop().create_future()
+
+        def listen(event: ClusterEvent) -> None:
+            if event.kind == "heard":
+                heard.append(int(event.data["frame"]))
+
+        async def spring(event: ClusterEvent) -> None:
+            if event.data["number"] == number:
+                await STRIKES[verb](cluster)
+                struck.set_result(None)
+
+        cluster.subscribe(listen)
+        remove = cluster.trap(EVENT, spring)
+        await struck
+        remove()
+        size = len(cluster._machines["a"].disk.files["log"].visible)
+        await asyncio.sleep(1)
+        before = list(heard)
+        await cluster.heal_all()
+        await asyncio.sleep(1)
+        return before, size, (heard, cluster.state("a"))
+
+    return run(main, specs("a", "b", entry="tests.sim.test_traps:actor"), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_nothing_is_sent_or_written_between_the_event_and_the_fault(seed):
+    number = seed % 7 + 1
+    verb = list(STRIKES)[seed % 3]
+    heard, size, (later, state) = strike_at(number, verb, seed=seed)
+    # A cut may swallow what was still under way.
+    assert heard == list(range(len(heard) if verb == "cut" else number))
+    assert len(heard) <= number
+    assert size == number + (verb == "cut")  # who is cut off writes on
+    if verb == "kill":
+        assert (later, state) == (heard, NodeState.DOWN)
+    elif verb == "pause":
+        assert later[: number + 1] == list(range(number + 1))  # it goes on where it stood still
+
+
+def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():
+    async def main(session: Any) -> list[str]:
+        done: list[str] = []
+        over = asyncio.get_running_loop().create_future()
+
+        async def spring(event: ClusterEvent) -> None:
+            if not over.done():
+                await session.cluster.stop("a")
+                await asyncio.sleep(1)
+                done.append(session.cluster.state("a").value)
+                over.set_result(None)
+
+        session.cluster.trap(EVENT, spring)
+        await over
+        return done
+
+    nodes = specs("a", "b", entry="tests.sim.test_traps:actor")
+    assert run(main, nodes) == ["down"]
+
+
+def test_the_simulation_aims_at_events_exactly():
+    async def main(session: Any) -> Fidelity:
+        return session.cluster.capabilities[Capability.AIM_AT_EVENTS]
+
+    assert run(main) is Fidelity.EXACT
