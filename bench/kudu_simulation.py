@@ -18,7 +18,8 @@ import time
 from typing import Any
 
 from harness.ops import OpType
-from harness.plugins import DeploymentPlan, Request, Session, TargetSettings, load_plugin
+from harness.plugins import Deployment, DeploymentPlan, Request, Session, System, TargetSettings
+from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 
 TABLES = 3
@@ -69,10 +70,10 @@ def measure(seed: int, seconds: float) -> Measured:
     )
     measured = Measured()
 
-    async def settle(session: Session) -> None:
-        while not (await target.ready(session.env, settings)).ok:  # noqa: ASYNC110 - a remote fact
+    async def settle(system: System) -> None:
+        while not (await system.ready()).ok:  # noqa: ASYNC110 - a remote fact
             await asyncio.sleep(0.1)
-        client = target.client(session.env, settings, 0)
+        client = system.client(0)
         for number in range(TABLES):
             value = {
                 "name": f"t{number}",
@@ -83,12 +84,13 @@ def measure(seed: int, seconds: float) -> Measured:
             }
             completion = await client.invoke(Request("create", value), timeout_s=30)
             assert completion.type is OpType.OK, completion
-        while not (await target.converged(session.env, settings)).ok:  # noqa: ASYNC110 - as above
+        while not (await system.converged()).ok:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.1)
 
     async def main(session: Session) -> None:
-        await settle(session)
-        clients = [target.client(session.env, settings, 1 + n) for n in range(CLIENTS)]
+        system = target.open(Deployment(session.env, settings, session.cluster.nodes))
+        await settle(system)
+        clients = [system.client(1 + n) for n in range(CLIENTS)]
 
         async def work(client: Any, first: int) -> None:
             count = first

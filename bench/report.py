@@ -38,7 +38,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from harness.case import Case  # noqa: E402
 from harness.ops import Verdict  # noqa: E402
-from harness.plugins import load_plugin  # noqa: E402
+from harness.registry import load_plugin  # noqa: E402
 from harness.store import RunFolder, RunRecord  # noqa: E402
 from harness.store.buckets import lat_buckets  # noqa: E402
 from harness.store.keyed import bucket_of, write_bucket  # noqa: E402

@@ -19,7 +19,8 @@ from harness.certificate import certified, weighed
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
 from harness.interrupts import UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict, worst
-from harness.plugins import Checker, Workload, load_plugin
+from harness.plugins import Checker, Workload
+from harness.registry import load_plugin
 from harness.signatures import sign
 from harness.situation import explained
 

@@ -19,15 +19,8 @@ from harness.case import Case, stream
 from harness.cluster import ENV_NODES_ONLY, Fidelity
 from harness.errors import UsageError
 from harness.options import with_defaults
-from harness.plugins import (
-    Environment,
-    Nemesis,
-    Target,
-    TargetSettings,
-    Workload,
-    load_plugin,
-    plugin_names,
-)
+from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "needs_env", "undrawn"]
 

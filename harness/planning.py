@@ -17,16 +17,8 @@ from harness.drawing import draw_case, expand_any, needs_env
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
-from harness.plugins import (
-    Checker,
-    Environment,
-    Nemesis,
-    Target,
-    TargetSettings,
-    Workload,
-    load_plugin,
-    plugin_names,
-)
+from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["Plan", "check_fault_args", "plan_case", "refuse_nodes", "refuse_unable"]
 
@@ -92,8 +84,9 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
+    groups: Sequence[str] = getattr(target, "groups", ())
     for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes})
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, groups)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -137,14 +130,14 @@ def refuse_unable(
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 
-def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec]) -> None:
+def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], groups: Sequence[str]) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not."""
     foreign = [name for name, spec in specs.items() if spec.entry is None]
     if foreign and needs_env(nemesis):
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", foreign)
     check_nodes = getattr(nemesis, "check_nodes", None)
     if check_nodes is not None:
-        check_nodes(specs)
+        check_nodes(specs, groups)
 
 
 def _able(capability: Capability) -> list[str]:

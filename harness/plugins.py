@@ -1,21 +1,9 @@
-"""What a plug-in is, and how it is found: protocols and the registry of entry points.
-
-The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
-(what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
-verdict), `.soak_executors` (where else a soak can run its seeds), `.diagnoses` (what `harness
-doctor` looks for) and `.verbs` (of the command line; the only group whose values are modules). Any
-other value is `module:Class` or `module:OBJECT`; its name is what the command line shows. Only the
-chosen plug-in is imported. The built-in ones register in the same way; `harness` imports none.
-"""
+"""What a plug-in is: the protocols of all groups (`harness.registry` finds them)."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.metadata
-import os
 import random
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -25,8 +13,7 @@ import msgspec
 from harness.case import Case, Fault
 from harness.cluster import Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
-from harness.errors import UsageError
-from harness.faults.ledger import Aim
+from harness.faults.kinds import Aim
 from harness.ops import (
     Attempt,
     CheckResult,
@@ -43,12 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
-    "GROUPS",
     "NEMESIS_API_VERSION",
+    "TARGET_API_VERSION",
     "Checker",
     "Client",
     "Completion",
     "Convergence",
+    "Deployment",
     "DeploymentPlan",
     "Diagnosis",
     "Environment",
@@ -60,31 +48,20 @@ __all__ = [
     "Reporter",
     "Request",
     "Roles",
+    "Scene",
     "Session",
     "SoakExecutor",
+    "System",
     "Target",
     "TargetSettings",
     "Verb",
     "Workload",
-    "load_plugin",
-    "load_verb",
-    "plugin_names",
+    "roles_of",
 ]
 
 API_VERSION: Final = 1
 NEMESIS_API_VERSION: Final = 2
-GROUPS: Final = (
-    "targets",
-    "nemeses",
-    "workloads",
-    "checkers",
-    "environments",
-    "models",
-    "reporters",
-    "soak_executors",
-    "diagnoses",
-)
-"""Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
+TARGET_API_VERSION: Final = 2
 T = TypeVar("T")
 
 
@@ -118,6 +95,25 @@ class Roles(msgspec.Struct, frozen=True):
         """The node that claims to lead in the highest term, or nobody."""
         leaders = [(r.term, name) for name, r in self.by_node.items() if r.role == "leader"]
         return max(leaders)[1] if leaders else None
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What is there at the moment of a fault, and the number that decides its draws."""
+
+    specs: Mapping[str, NodeSpec]
+    groups: Mapping[str, Roles]  # the first is meant where none is named
+    it: str = ""  # the node of the event that the fault waited for
+    draw: int = 0
+
+    def roles(self, group: str = "") -> Roles:
+        """Who has which role in this group, or in the first one."""
+        names = [group] if group in self.groups else list(self.groups)[:1]
+        return self.groups[names[0]] if names else Roles({}, ())
+
+    def members(self, group: str = "") -> list[str]:
+        """The nodes that can lead in it, in declaration order."""
+        candidates = self.roles(group).candidates
+        return [name for name in self.specs if name in candidates]
 
 
 class Convergence(msgspec.Struct, frozen=True):
@@ -170,7 +166,8 @@ class Target(Protocol):
     An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
-    Optional: `checkers`, names of checkers of what only this target promises (such as `bounds`),
+    Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
+    among; `checkers`, names of checkers of what only this target promises (such as `bounds`),
     beside those of the workload; and, also of workloads, `draw_options(rng, given) -> dict`, what
     one seed of a soak runs with: the options in `given` as they are, and drawn ones beside them.
     """
@@ -187,29 +184,56 @@ class Target(Protocol):
         """Declare the nodes; raises `UsageError` for impossible settings."""
         ...
 
-    def client(self, env: ClientEnv, settings: TargetSettings, process: int) -> Client:
+    def open(self, deployment: Deployment) -> System:
+        """The system that was just deployed, for as long as the run lasts."""
+        ...
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """What a target is opened with: the harness's own door, how it was set up, and its nodes."""
+
+    env: ClientEnv
+    settings: TargetSettings
+    nodes: Mapping[str, NodeSpec]
+
+
+class System(Protocol):
+    """One deployment of a target, as the harness looks at it; may keep connections open.
+
+    Optional: `operations`, what an administrator does to it, by name (see `Operation`).
+    """
+
+    def client(self, process: int) -> Client:
         """A new client for one process."""
         ...
 
-    def quorum_core(self, settings: TargetSettings, rng: random.Random) -> Sequence[str]:
-        """A smallest set of nodes that must serve on its own, drawn at random."""
+    def core(self, rng: random.Random) -> Sequence[str]:
+        """A smallest set of nodes that must serve on its own now, drawn at random."""
         ...
 
-    async def ready(self, env: ClientEnv, settings: TargetSettings) -> Convergence:
+    async def ready(self) -> Convergence:
         """Whether the target serves its clients now."""
         ...
 
-    async def roles(self, env: ClientEnv, settings: TargetSettings) -> Roles:
-        """Ask every node that can lead what it is; silent nodes are left out."""
+    async def groups(self) -> Mapping[str, Roles]:
+        """Who has which role in each group of replicas; the first is meant where none is named.
+
+        Asks every node that can lead; silent nodes are left out.
+        """
         ...
 
-    async def converged(self, env: ClientEnv, settings: TargetSettings) -> Convergence:
+    async def converged(self) -> Convergence:
         """Whether all nodes agree and nothing is under way."""
         ...
 
-    async def snapshot(self, env: ClientEnv, settings: TargetSettings) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         """Every node's state as plain JSON, for invariant checks."""
         ...
+
+
+async def roles_of(system: System) -> Roles:
+    """The roles in the first group of a system: those that a run records."""
+    return next(iter((await system.groups()).values()), Roles({}, ()))
 
 
 # --- workloads, nemeses, checkers ------------------------------------------------------------
@@ -246,9 +270,10 @@ class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
     Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
-    With methods `check_args(args)` and `check_nodes(specs)`, which raise `UsageError`, faults that
-    were written by hand are refused before anything starts. `needs_leader` is false for a nemesis
-    that does not aim at the leader (default: true); `needs_leader_for(fault)` says it of one fault.
+    With methods `check_args(args)` and `check_nodes(specs, groups)`, which raise `UsageError`,
+    faults that were written by hand are refused before anything starts. `needs_leader` is false
+    for a nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says
+    it of one fault, by a bool or the name of the group.
     `suits_all` is false for one that only some targets name in `nemeses`.
     """
 
@@ -263,12 +288,10 @@ class Nemesis(Protocol):
         """The schedule over a chaos phase of `horizon_ns`; pure."""
         ...
 
-    def aim(
-        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
-    ) -> Aim:
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
         """What to break now, and of whom; pure. `harness.faults.ledger` breaks and heals it.
 
-        `it` is the node whose event `trigger_of(fault)` asked to wait for, an optional method.
+        `scene.it` is the node whose event `trigger_of(fault)` asked to wait for, which is optional.
         """
         ...
 
@@ -468,119 +491,3 @@ class Environment(Protocol):
     def clean(self) -> list[str]:
         """Remove what dead runs left behind; returns a line for each thing removed."""
         ...
-
-
-# --- registry --------------------------------------------------------------------------------
-
-
-def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
-    return _read_entry_points(group, os.environ.get("HARNESS_NO_PLUGINS") == "1", _search_path())
-
-
-def _search_path() -> tuple[tuple[str, int, int], ...]:
-    """Where packages are looked for, as (place, inode, time of the last change in ns)."""
-    found = []
-    for place in sys.path:
-        try:
-            about = Path(place).stat()
-        except OSError:
-            continue  # nothing can be installed there
-        found.append((place, about.st_ino, about.st_mtime_ns))
-    return tuple(found)
-
-
-@functools.lru_cache(maxsize=64)  # reading them takes milliseconds, and a run asks thirty times
-def _read_entry_points(
-    group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
-) -> Mapping[str, importlib.metadata.EntryPoint]:
-    found: dict[str, importlib.metadata.EntryPoint] = {}
-    for point in importlib.metadata.entry_points(group=f"harness.{group}"):
-        owner = point.dist.name if point.dist is not None else "?"
-        if only_builtin and owner != "catalog-harness":
-            continue
-        other = found.get(point.name)
-        if other is not None and other.value != point.value:
-            first = other.dist.name if other.dist is not None else "?"
-            raise UsageError(
-                f"two plug-ins in harness.{group} are named {point.name!r}: {other.value} "
-                f"(from {first}) and {point.value} (from {owner}); uninstall or rename one"
-            )
-        found[point.name] = point
-    return dict(sorted(found.items()))
-
-
-def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted, without importing any plug-in."""
-    return list(_entry_points(group))
-
-
-def load_plugin(group: str, name: str) -> Any:
-    """Import and instantiate one plug-in.
-
-    Raises `UsageError` when the name is unknown (it lists those that exist) or the plug-in is
-    broken or written for another `API_VERSION`.
-    """
-    points = _entry_points(group)
-    if name not in points:
-        known = ", ".join(points) or "none installed"
-        raise UsageError(f"{name!r} is not among the {group}: {known}")
-    try:
-        found = points[name].load()
-        plugin = found() if callable(found) else found
-    except (Exception, SystemExit) as error:  # a script that exits when it is imported
-        raise UsageError(
-            f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}; "
-            "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
-        ) from error
-    version = getattr(plugin, "api_version", None)
-    spoken = NEMESIS_API_VERSION if group == "nemeses" else API_VERSION
-    if version != spoken:
-        raise UsageError(
-            f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
-            f"{spoken}, see `docs/plugins.md`"
-        )
-    missing = _missing(plugin, group)
-    if missing:
-        raise UsageError(
-            f"the plug-in {name!r} of {group} ({points[name].value}) lacks {', '.join(missing)}; "
-            "see the protocol in harness.plugins"
-        )
-    return plugin
-
-
-def load_verb(name: str) -> Verb:
-    """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
-    points = _entry_points("verbs")
-    if name not in points:
-        known = ", ".join(points) or "none installed"
-        raise UsageError(f"{name!r} is not among the verbs of installed packages: {known}")
-    try:
-        verb = points[name].load()
-    except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"the verb {name!r} ({points[name].value}) does not load: {error!r}; fix it or "
-            "uninstall its package"
-        ) from error
-    if not callable(getattr(verb, "main", None)):
-        raise UsageError(f"the verb {name!r} ({points[name].value}) has no main(arguments)")
-    return verb  # type: ignore[no-any-return]
-
-
-def _missing(plugin: Any, group: str) -> list[str]:
-    """What the protocol of the group demands and the plug-in does not have."""
-    protocols: dict[str, type] = {
-        "targets": Target,
-        "nemeses": Nemesis,
-        "workloads": Workload,
-        "checkers": Checker,
-        "environments": Environment,
-        "models": HistoryModel,
-        "reporters": Reporter,
-        "soak_executors": SoakExecutor,
-        "diagnoses": Diagnosis,
-    }
-    protocol = protocols.get(group)
-    if protocol is None:
-        return []
-    members = [*protocol.__annotations__, *vars(protocol)]
-    return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]

@@ -31,9 +31,11 @@ from harness.planning import Plan
 from harness.plugins import (
     Client,
     Convergence,
+    Deployment,
     DeploymentPlan,
     Environment,
     Session,
+    roles_of,
 )
 from harness.recorder import EventScribe, Recorder
 from harness.store.folder import RunFolder
@@ -136,11 +138,12 @@ class _Run:
         self.env = session.env
         self.recorder = recorder
         self._scribe = EventScribe(recorder, session.cluster.nodes.values())
+        deployment = Deployment(session.env, plan.settings, session.cluster.nodes)
+        self.system = plan.target.open(deployment)
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,
-            target=plan.target,
-            settings=plan.settings,
+            system=self.system,
             nemeses=plan.nemeses,
             recorder=recorder,
             observe_roles=self._scribe.observe_roles,
@@ -183,9 +186,7 @@ class _Run:
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _become_ready(self) -> None:
-        state = await self._poll(
-            lambda: self.plan.target.ready(self.env, self.plan.settings), READY_BOUND_S
-        )
+        state = await self._poll(self.system.ready, READY_BOUND_S)
         if not state.ok:
             logs = []
             for name in list(self.cluster.nodes)[:3]:
@@ -196,7 +197,7 @@ class _Run:
                 f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
                 + "\n".join(logs)
             )
-        roles = await look(self.plan.target.roles(self.env, self.plan.settings), self.case.target)
+        roles = await look(roles_of(self.system), self.case.target)
         self._scribe.observe_roles(roles)
 
     async def _workload_under_faults(self) -> None:
@@ -226,7 +227,7 @@ class _Run:
         await self.conductor.run(self.case.faults or ())
 
     def _client(self, process: int) -> Client:
-        return self.plan.target.client(self.env, self.plan.settings, process)
+        return self.system.client(process)
 
     # --- healing -----------------------------------------------------------------------------
 
@@ -237,9 +238,7 @@ class _Run:
         the core is no promise of anybody's: a leader among the rest could keep the core's followers
         without reaching what it needs to serve.
         """
-        core = list(
-            self.plan.target.quorum_core(self.plan.settings, stream(self.case.seed, "core"))
-        )
+        core = list(self.system.core(stream(self.case.seed, "core")))
         rest = [name for name in self.cluster.nodes if name not in core]
         if rest and Capability.PARTITION in self.cluster.capabilities:
             self._core_cut = await self.cluster.cut(
@@ -285,9 +284,7 @@ class _Run:
 
     async def _converge(self) -> Convergence:
         begin_ns = self.recorder.now_ns()
-        state = await self._poll(
-            lambda: self.plan.target.converged(self.env, self.plan.settings), CONVERGE_BOUND_S
-        )
+        state = await self._poll(self.system.converged, CONVERGE_BOUND_S)
         self.recorder.fact(
             "converged",
             {
@@ -315,9 +312,7 @@ class _Run:
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
-            snapshot = await look(
-                self.plan.target.snapshot(self.env, self.plan.settings), self.case.target
-            )
+            snapshot = await look(self.system.snapshot(), self.case.target)
             if not settled.ok or _is_of(snapshot, settled):
                 break
             settled = await self._converge()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.case import Fault
-from harness.cluster import Capability, NodeSpec
-from harness.faults.ledger import Aim
-from harness.plugins import NEMESIS_API_VERSION, Roles
+from harness.cluster import Capability
+from harness.faults.kinds import Aim
+from harness.plugins import NEMESIS_API_VERSION, Scene
 
 __all__ = ["NoNemesis"]
 
@@ -30,8 +30,6 @@ class NoNemesis:
         del rng, horizon_ns, interval_ns, duration_ns
         return ()
 
-    def aim(
-        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
-    ) -> Aim:
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
         """Never planned, so never asked."""
-        raise AssertionError(f"{self.name!r} plans no fault, but got {fault, roles, specs, it}")
+        raise AssertionError(f"{self.name!r} plans no fault, but got {fault} in {scene}")

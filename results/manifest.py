@@ -22,7 +22,8 @@ from harness import __version__
 from harness.case import Case
 from harness.checking import checker_names
 from harness.errors import HarnessError
-from harness.plugins import Checker, load_plugin
+from harness.plugins import Checker
+from harness.registry import load_plugin
 from results.budgets import Budget
 from results.contents import digest_of
 from results.facts import FACTS_VERSION

@@ -28,7 +28,8 @@ from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_UNKNOWN, InfrastructureError, UsageError
-from harness.plugins import Reporter, load_plugin
+from harness.plugins import Reporter
+from harness.registry import load_plugin
 from harness.store import load_run
 from results.engines import ENGINES, Engine, open_engine, query_names
 from results.report.files import accept_output, write_report

@@ -213,7 +213,7 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
             # All that work needs: importing is part of the start, and workers are used again.
             for module in ("pyarrow.parquet", "results.by_key", "results.facts"):
                 importlib.import_module(module)
-            from harness.plugins import load_plugin, plugin_names
+            from harness.registry import load_plugin, plugin_names
 
             names = plugin_names("checkers")
             if not names:

@@ -28,7 +28,8 @@ from harness.checking import checked_result
 from harness.errors import CheckerLimitError, HarnessError
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
-from harness.plugins import Checker, load_plugin
+from harness.plugins import Checker
+from harness.registry import load_plugin
 from harness.signatures import rule_of, signature
 from harness.situation import explained
 from harness.store import read_log, read_parquet

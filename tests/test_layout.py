@@ -12,7 +12,10 @@ PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
 # Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
 FLOOR = ("harness.ops", "harness.errors", "harness.timeline")
-SEAMS = (*FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins")
+SEAMS = (
+    *FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins",
+    "harness.registry",
+)  # fmt: skip
 ALLOWED = {
     "harness.ops": ("harness.errors",),
     "harness.errors": (),
@@ -25,7 +28,7 @@ ALLOWED = {
     "harness.plugins": (*SEAMS, "harness.case", "harness.faults.kinds", "harness.options"),
     "harness.faults": (*SEAMS, "harness.case", "harness.faults"),
     "harness.faults.kinds": (*FLOOR, "harness.cluster"),
-    "harness.faults.conductor": (*SEAMS, "harness.case", "harness.recorder"),
+    "harness.faults.conductor": (*SEAMS, "harness.case", "harness.faults", "harness.recorder"),
     "harness.signatures": FLOOR,
     "harness.store": (*FLOOR, "harness.case", "harness.signatures", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),

@@ -11,7 +11,7 @@ from typing import Any
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, NodeRole, Option, Request, Roles
+from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
 from harness.plugins import TargetSettings as Settings
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -124,7 +124,7 @@ async def status(env: ClientEnv, number: int) -> dict[str, Any] | None:
 class Etcd:
     """The target plug-in."""
 
-    api_version = 1
+    api_version = 2
     name = "etcd"
     doc = "an example: three members of real etcd; needs --env docker and an image with etcd"
     vocabularies = frozenset({"register"})
@@ -156,26 +156,36 @@ class Etcd:
             )
         return specs
 
-    def client(self, env: ClientEnv, settings: Settings, process: int) -> EtcdClient:
-        pinned, stale = settings.options["pinned"], "SERIALIZABLE-READS" in settings.bugs
-        return EtcdClient(env, process, pinned=pinned, stale=stale)
+    def open(self, deployment: Deployment) -> "EtcdSystem":
+        return EtcdSystem(deployment.env, deployment.settings)
 
-    def quorum_core(self, settings: Settings, rng: random.Random) -> Sequence[str]:
+
+class EtcdSystem:
+    """The three members that run, as the harness looks at them."""
+
+    def __init__(self, env: ClientEnv, settings: Settings) -> None:
+        self.env, self.settings = env, settings
+
+    def client(self, process: int) -> EtcdClient:
+        stale = "SERIALIZABLE-READS" in self.settings.bugs
+        return EtcdClient(self.env, process, pinned=self.settings.options["pinned"], stale=stale)
+
+    def core(self, rng: random.Random) -> Sequence[str]:
         return sorted(rng.sample(NAMES, 2))
 
-    async def statuses(self, env: ClientEnv) -> dict[str, dict[str, Any]]:
-        found = await asyncio.gather(*(status(env, number) for number in range(3)))
+    async def snapshot(self) -> dict[str, dict[str, Any]]:
+        found = await asyncio.gather(*(status(self.env, number) for number in range(3)))
         return {name: state for name, state in zip(NAMES, found, strict=True) if state}
 
-    async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
+    async def groups(self) -> dict[str, Roles]:
         roles = {}
-        for name, state in (await self.statuses(env)).items():
+        for name, state in (await self.snapshot()).items():
             leads = state.get("leader") == state["header"]["member_id"]
             roles[name] = NodeRole("leader" if leads else "follower", int(state["raftTerm"]))
-        return Roles(roles, NAMES)
+        return {"etcd": Roles(roles, NAMES)}
 
-    async def converged(self, env: ClientEnv, settings: Settings) -> Convergence:
-        found = await self.statuses(env)
+    async def converged(self) -> Convergence:
+        found = await self.snapshot()
         pending = [f"{name} does not answer" for name in NAMES if name not in found]
         for key in ("leader", "raftTerm", "raftAppliedIndex"):
             values = {name: state.get(key) for name, state in found.items()}
@@ -184,6 +194,3 @@ class Etcd:
         return Convergence(not pending, tuple(pending))
 
     ready = converged
-
-    async def snapshot(self, env: ClientEnv, settings: Settings) -> dict[str, Any]:
-        return await self.statuses(env)

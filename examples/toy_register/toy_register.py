@@ -15,7 +15,7 @@ import msgspec
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv, Conn, Env
 from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, NodeRole, Option, Request, Roles
+from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
 from harness.plugins import TargetSettings as Settings
 
 PORT = 7000
@@ -93,7 +93,7 @@ class ToyClient:
 class ToyRegister:
     """The target plug-in."""
 
-    api_version = 1
+    api_version = 2
     name = "toy-register"
     doc = "an example: one durable register on one node, written against Env"
     vocabularies = frozenset({"register"})
@@ -104,23 +104,33 @@ class ToyRegister:
     def nodes(self, settings: Settings) -> Sequence[NodeSpec]:
         return [NodeSpec(name="r1", role="register", ports=(PORT,), entry="toy_register:main")]
 
-    def client(self, env: ClientEnv, settings: Settings, process: int) -> ToyClient:
-        return ToyClient(env)
+    def open(self, deployment: Deployment) -> "ToySystem":
+        return ToySystem(deployment.env)
 
-    def quorum_core(self, settings: Settings, rng: random.Random) -> Sequence[str]:
+
+class ToySystem:
+    """The deployed node, as the harness looks at it."""
+
+    def __init__(self, env: ClientEnv) -> None:
+        self.env = env
+
+    def client(self, process: int) -> ToyClient:
+        return ToyClient(self.env)
+
+    def core(self, rng: random.Random) -> Sequence[str]:
         return ["r1"]
 
-    async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
-        state = await self.ready(env, settings)
-        return Roles({"r1": NodeRole("leader")} if state.ok else {}, ("r1",))
+    async def groups(self) -> dict[str, Roles]:
+        state = await self.ready()
+        return {"register": Roles({"r1": NodeRole("leader")} if state.ok else {}, ("r1",))}
 
-    async def ready(self, env: ClientEnv, settings: Settings) -> Convergence:
-        client = ToyClient(env)
+    async def ready(self) -> Convergence:
+        client = ToyClient(self.env)
         reply = await client.invoke(Request("read", {}), timeout_s=1.0)
         await client.close()
         return Convergence(reply.type is OpType.OK, (reply.error,) if reply.error else ())
 
     converged = ready
 
-    async def snapshot(self, env: ClientEnv, settings: Settings) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         return {}

@@ -12,7 +12,8 @@ from typing import Final
 
 from harness.cli.output import note
 from harness.errors import UsageError
-from harness.plugins import Reporter, load_plugin, plugin_names
+from harness.plugins import Reporter
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["REPORTERS_DEFAULT", "chosen_reporters", "make_artefacts"]
 

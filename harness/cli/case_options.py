@@ -20,7 +20,8 @@ from harness.cli.parser import Parser
 from harness.drawing import DRAWABLE
 from harness.errors import UsageError
 from harness.faults.words import parse
-from harness.plugins import Option, Target, Workload, load_plugin
+from harness.plugins import Option, Target, Workload
+from harness.registry import load_plugin
 
 __all__ = ["case_from", "parse_case_options"]
 

@@ -26,7 +26,7 @@ from harness.cli.parser import Parser
 from harness.environments.sim.trace import first_divergence
 from harness.errors import EXIT_INVALID, EXIT_VALID, InfrastructureError, UsageError
 from harness.planning import plan_case
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 
 __all__ = ["main"]
 

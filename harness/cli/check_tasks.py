@@ -22,7 +22,8 @@ from harness.counterexample import counterexample_of
 from harness.errors import EXIT_CRASH, EXIT_USAGE, HarnessError, HistoryError, UsageError
 from harness.formats import Source, is_history_name, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
-from harness.plugins import HistoryModel, PreparedCheck, load_plugin
+from harness.plugins import HistoryModel, PreparedCheck
+from harness.registry import load_plugin
 from harness.store import StoredRun, load_run
 
 __all__ = ["CheckRequest", "Failed", "Outcome", "Prepared", "Task", "find_tasks", "judge_task"]

@@ -28,7 +28,7 @@ from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
 from harness.errors import EXIT_CRASH, UsageError
 from harness.ops import ModelSettings, Verdict, worst
-from harness.plugins import load_plugin, plugin_names
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["main"]
 

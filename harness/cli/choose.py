@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from harness.errors import InfrastructureError, UsageError
-from harness.plugins import Environment, load_plugin, plugin_names
+from harness.plugins import Environment
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["AUTO", "choose_environment"]
 

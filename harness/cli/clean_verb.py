@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_CRASH, HarnessError
-from harness.plugins import Environment, load_plugin, plugin_names
+from harness.plugins import Environment
+from harness.registry import load_plugin, plugin_names
 
 __all__ = ["main"]
 

@@ -17,7 +17,8 @@ from harness import __version__
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.plugins import GROUPS, Diagnosis, Environment, load_plugin, plugin_names
+from harness.plugins import Diagnosis, Environment
+from harness.registry import GROUPS, load_plugin, plugin_names
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ from harness.cli.parser import Parser
 from harness.cluster import Capability, Fidelity
 from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
-from harness.plugins import GROUPS, load_plugin, plugin_names
+from harness.registry import GROUPS, load_plugin, plugin_names
 
 __all__ = ["main"]
 

@@ -9,7 +9,8 @@ from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
 from harness.errors import UsageError
-from harness.plugins import Verb, load_verb, plugin_names
+from harness.plugins import Verb
+from harness.registry import load_verb, plugin_names
 
 __all__ = ["VERBS", "Parser", "build_parser", "known_verbs", "verb_module"]
 

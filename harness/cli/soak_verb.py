@@ -31,7 +31,8 @@ from harness.errors import (
 )
 from harness.ops import Op
 from harness.planning import plan_case
-from harness.plugins import Environment, SoakExecutor, load_plugin
+from harness.plugins import Environment, SoakExecutor
+from harness.registry import load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
 from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one

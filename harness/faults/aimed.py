@@ -9,15 +9,17 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from harness.case import Fault
 from harness.cluster import Capability, Link, NodeSpec
 from harness.errors import UsageError
-from harness.faults.kinds import Cut, Reset, Shape
-from harness.faults.ledger import Aim
+from harness.faults.kinds import Aim, Cut, Reset, Shape
 from harness.faults.schedules import Schedule, Trigger
-from harness.faults.selectors import Nodes, Scene, check_names, cut_links, pick
+from harness.faults.selectors import Nodes, check_names, cut_links, pick
 from harness.faults.words import Sentence, are_words, parse
-from harness.plugins import NEMESIS_API_VERSION, Nemesis, Roles, load_plugin
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene
+from harness.registry import load_plugin
 
 __all__ = ["AimedNemesis", "load_nemesis"]
 
@@ -94,36 +96,38 @@ class AimedNemesis:
                     f"it takes {rule}"
                 )
 
-    def check_nodes(self, specs: Mapping[str, NodeSpec]) -> None:
-        """Raise `UsageError` where it names a node or a role that there is not."""
+    def check_nodes(self, specs: Mapping[str, NodeSpec], groups: Sequence[str] = ()) -> None:
+        """Raise `UsageError` where it names a node, a role or a group that there is not."""
         for sentence in self.sentences:
             try:
-                check_names(sentence.whom, specs)
+                check_names(sentence.whom, specs, groups)
             except UsageError as error:
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
-    def needs_leader_for(self, fault: Fault) -> bool:
-        """Whether this fault aims by who leads, so that it is worth waiting for somebody to."""
-        return self._sentence(fault).whom.needs_leader
+    def needs_leader_for(self, fault: Fault) -> bool | str:
+        """Whether this fault aims by who leads, so that it is worth waiting for; or in which group.
+
+        A group is named only if the fault names one.
+        """
+        whom = self._sentence(fault).whom
+        return whom.group or whom.needs_leader
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
         """The event that this fault waits for, if it does."""
         return self._sentence(fault).trigger
 
-    def aim(
-        self, specs: Mapping[str, NodeSpec], roles: Roles, fault: Fault, *, it: str = ""
-    ) -> Aim:
-        """What the sentence of this fault means now; `it` is the node of its event."""
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
+        """What the sentence of this fault means now."""
         sentence = self._sentence(fault)
-        scene = Scene(specs, roles, int(fault.args.get(DRAW, 0)), it)
+        scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
         if isinstance(whom, Nodes):
             nodes = pick(whom, scene)
-            return Aim(what=sentence.kind, targets=nodes) if nodes else _missed(sentence, roles)
+            return Aim(what=sentence.kind, targets=nodes) if nodes else _missed(sentence, scene)
         ends, others, links = cut_links(whom, scene)
         if not links:
-            return _missed(sentence, roles)
-        note = _told(sentence, ends, others, links, roles)
+            return _missed(sentence, scene)
+        note = _told(sentence, ends, others, links, scene)
         return Aim(what=sentence.kind, targets=ends, links=tuple(links), note=note)
 
     def _sentence(self, fault: Fault) -> Sentence:
@@ -147,8 +151,8 @@ def load_nemesis(name: str) -> Nemesis:
     return found
 
 
-def _missed(sentence: Sentence, roles: Roles) -> Aim:
-    if sentence.whom.needs_leader and roles.leader is None:
+def _missed(sentence: Sentence, scene: Scene) -> Aim:
+    if sentence.whom.needs_leader and scene.roles(sentence.whom.group).leader is None:
         return Aim(what=sentence.kind, note="missed: nobody leads at this moment")
     note = f"missed: `{sentence.text}` means nobody at this moment"
     return Aim(what=sentence.kind, note=note)
@@ -159,11 +163,12 @@ def _told(
     ends: Sequence[str],
     others: Sequence[str],
     links: Sequence[Link],
-    roles: Roles,
+    scene: Scene,
 ) -> str:
     """What a link fault did, in a sentence."""
     one, many = ", ".join(ends), ", ".join(others)
-    if sentence.whom.needs_leader and list(ends) == [roles.leader]:
+    leader = scene.roles(sentence.whom.group).leader
+    if sentence.whom.needs_leader and list(ends) == [leader]:
         one = f"leader {one}"
     match sentence.kind:
         case Cut() if not others:

@@ -18,7 +18,7 @@ from harness.env import ClientEnv
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.schedules import Trigger
 from harness.ops import NEMESIS, OpType
-from harness.plugins import Nemesis, NodeRole, Roles, Target, TargetSettings
+from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.recorder import Recorder
 
 __all__ = ["LEASE_GRACE_S", "FaultConductor"]
@@ -47,8 +47,7 @@ class FaultConductor:
         *,
         cluster: Cluster,
         env: ClientEnv,
-        target: Target,
-        settings: TargetSettings,
+        system: System,
         nemeses: Mapping[str, Nemesis],
         recorder: Recorder,
         observe_roles: Callable[[Roles], None],
@@ -57,8 +56,7 @@ class FaultConductor:
         self._cluster = cluster
         self.ledger = Ledger(cluster, env)
         self._env = env
-        self._target = target
-        self._settings = settings
+        self._system = system
         self._nemeses = nemeses
         self._recorder = recorder
         self._observe_roles = observe_roles
@@ -97,17 +95,17 @@ class FaultConductor:
         chaos phase ended while it took aim.
         """
         nemesis = self._nemeses[fault.nemesis]
-        roles = await self._aim(aim_s if _needs_leader(nemesis, fault) else 0.0)
-        self._observe_roles(roles)
+        needs, group = _needs_leader(nemesis, fault)
+        scene = await self._look(aim_s if needs else 0.0, group)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
-        return await self._inject(fault, roles)
+        return await self._inject(fault, scene)
 
-    async def _inject(self, fault: Fault, roles: Roles, *, it: str = "") -> Injection:
+    async def _inject(self, fault: Fault, scene: Scene) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        aim = self._nemeses[fault.nemesis].aim(self._cluster.nodes, roles, fault, it=it)
+        aim = self._nemeses[fault.nemesis].aim(scene, fault)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
-        data: dict[str, Any] = {"kind": aim.what.word, "leader": roles.leader}
+        data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
         if injection.what is not None:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
@@ -143,14 +141,13 @@ class FaultConductor:
         Nobody can be asked who leads at that moment, so what is known when the wait begins is kept
         up to date by the nodes that say so themselves.
         """
-        roles = await self._aim(0.0)
-        self._observe_roles(roles)
+        scene = await self._look(0.0)
         sprung = asyncio.get_running_loop().create_future()
         left = trigger.nth
 
         async def follow(event: ClusterEvent) -> None:
-            nonlocal roles
-            roles = _told_by(event, roles)
+            nonlocal scene
+            scene = _told_by(event, scene)
 
         async def spring(event: ClusterEvent) -> None:
             nonlocal left
@@ -159,7 +156,8 @@ class FaultConductor:
                 return
             left = -1  # no later one
             try:
-                sprung.set_result(await self._inject(fault, roles, it=event.node))
+                at_it = msgspec.structs.replace(scene, it=event.node)
+                sprung.set_result(await self._inject(fault, at_it))
             except Exception as error:  # noqa: BLE001 - raised where the fault is waited for
                 sprung.set_exception(error)
 
@@ -176,19 +174,22 @@ class FaultConductor:
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"
         )
-        self._note(fault, "inject", missed, {"kind": OTHER, "leader": roles.leader})
+        self._note(fault, "inject", missed, {"kind": OTHER, "leader": scene.roles().leader})
         return missed
 
-    async def _aim(self, patience_s: float) -> Roles:
-        """Who leads now; waits so long for somebody to."""
+    async def _look(self, patience_s: float, group: str = "") -> Scene:
+        """What is there now, and who leads; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
-            roles = await self._target.roles(self._env, self._settings)
-            if roles.leader is not None or self._recorder.now_ns() >= deadline_ns:
-                return roles
+            scene = Scene(self._cluster.nodes, await self._system.groups())
+            led = scene.roles(group).leader is not None
+            if led or self._recorder.now_ns() >= deadline_ns:
+                break
             await self._until(self._recorder.now_ns() + int(AIM_POLL_S * NS_PER_S))
             if self._over.is_set():
-                return roles
+                break
+        self._observe_roles(scene.roles())
+        return scene
 
     async def _heal(self, active: _Active) -> Bite | None:
         if self._active.pop(active.fault.id, None) is None:
@@ -225,14 +226,18 @@ def _trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
     return None if asks is None else asks(fault)
 
 
-def _told_by(event: ClusterEvent, roles: Roles) -> Roles:
-    """The roles after a node has said that it leads."""
+def _told_by(event: ClusterEvent, scene: Scene) -> Scene:
+    """The scene after a node has said that it leads, in the group that it is a member of."""
     term = event.data.get("term", 0)
+    roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):
-        return roles
-    return Roles({**roles.by_node, event.node: NodeRole("leader", term)}, roles.candidates)
+        return scene
+    led = Roles({**roles.by_node, event.node: NodeRole("leader", term)}, roles.candidates)
+    return msgspec.structs.replace(scene, groups={**scene.groups, next(iter(scene.groups)): led})
 
 
-def _needs_leader(nemesis: Nemesis, fault: Fault) -> bool:
-    asks: Callable[[Fault], bool] | None = getattr(nemesis, "needs_leader_for", None)
-    return getattr(nemesis, "needs_leader", True) if asks is None else asks(fault)
+def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
+    """Whether this fault aims by who leads, and in which group if not in the first."""
+    asks: Callable[[Fault], str | bool] | None = getattr(nemesis, "needs_leader_for", None)
+    answer = getattr(nemesis, "needs_leader", True) if asks is None else asks(fault)
+    return bool(answer), answer if isinstance(answer, str) else ""

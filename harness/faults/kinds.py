@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from harness.cluster import Capability, DiskQuality, LinkQuality
+from harness.cluster import Capability, DiskQuality, Link, LinkQuality
 from harness.timeline import (
     CLOCK,
     CPU,
@@ -25,6 +25,7 @@ from harness.timeline import (
 )
 
 __all__ = [
+    "Aim",
     "Clock",
     "Condition",
     "Cpu",
@@ -190,3 +191,16 @@ Condition = Clock | Cpu | Disk
 NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
 LinkFault = Cut | Shape | Reset
 FaultKind = NodeFault | LinkFault
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a nemesis means to do now: a fault, and the nodes or the links that it is to hit.
+
+    Without targets it misses, and `note` says why. For links, `targets` are those that the fault is
+    about, and `note` says what it does.
+    """
+
+    what: FaultKind
+    targets: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    note: str = ""

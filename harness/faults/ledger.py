@@ -18,13 +18,13 @@ from typing import Final
 import msgspec
 
 from harness.case import NS_PER_S
-from harness.cluster import Bite, Cluster, ClusterEvent, Link, NodeState
+from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.faults.conditions import Conditions
-from harness.faults.kinds import Condition, Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
+from harness.faults.kinds import Aim, Condition, Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
 
-__all__ = ["EXCUSED_AFTER_NS", "Aim", "Injection", "Ledger"]
+__all__ = ["EXCUSED_AFTER_NS", "Injection", "Ledger"]
 
 EXCUSED_AFTER_NS: Final = 10 * NS_PER_S
 """What its disk or clock told a node may end it so much later; the checker `crash` agrees."""
@@ -38,19 +38,6 @@ _DID: Final = {
     "cpu": "slowed down",
     "disk": "spoiled the disk of",
 }
-
-
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a nemesis means to do now: a fault, and the nodes or the links that it is to hit.
-
-    Without targets it misses, and `note` says why. For links, `targets` are those that the fault is
-    about, and `note` says what it does.
-    """
-
-    what: FaultKind
-    targets: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
-    note: str = ""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):

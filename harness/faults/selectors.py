@@ -16,8 +16,9 @@
 | `it`          | the node whose event the fault waited for                  | all nodes  |
 | `client`      | the harness's own clients, as one end of links             |            |
 
-Members are the nodes that can lead. `@` chooses among others: `one@members`, `one@nonmembers`, or,
-by the role that nodes declare, `majority@tserver`. Links are `A from B` (both ways), `A to B` (what
+Members are the nodes that can lead, in the target's first group of replicas if none is named. `@`
+chooses among others: `one@members`, `one@nonmembers`; by the role that nodes declare,
+`majority@tserver`; by the group, `leader@catalog`. Links are `A from B` (both ways), `A to B` (what
 A sends), `halves`, `ring` and `bridge`: the partitions of Jepsen's `jepsen.nemesis`.
 """
 
@@ -31,9 +32,9 @@ import msgspec
 
 from harness.cluster import CLIENT, Link, NodeSpec
 from harness.errors import UsageError
-from harness.plugins import Roles
+from harness.plugins import Scene
 
-__all__ = ["LINK_SHAPES", "WORDS", "Links", "Nodes", "Scene", "check_names", "cut_links", "pick"]
+__all__ = ["LINK_SHAPES", "WORDS", "Links", "Nodes", "check_names", "cut_links", "pick"]
 
 MEMBERS: Final = "members"
 NONMEMBERS: Final = "nonmembers"
@@ -66,6 +67,11 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
         return self.word in _DRAW
 
     @property
+    def group(self) -> str:
+        """Whose leader it means, if it is one."""
+        return self.among if self.needs_leader else ""
+
+    @property
     def names_it(self) -> bool:
         """Whether it means the node of an event."""
         return self.word == IT
@@ -91,39 +97,32 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.shape) or any(end is not None and end.draws for end in ends)
 
     @property
+    def group(self) -> str:
+        """Whose leader it means, if it does."""
+        return next((end.group for end in (self.left, self.right) if end and end.group), "")
+
+    @property
     def names_it(self) -> bool:
         """Whether one end is the node of an event."""
         return any(end is not None and end.names_it for end in (self.left, self.right))
 
 
-class Scene(msgspec.Struct, frozen=True):
-    """What is there at the moment of a fault, and the number that decides its draws."""
-
-    specs: Mapping[str, NodeSpec]
-    roles: Roles
-    draw: int
-    it: str = ""  # the node of the event that the fault waited for
-
-    @property
-    def members(self) -> list[str]:
-        """The nodes that can lead, in declaration order."""
-        return [name for name in self.specs if name in self.roles.candidates]
-
-
-def check_names(selector: Nodes | Links, specs: Mapping[str, NodeSpec]) -> None:
-    """Raise `UsageError` for a node or a role that the target does not declare."""
+def check_names(
+    selector: Nodes | Links, specs: Mapping[str, NodeSpec], groups: Sequence[str]
+) -> None:
+    """Raise `UsageError` for a node, a role or a group that the target does not declare."""
     if isinstance(selector, Links):
         for end in (selector.left, selector.right):
             if end is not None:
-                check_names(end, specs)
+                check_names(end, specs, groups)
         return
     roles = sorted({spec.role for spec in specs.values()})
     if selector.word == "node" and selector.name not in specs:
         raise UsageError(f"there is no node {selector.name!r}; there are: {', '.join(specs)}")
     if selector.word == "role" and selector.name not in roles:
         raise UsageError(f"no node has the role {selector.name!r}; roles: {', '.join(roles)}")
-    if selector.among not in {"", MEMBERS, NONMEMBERS, *roles}:
-        known = ", ".join([MEMBERS, NONMEMBERS, *roles])
+    if selector.among not in {"", MEMBERS, NONMEMBERS, *roles, *groups}:
+        known = ", ".join([MEMBERS, NONMEMBERS, *roles, *groups])
         raise UsageError(f"'@{selector.among}' chooses among nobody; write @ and one of {known}")
 
 
@@ -139,7 +138,7 @@ def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str
         return (name,) if name in scene.specs and name not in beside else ()
     whole = _pool(selector, scene)
     pool = [name for name in whole if name not in beside]
-    leader = scene.roles.leader
+    leader = scene.roles(selector.among).leader
     if selector.needs_leader and leader is None:
         return ()
     match selector.word:
@@ -170,8 +169,11 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
         among = selector.name
     if not among:
         return list(scene.specs)
+    if among in scene.groups:
+        return scene.members(among)
     if among in {MEMBERS, NONMEMBERS}:
-        return [name for name in scene.specs if (name in scene.members) == (among == MEMBERS)]
+        members = scene.members()
+        return [name for name in scene.specs if (name in members) == (among == MEMBERS)]
     return [name for name, spec in scene.specs.items() if spec.role == among]
 
 
@@ -209,7 +211,7 @@ def _halves(scene: Scene, *, bridge: bool) -> tuple[list[str], list[str]]:
     rng = random.Random(scene.draw)
     left: list[str] = []
     right: list[str] = []
-    members = scene.members
+    members = scene.members()
     others = [name for name in scene.specs if name not in members]
     for group in (members, others):
         order = _shuffled(group, rng)
@@ -223,7 +225,7 @@ def _halves(scene: Scene, *, bridge: bool) -> tuple[list[str], list[str]]:
 
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
     """Each member hears a majority, and no two the same one (Jepsen's `majorities-ring`)."""
-    order = _shuffled(scene.members, random.Random(scene.draw))
+    order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:
         return (), (), []
     size = len(order) // 2 + 1

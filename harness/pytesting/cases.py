@@ -11,10 +11,10 @@ from harness.case import Case
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from harness.planning import plan_case
-from harness.plugins import load_plugin
 from harness.pytesting.judging import as_names, enforce, expected_verdict, judge_last
 from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.registry import load_plugin
 from harness.run import conduct
 
 __all__ = ["RunCase", "refuse_running_loop"]

@@ -14,9 +14,10 @@ from harness.checking import CHECK_TIME_LIMIT_S, judge
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.errors import UsageError
 from harness.ops import History, Verdict
-from harness.plugins import Checker, load_plugin, plugin_names
+from harness.plugins import Checker
 from harness.pytesting.failures import failure_text
 from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
 
 __all__ = ["HistoryOfTest", "enforce", "expected_verdict", "judge_last"]

@@ -25,7 +25,17 @@ from harness.guarded import close_quietly, invoke_safely, look, poll
 from harness.interpreter import interpret
 from harness.ops import Attempt, OpType
 from harness.planning import Plan
-from harness.plugins import Client, Completion, Convergence, Nemesis, Request, Roles, Session
+from harness.plugins import (
+    Client,
+    Completion,
+    Convergence,
+    Deployment,
+    Nemesis,
+    Request,
+    Roles,
+    Session,
+    roles_of,
+)
 from harness.recorder import EventScribe, Recorder
 
 __all__ = ["LiveCluster"]
@@ -49,11 +59,13 @@ class LiveCluster:
         self._traffic_processes: list[int] | None = None
         self._in_traffic = False
         self.nemeses: dict[str, Nemesis] = {}
+        self.system = plan.target.open(
+            Deployment(session.env, plan.settings, session.cluster.nodes)
+        )
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,
-            target=plan.target,
-            settings=plan.settings,
+            system=self.system,
             nemeses=self.nemeses,
             recorder=recorder,
             observe_roles=self._scribe.observe_roles,
@@ -142,7 +154,7 @@ class LiveCluster:
             self._in_traffic = False
 
     def _open(self, process: int) -> Client:
-        return self.plan.target.client(self.env, self.plan.settings, process)
+        return self.system.client(process)
 
     def _client_of(self, process: int) -> tuple[int, Client]:
         if process not in self._clients:
@@ -161,9 +173,7 @@ class LiveCluster:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        return await look(
-            self.plan.target.roles(self.env, self.plan.settings), self.plan.case.target
-        )
+        return await look(roles_of(self.system), self.plan.case.target)
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
         """The node that leads and serves; raises `TargetError` when there is none in time."""
@@ -180,14 +190,12 @@ class LiveCluster:
 
     async def wait_ready(self, bound_s: float = 60.0) -> None:
         """Wait until the target serves; raises `TargetError` with what is pending."""
-        target, settings = self.plan.target, self.plan.settings
-        await self._wait(lambda: target.ready(self.env, settings), bound_s, "ready")
+        await self._wait(self.system.ready, bound_s, "ready")
         self._scribe.observe_roles(await self.roles())
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
         """Wait until the target came to rest; raises `TargetError` with what is pending."""
-        target, settings = self.plan.target, self.plan.settings
-        await self._wait(lambda: target.converged(self.env, settings), bound_s, "at rest")
+        await self._wait(self.system.converged, bound_s, "at rest")
 
     async def _wait(
         self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float, what: str

@@ -17,7 +17,8 @@ import msgspec
 from harness.case import Case, load_case
 from harness.drawing import DRAWABLE
 from harness.errors import UsageError
-from harness.plugins import Target, Workload, load_plugin
+from harness.plugins import Target, Workload
+from harness.registry import load_plugin
 
 __all__ = ["ENV_DEFAULT", "case_from_settings", "settings_of_markers", "stored_case"]
 

@@ -24,7 +24,8 @@ from harness.checking import Judgement, judge
 from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, OpType, Verdict
 from harness.planning import Plan, plan_case
-from harness.plugins import Environment, load_plugin
+from harness.plugins import Environment
+from harness.registry import load_plugin
 from harness.run import Outcome, conduct
 from harness.signatures import SEPARATOR, SIGNATURE, failure_of, rule_of_words
 from harness.soak.memory import memory_bytes_max

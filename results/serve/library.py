@@ -18,7 +18,8 @@ import msgspec
 
 from harness.errors import HarnessError, HistoryError
 from harness.ops import CheckResult, Verdict
-from harness.plugins import Reporter, load_plugin, plugin_names
+from harness.plugins import Reporter
+from harness.registry import load_plugin, plugin_names
 from results.run_index import Index, RunRow, ScanCache, is_plain_name, scan
 from results.run_numbers import RunNumbers, run_numbers
 from results.serve.paths import NotThere, first_link, open_below

@@ -11,7 +11,7 @@ from harness.cli import main
 from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.formats import model_for, open_history
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}

@@ -7,7 +7,7 @@ from checkers.elle.columns import _Builder
 from checkers.history_models import engine
 from harness.errors import HistoryError
 from harness.ops import ModelSettings, Op, OpType, Verdict
-from harness.plugins import load_plugin, plugin_names
+from harness.registry import load_plugin, plugin_names
 
 TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN

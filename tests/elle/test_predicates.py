@@ -24,7 +24,7 @@ from checkers.elle.predicate import infer_predicates
 from checkers.elle.predicate_columns import predicate_columns
 from harness.errors import HistoryError, UsageError
 from harness.ops import ModelSettings, OpType, Verdict
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.store.edn import load_edn
 from tests.elle.predicates import at_once, timed, without
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from harness.cluster import Bite, DiskQuality, Link
 from harness.errors import UsageError
-from harness.faults.kinds import Clock, Cpu, Cut, Disk, Kill, Pause
-from harness.faults.ledger import Aim, Ledger
+from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
+from harness.faults.ledger import Ledger
 from tests.faults.cluster import FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")

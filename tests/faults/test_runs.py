@@ -5,7 +5,7 @@ import pytest
 from harness.case import Case
 from harness.checking import judge
 from harness.planning import plan_case
-from harness.plugins import load_plugin, plugin_names
+from harness.registry import load_plugin, plugin_names
 from harness.run import conduct
 from harness.timeline import faults_of
 

@@ -6,9 +6,9 @@ import pytest
 
 from harness.cluster import CLIENT, Link, NodeSpec
 from harness.errors import UsageError
-from harness.faults.selectors import Links, Nodes, Scene, check_names, cut_links, pick
+from harness.faults.selectors import Links, Nodes, check_names, cut_links, pick
 from harness.faults.words import parse
-from harness.plugins import NodeRole, Roles
+from harness.plugins import NodeRole, Roles, Scene
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 OTHERS = ("t1", "t2")
@@ -22,7 +22,7 @@ DRAWS = range(60)
 
 
 def scene(draw=0, roles=LED, specs=SPECS):
-    return Scene(specs, roles, draw)
+    return Scene(specs, {"catalog": roles}, draw=draw)
 
 
 def nodes(text):
@@ -49,6 +49,26 @@ def links(text):
 )
 def test_what_is_not_drawn(text, wanted):
     assert pick(nodes(text), scene()) == wanted
+
+
+TABLET = Roles({"t2": NodeRole("leader", 9), "t1": NodeRole("follower", 9)}, ("t1", "t2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("leader", ("m3",)),
+        ("leader@catalog", ("m3",)),
+        ("leader@tablet", ("t2",)),
+        ("followers@tablet", ("t1",)),
+        ("members@tablet", ("t1", "t2")),
+        ("majority@tablet", ("t1", "t2")),
+    ],
+)
+def test_a_group_has_a_leader_and_members_of_its_own(text, wanted):
+    both = Scene(SPECS, {"catalog": LED, "tablet": TABLET})
+    assert tuple(sorted(pick(nodes(text), both))) == wanted
+    check_names(nodes(text), SPECS, ("catalog", "tablet"))
 
 
 @pytest.mark.parametrize(
@@ -167,5 +187,7 @@ def test_two_members_are_too_few_for_a_shape(shape):
 )
 def test_names_that_nobody_has_are_refused(selector):
     with pytest.raises(UsageError, match=r"m9|boss"):
-        check_names(selector, SPECS)
-    check_names(Links(left=Nodes(word="one", among="tserver"), right=Nodes(word="client")), SPECS)
+        check_names(selector, SPECS, ("catalog",))
+    check_names(
+        Links(left=Nodes(word="one", among="tserver"), right=Nodes(word="client")), SPECS, ()
+    )

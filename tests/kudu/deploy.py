@@ -12,13 +12,15 @@ from harness.ops import OpType
 from harness.plugins import (
     Completion,
     Convergence,
+    Deployment,
     DeploymentPlan,
     Request,
     Session,
     TargetSettings,
-    load_plugin,
 )
+from harness.registry import load_plugin
 from targets.kudu import KuduTarget
+from targets.kudu.system import KuduSystem
 
 
 @dataclasses.dataclass
@@ -26,8 +28,7 @@ class Deployed:
     """A running cluster, and the shortest words for what tests do with it."""
 
     session: Session
-    target: KuduTarget
-    settings: TargetSettings
+    system: KuduSystem
     op_timeout_s: float = 10.0
     limit_s: float = 60.0
     processes: int = 0
@@ -39,7 +40,7 @@ class Deployed:
 
     def new_client(self):
         self.processes += 1
-        return self.target.client(self.env, self.settings, self.processes)
+        return self.system.client(self.processes)
 
     async def until(
         self,
@@ -60,23 +61,19 @@ class Deployed:
             await asyncio.sleep(0.1)
 
     async def until_ready(self, **limits: float) -> float:
-        return await self.until(
-            "ready", lambda: self.target.ready(self.env, self.settings), **limits
-        )
+        return await self.until("ready", self.system.ready, **limits)
 
     async def until_converged(self, **limits: float) -> float:
-        return await self.until(
-            "converged", lambda: self.target.converged(self.env, self.settings), **limits
-        )
+        return await self.until("converged", self.system.converged, **limits)
 
     async def leader(self) -> str:
-        roles = await self.target.roles(self.env, self.settings)
+        roles = await self.system.roles()
         assert roles.leader is not None
         return roles.leader
 
     async def until_led_by_another(self, old: str) -> None:
         async def check() -> Convergence:
-            roles = await self.target.roles(self.env, self.settings)
+            roles = await self.system.roles()
             leader = roles.leader
             ok = leader not in {None, old} and roles.by_node[leader].ready
             return Convergence(ok=ok, pending=(str(roles),))
@@ -128,7 +125,8 @@ def deploy(
     )
 
     async def main(session: Session) -> Any:
-        deployed = Deployed(session, target, settings)
+        system = target.open(Deployment(session.env, settings, session.cluster.nodes))
+        deployed = Deployed(session, system)
         if environment != "sim":  # in real time, on a machine that may be crowded
             deployed.op_timeout_s, deployed.limit_s = 60.0, 240.0
         await deployed.until_ready()

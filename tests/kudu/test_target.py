@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
-from harness.plugins import TargetSettings, load_plugin
+from harness.plugins import Deployment, TargetSettings
+from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.flags import DRAWN, RANGES, Flags, parse_flags
 
@@ -97,12 +98,12 @@ def test_every_number_has_a_range_with_its_default_and_what_soaks_draw():
 
 
 @pytest.mark.parametrize(("masters", "core"), [(1, 1), (3, 2), (5, 3), (7, 4)])
-def test_quorum_core_is_a_majority_of_masters_and_all_tablet_servers(masters, core):
-    target, chosen = KuduTarget(), settings(masters=masters)
+def test_a_core_is_a_majority_of_masters_and_all_tablet_servers(masters, core):
+    system = KuduTarget().open(Deployment(None, settings(masters=masters), {}))
     seen = set()
     for seed in range(30):
-        nodes = target.quorum_core(chosen, random.Random(seed))
-        assert nodes == target.quorum_core(chosen, random.Random(seed))
+        nodes = system.core(random.Random(seed))
+        assert nodes == system.core(random.Random(seed))
         assert [n for n in nodes if n.startswith("t")] == ["t1", "t2", "t3"]
         assert len({n for n in nodes if n.startswith("m")}) == len(nodes) - 3 == core
         seen.add(tuple(nodes))

@@ -62,7 +62,7 @@ def imported():
     import harness.pytesting
     import harness.run  # noqa: F401
     import targets
-    from harness.plugins import load_plugin, plugin_names
+    from harness.registry import load_plugin, plugin_names
 
     for group in ("checkers", "environments", "nemeses", "targets", "workloads"):
         for name in plugin_names(group):

@@ -78,10 +78,10 @@ def test_what_is_no_mistake_of_a_test_keeps_its_traceback(user_says):
     assert "TypeError" in result.stdout.str()
     result = user_says(
         "    from harness.errors import TargetError\n"
-        "    from harness import plugins\n"
+        "    from harness import registry\n"
         "    def broken(*_):\n"
         "        raise TargetError('it broke')\n"
-        "    plugins.load_plugin = broken\n"
+        "    registry.load_plugin = broken\n"
         "    import harness.planning\n"
         "    harness.planning.load_plugin = broken\n"
         "    run_case(nemesis='none')"

@@ -1,10 +1,12 @@
 """Whole runs in the simulation: from a case to a verdict, and every way to get none."""
 
 import asyncio
+import functools
 import itertools
 
 import msgspec
 import pytest
+import toy_register
 
 from harness.case import Case, Fault
 from harness.checking import judge
@@ -12,7 +14,8 @@ from harness.cluster import Link
 from harness.errors import InfrastructureError, TargetError
 from harness.ops import NEMESIS, OpType, Verdict
 from harness.planning import plan_case
-from harness.plugins import Completion, Convergence, load_plugin
+from harness.plugins import Completion, Convergence
+from harness.registry import load_plugin
 from harness.run import FINAL_BOUND_S, FINALS_MAX, LIVE_BOUND_S, conduct
 from harness.store import RunFolder, load_run
 
@@ -61,6 +64,18 @@ class Behaving:
 
     def __getattr__(self, name):
         return getattr(self._plugin, name)
+
+
+def toy_target(*, client=None, **overrides):
+    """The toy register, whose system does as a test says; `client(env, process)`."""
+    target = load_plugin("targets", "toy-register")
+
+    def opened(deployment):
+        if client is not None:
+            overrides["client"] = functools.partial(client, deployment.env)
+        return Behaving(target.open(deployment), **overrides)
+
+    return Behaving(target, open=opened)
 
 
 # --- runs that get a verdict -----------------------------------------------------------------
@@ -244,10 +259,7 @@ async def hang(request):
 
 @pytest.mark.parametrize(("behave", "words"), [(crash, "client crashed: Conn"), (hang, "hung")])
 def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, words):
-    target = Behaving(
-        load_plugin("targets", "toy-register"),
-        client=lambda env, settings, process: Client(behave, close_hangs=True),
-    )
+    target = toy_target(client=lambda env, process: Client(behave, close_hangs=True))
     _, outcome = run(toy(10, time_limit_s=1.0), target=target)
     probes = [p for p in outcome.history.pairs if p.invoke.value.get("value", 0) < 0]
     assert {pair.type for pair in probes} == {OpType.INFO}
@@ -265,14 +277,14 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
 def test_a_probe_that_fails_goes_on_with_another_process(works):
     """As with clients that are pinned to a node by their number, two nodes of three being dead."""
 
-    def pinned(env, settings, process):
+    def pinned(env, process):
         async def behave(request):
             own = process % 3 == works
             return Completion(OpType.OK if own else OpType.FAIL, {"value": None})
 
         return Client(behave)
 
-    target = Behaving(load_plugin("targets", "toy-register"), client=pinned)
+    target = toy_target(client=pinned)
     plan, outcome = run(toy(10, time_limit_s=3.0), target=target)
     assert only(outcome.history, "live")["ok"]
     assert list(outcome.history.facts("unread")) == []
@@ -283,7 +295,7 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
 def test_a_probe_says_whom_it_asked_after_the_bound():
     """Clients that only ever ask nodes outside the core: nothing is known of the core."""
 
-    def astray(env, settings, process):
+    def astray(env, process):
         async def behave(request):
             if env.clock.monotonic_ns() < 5e9:
                 return Completion(OpType.OK, {"value": None})
@@ -291,7 +303,7 @@ def test_a_probe_says_whom_it_asked_after_the_bound():
 
         return Client(behave)
 
-    target = Behaving(load_plugin("targets", "toy-register"), client=astray)
+    target = toy_target(client=astray)
     _, outcome = run(toy(10, time_limit_s=3.0), target=target)
     live = only(outcome.history, "live")
     assert (live["ok"], live["asked_late"]) == (False, ["elsewhere"])
@@ -339,7 +351,7 @@ def test_a_harness_that_stood_still_convicts_nobody(phase, bound_s, gap_s, gaps)
         if op.f == "phase" and op.value["phase"] == phase:
             asyncio.get_running_loop().call_later(0.01, environment.stop, gap_s)
 
-    def client(env, settings, process):
+    def client(env, process):
         async def behave(request):
             start_ns = env.clock.monotonic_ns()
             await asyncio.sleep(0.1)
@@ -348,14 +360,13 @@ def test_a_harness_that_stood_still_convicts_nobody(phase, bound_s, gap_s, gaps)
 
         return Client(behave)
 
-    async def settles(env, settings):
+    async def settles():
         await asyncio.sleep(0.1)
         return Convergence(True)
 
-    target = load_plugin("targets", "toy-register")
     plan = msgspec.structs.replace(
         plan_case(toy(10, time_limit_s=3.0), environment.sim),
-        target=Behaving(target, client=client, converged=settles),
+        target=toy_target(client=client, converged=settles),
     )
     outcome = conduct(plan, environment, run_id="test", folder=None, listener=listener)
     found = [op.value for op in outcome.history.facts("heartbeat-gap")]
@@ -375,10 +386,10 @@ def test_a_run_of_its_own_time_has_no_gaps():
 
 
 def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
-    async def never(env, settings):
+    async def never():
         return Convergence(False, ("the register is restless",))
 
-    target = Behaving(load_plugin("targets", "toy-register"), converged=never)
+    target = toy_target(converged=never)
     plan, outcome = run(toy(12, time_limit_s=3.0), target=target)
     converged = only(outcome.history, "converged")
     assert (converged["ok"], converged["pending"]) == (False, ["the register is restless"])
@@ -393,16 +404,15 @@ def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
     """A call that the network kept arrives after the target had settled: the dump shows it."""
     snapshots = []
 
-    async def settles(env, settings):
+    async def settles():
         return Convergence(True, at={"revision": len(snapshots)})
 
-    async def snapshot(env, settings):
+    async def snapshot():
         snapshots.append(None)
         pending = ["a call came late"] if len(snapshots) <= calm_after else []
         return {"pending": pending, "at": {"revision": len(snapshots) - 1}}
 
-    register = load_plugin("targets", "toy-register")
-    target = Behaving(register, converged=settles, snapshot=snapshot)
+    target = toy_target(converged=settles, snapshot=snapshot)
     _, outcome = run(toy(12, time_limit_s=3.0), target=target)
     rounds = min(calm_after + 1, FINALS_MAX)
     assert len(snapshots) == rounds
@@ -417,15 +427,15 @@ def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
 def test_a_state_that_went_on_is_read_again(field):
     snapshots = []
 
-    async def settles(env, settings):
+    async def settles():
         return Convergence(True, at={"term": 1, "revision": 7} | {field: 8 + len(snapshots)})
 
-    async def snapshot(env, settings):
+    async def snapshot():
         snapshots.append(None)
         return {"at": {"term": 1, "revision": 7} | {field: 9}}
 
-    register = load_plugin("targets", "toy-register")
-    run(toy(12, time_limit_s=3.0), target=Behaving(register, converged=settles, snapshot=snapshot))
+    target = toy_target(converged=settles, snapshot=snapshot)
+    run(toy(12, time_limit_s=3.0), target=target)
     assert len(snapshots) == 2
 
 
@@ -485,7 +495,7 @@ def test_final_reads_have_a_bound_and_say_what_is_unread():
     plugin = load_plugin("workloads", "register")
     read = plugin.final(None)[0]
     reads = [msgspec.structs.replace(read, value={"key": n + 1}) for n in range(500)]
-    target = Behaving(load_plugin("targets", "toy-register"), client=lambda *_: Client(refuse))
+    target = toy_target(client=lambda *_: Client(refuse))
     workload = Behaving(plugin, final=lambda case: (read, *reads))
     _, outcome = run(toy(11, time_limit_s=1.0), target=target, workload=workload)
     unread = only(outcome.history, "unread")
@@ -494,11 +504,11 @@ def test_final_reads_have_a_bound_and_say_what_is_unread():
     assert (outcome.wall_ns - final[0].time) / 1e9 < FINAL_BOUND_S + 5
 
 
-async def never_ready(env, settings):
+async def never_ready():
     return Convergence(False, ("the register is shy",))
 
 
-async def never_says(env, settings):
+async def never_says():
     await asyncio.Event().wait()
 
 
@@ -508,7 +518,7 @@ async def never_says(env, settings):
 def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words, tmp_path):
     folder = RunFolder(tmp_path, "toy", "run")
     folder.write_case(toy(12))
-    target = Behaving(load_plugin("targets", "toy-register"), ready=ready)
+    target = toy_target(ready=ready)
     with pytest.raises(TargetError, match=words):
         run(toy(12), folder, target=target)
     stored = load_run(folder.path)
@@ -574,11 +584,10 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_written(tmp_path, monkeypat
 
 @pytest.mark.parametrize("raised", [SystemExit(0), KeyboardInterrupt()])
 def test_a_client_that_wants_to_end_the_process_has_crashed_at_one_operation(raised):
-    target = load_plugin("targets", "toy-register")
     count = itertools.count()
 
-    def client(env, settings, process):
-        real = target.client(env, settings, process)
+    def client(env, process):
+        real = toy_register.ToyClient(env)
 
         async def invoke(request, *, timeout_s):
             if next(count) % 7 == 3:
@@ -587,7 +596,7 @@ def test_a_client_that_wants_to_end_the_process_has_crashed_at_one_operation(rai
 
         return Behaving(real, invoke=invoke)
 
-    plan, outcome = run(toy(1, time_limit_s=3.0), target=Behaving(target, client=client))
+    plan, outcome = run(toy(1, time_limit_s=3.0), target=toy_target(client=client))
     name = type(raised).__name__
     crashed = [op for op in outcome.history if op.is_client and name in (op.error or "")]
     assert crashed

@@ -12,8 +12,8 @@ from harness.cluster import Capability, Fidelity
 from harness.drawing import ANY, DRAWABLE, draw_case, expand_any, undrawn
 from harness.errors import UsageError
 from harness.planning import plan_case
-from harness.plugins import load_plugin
 from harness.pytesting.markers import case_from_settings
+from harness.registry import load_plugin
 from results.setting import setting_of
 from targets.kudu.flags import parse_flags
 

@@ -8,8 +8,7 @@ import pytest
 from harness.case import NS_PER_S, Fault
 from harness.faults import conductor as faults
 from harness.faults.conductor import FaultConductor
-from harness.faults.kinds import Kill
-from harness.faults.ledger import Aim
+from harness.faults.kinds import Aim, Kill
 from harness.plugins import NodeRole, Roles
 from harness.recorder import Recorder
 from tests.faults.cluster import FakeCluster, FakeEnv
@@ -27,25 +26,25 @@ class Clock:
     def monotonic_ns(self):
         return self.now_ns
 
-    async def roles(self, env, settings):
+    async def groups(self):
         self.now_ns += NS_PER_S
-        return SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("n1", "n2"))
+        return {"g": SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("n1", "n2"))}
 
 
-class Target:
-    async def roles(self, env, settings):
-        return SEEN
+class System:
+    async def groups(self):
+        return {"g": SEEN}
 
 
 class Nemesis:
-    def aim(self, specs, roles, fault, *, it=""):
-        return Aim(what=Kill(), targets=(roles.leader,))
+    def aim(self, scene, fault):
+        return Aim(what=Kill(), targets=(scene.roles().leader,))
 
 
 def test_the_roles_that_a_fault_saw_are_told():
     observed = []
     conductor = FaultConductor(
-        cluster=FakeCluster(), env=FakeEnv(), target=Target(), settings=None,
+        cluster=FakeCluster(), env=FakeEnv(), system=System(),
         nemeses={"x": Nemesis()},
         recorder=Recorder(SimpleNamespace(monotonic_ns=lambda: 0)), observe_roles=observed.append,
     )  # fmt: skip
@@ -70,15 +69,15 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     class Striking:
         needs_leader = True
 
-        def aim(self, specs, roles, fault, *, it=""):
+        def aim(self, scene, fault):
             conductor.end()  # else it would last
             struck_ns.append(clock.now_ns)
-            return Aim(what=Kill(), targets=() if roles.leader is None else (roles.leader,))
+            return Aim(what=Kill(), targets=tuple(filter(None, [scene.roles().leader])))
 
     struck_ns = []
     conductor = FaultConductor(
         cluster=FakeCluster(), env=FakeEnv(),
-        target=clock, settings=None, nemeses={"x": Striking()}, recorder=recorder,
+        system=clock, nemeses={"x": Striking()}, recorder=recorder,
         observe_roles=lambda roles: None,
     )  # fmt: skip
 

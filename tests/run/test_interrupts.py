@@ -5,7 +5,7 @@ import pytest
 from harness.cli import main
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID
 from harness.planning import plan_case
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.run import conduct
 from harness.soak import SeedJob, real
 from harness.store import load_run

@@ -1,7 +1,7 @@
 """What nodes hold at the end of a run is a fact of its history, where somebody can tell."""
 
 from harness.errors import InfrastructureError
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 

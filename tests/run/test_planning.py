@@ -10,7 +10,8 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.planning import plan_case
-from harness.plugins import Option, load_plugin
+from harness.plugins import Option
+from harness.registry import load_plugin
 
 
 def planned(environment="sim", **fields):

@@ -6,7 +6,7 @@ import pytest
 
 from harness.cli import main
 from harness.errors import UsageError
-from harness.plugins import load_plugin, plugin_names
+from harness.registry import load_plugin, plugin_names
 
 MODULE = """
 import sys

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.case import Case
 from harness.planning import plan_case
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.run import conduct
 from harness.store import RunFolder
 

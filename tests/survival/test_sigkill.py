@@ -17,7 +17,7 @@ import pytest
 
 from harness.environments.procfs import all_processes, environment_of
 from harness.environments.warden import RUN_VARIABLE
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.store import load_run
 from tests.cleaning import only_cleaner
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 
 WORLDS = [
     pytest.param("sim"),

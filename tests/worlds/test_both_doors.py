@@ -11,7 +11,8 @@ from harness.case import Case
 from harness.cluster import CLIENT, Bite, Link, NodeState
 from harness.ops import OpType
 from harness.options import with_defaults
-from harness.plugins import DeploymentPlan, Request, TargetSettings, load_plugin
+from harness.plugins import Deployment, DeploymentPlan, Request, TargetSettings
+from harness.registry import load_plugin
 
 READY_S = 120.0
 SETTINGS = TargetSettings(
@@ -20,7 +21,7 @@ SETTINGS = TargetSettings(
 
 
 def deploy(environment, main, run_id):
-    """Run `main(session, target)` on three masters and three tablet servers that serve."""
+    """Run `main(session, system)` on three masters and three tablet servers that serve."""
     target = load_plugin("targets", "kudu")
     run_id = f"{run_id}-{secrets.token_hex(4)}"  # another suite may use the same engine
     plan = DeploymentPlan(
@@ -28,19 +29,20 @@ def deploy(environment, main, run_id):
     )
 
     async def body(session):
+        system = target.open(Deployment(session.env, SETTINGS, session.cluster.nodes))
         async with asyncio.timeout(READY_S):
-            while not (await target.ready(session.env, SETTINGS)).ok:  # noqa: ASYNC110 - a poll
+            while not (await system.ready()).ok:  # noqa: ASYNC110 - a poll
                 await asyncio.sleep(0.1)
-        return await main(session, target)
+        return await main(session, system)
 
     return environment.execute(plan, body)
 
 
-async def leader_other_than(session, target, node):
+async def leader_other_than(system, node):
     """Wait for a ready leader that is not `node`."""
     async with asyncio.timeout(READY_S):
         while True:
-            roles = await target.roles(session.env, SETTINGS)
+            roles = await system.roles()
             leader = roles.leader
             if leader not in {None, node} and roles.by_node[leader].ready:
                 return leader
@@ -52,8 +54,8 @@ def test_a_target_serves_the_life_of_a_table(environment):
     options = with_defaults("workload", "ddl", workload.options, {})
     case = Case(seed=3, workload_options=options)
 
-    async def main(session, target):
-        client = target.client(session.env, SETTINGS, 0)
+    async def main(session, system):
+        client = system.client(0)
         done = {}
         async with asyncio.timeout(READY_S):
             for position in range(len(workload.probe(case, 0, 0))):
@@ -78,33 +80,33 @@ def test_a_target_serves_the_life_of_a_table(environment):
 
 
 def test_a_nemesis_cuts_pauses_and_kills_and_everything_heals(environment):
-    async def main(session, target):
+    async def main(session, system):
         cluster = session.cluster
         async with asyncio.timeout(2 * READY_S):
             bite = Bite(0, "")
             while bite.count == 0:  # on a crowded machine a leader may go before it is cut off
-                first = await leader_other_than(session, target, None)
+                first = await leader_other_than(system, None)
                 peers = [name for name in ("m1", "m2", "m3") if name != first]
                 fault = await cluster.cut(Link.between([first], peers), lease_s=600.0)
-                second = await leader_other_than(session, target, first)
+                second = await leader_other_than(system, first)
                 bite = await cluster.heal(fault)
 
         paused = await cluster.pause(second, lease_s=600.0)
         frozen = cluster.state(second)
-        third = await leader_other_than(session, target, second)
+        third = await leader_other_than(system, second)
         resumed = await cluster.resume(second)
 
         killed = await cluster.kill(third)
         down = cluster.state(third)
-        fourth = await leader_other_than(session, target, third)
+        fourth = await leader_other_than(system, third)
         started = await cluster.start(third)
         await cluster.heal_all()
 
         one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=600.0)
-        client = target.client(session.env, SETTINGS, 0)
+        client = system.client(0)
         try:
             async with asyncio.timeout(READY_S):
-                while not (await target.converged(session.env, SETTINGS)).ok:
+                while not (await system.converged()).ok:
                     if one_way:
                         await asyncio.sleep(1.0)
                         cut_bite = await cluster.heal(one_way)

@@ -8,7 +8,7 @@ from abd_register.client import AbdClient, Channel
 from abd_register.node import PORT
 from harness.cluster import NodeSpec
 from harness.env import ClientEnv
-from harness.plugins import Convergence, NodeRole, Option, Roles
+from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles
 from harness.plugins import TargetSettings as Settings
 
 LOOK_S = 1.0
@@ -17,7 +17,7 @@ LOOK_S = 1.0
 class AbdRegister:
     """A register on `--nodes` nodes, written against `Env`: it runs in all environments."""
 
-    api_version = 1
+    api_version = 2
     name = "abd-register"
     doc = "a register on three nodes, read and written by majorities"
     vocabularies = frozenset({"register"})
@@ -25,44 +25,50 @@ class AbdRegister:
     bugs: Final = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
     options = (Option("nodes", 3, "how many nodes keep the register"),)
 
-    def names(self, settings: Settings) -> list[str]:
-        return [f"n{number}" for number in range(1, settings.options["nodes"] + 1)]
-
     def nodes(self, settings: Settings) -> Sequence[NodeSpec]:
         entry = "abd_register.node:main"
         return [
-            NodeSpec(name=name, role="replica", ports=(PORT,), entry=entry)
-            for name in self.names(settings)
+            NodeSpec(name=f"n{number}", role="replica", ports=(PORT,), entry=entry)
+            for number in range(1, settings.options["nodes"] + 1)
         ]
 
-    def client(self, env: ClientEnv, settings: Settings, process: int) -> AbdClient:
-        write_back = "NO-WRITE-BACK" not in settings.bugs
-        return AbdClient(env, self.names(settings), process, write_back=write_back)
+    def open(self, deployment: Deployment) -> "AbdSystem":
+        write_back = "NO-WRITE-BACK" not in deployment.settings.bugs
+        return AbdSystem(deployment.env, list(deployment.nodes), write_back)
 
-    def quorum_core(self, settings: Settings, rng: random.Random) -> Sequence[str]:
-        names = self.names(settings)
-        return rng.sample(names, len(names) // 2 + 1)
 
-    async def look(self, env: ClientEnv, settings: Settings) -> dict[str, dict[str, Any] | None]:
+class AbdSystem:
+    """The deployed nodes, for as long as a run lasts."""
+
+    def __init__(self, env: ClientEnv, names: list[str], write_back: bool) -> None:
+        self.env, self.names, self.write_back = env, names, write_back
+
+    def client(self, process: int) -> AbdClient:
+        return AbdClient(self.env, self.names, process, write_back=self.write_back)
+
+    def core(self, rng: random.Random) -> Sequence[str]:
+        return rng.sample(self.names, len(self.names) // 2 + 1)
+
+    async def look(self) -> dict[str, dict[str, Any] | None]:
         """What every node keeps; `None` for one that does not answer."""
         found: dict[str, dict[str, Any] | None] = {}
-        for name in self.names(settings):
-            channel = Channel(env, name)
+        for name in self.names:
+            channel = Channel(self.env, name)
             found[name] = await channel.ask({"do": "get"}, LOOK_S)
             channel.drop()
         return found
 
-    async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
-        found = await self.look(env, settings)
+    async def groups(self) -> dict[str, Roles]:
+        found = await self.look()
         answering = {name: NodeRole("replica") for name, kept in found.items() if kept}
-        return Roles(answering, tuple(found))
+        return {"register": Roles(answering, tuple(found))}
 
-    async def ready(self, env: ClientEnv, settings: Settings) -> Convergence:
-        found = await self.look(env, settings)
+    async def ready(self) -> Convergence:
+        found = await self.look()
         silent = [f"{name} does not answer" for name, kept in found.items() if kept is None]
         return Convergence(not silent, tuple(silent))
 
     converged = ready
 
-    async def snapshot(self, env: ClientEnv, settings: Settings) -> dict[str, Any]:
-        return dict(await self.look(env, settings))
+    async def snapshot(self) -> dict[str, Any]:
+        return dict(await self.look())

@@ -9,7 +9,7 @@ from typing import Any
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, NodeRole, Option, Request, Roles
+from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
 from harness.plugins import TargetSettings as Settings
 
 PORT = 8080
@@ -62,7 +62,7 @@ class HttpClient:
 class HttpRegister:
     """The target plug-in: three nodes, started by their command line."""
 
-    api_version = 1
+    api_version = 2
     name = "http-register"
     doc = "an example: a foreign HTTP register on three nodes; --stale answers reads wrongly"
     vocabularies = frozenset({"register"})
@@ -77,22 +77,32 @@ class HttpRegister:
         words = {name: tuple(command + (follow if name != "r1" else [])) for name in NAMES}
         return [NodeSpec(name=n, role="register", ports=(PORT,), command=words[n]) for n in NAMES]
 
-    def client(self, env: ClientEnv, settings: Settings, process: int) -> HttpClient:
-        return HttpClient(env, process)
+    def open(self, deployment: Deployment) -> "HttpSystem":
+        return HttpSystem(deployment.env)
 
-    def quorum_core(self, settings: Settings, rng: random.Random) -> tuple[str, ...]:
+
+class HttpSystem:
+    """The three nodes that run, as the harness looks at them."""
+
+    def __init__(self, env: ClientEnv) -> None:
+        self.env = env
+
+    def client(self, process: int) -> HttpClient:
+        return HttpClient(self.env, process)
+
+    def core(self, rng: random.Random) -> tuple[str, ...]:
         return (NAMES[0], rng.choice(NAMES[1:]))  # the primary serves alone; a follower needs it
 
-    async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
-        return Roles({"r1": NodeRole("leader")}, NAMES)  # fixed: nobody else ever leads
+    async def groups(self) -> dict[str, Roles]:
+        return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # nobody else ever leads
 
-    async def ready(self, env: ClientEnv, settings: Settings) -> Convergence:
-        clients = [HttpClient(env, number) for number in range(len(NAMES))]
+    async def ready(self) -> Convergence:
+        clients = [HttpClient(self.env, number) for number in range(len(NAMES))]
         replies = [await client.invoke(Request("read"), timeout_s=1.0) for client in clients]
         errors = tuple(reply.error for reply in replies if reply.error)
         return Convergence(not errors, errors)
 
     converged = ready
 
-    async def snapshot(self, env: ClientEnv, settings: Settings) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         return {}

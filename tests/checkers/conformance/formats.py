@@ -14,7 +14,7 @@ from checkers.history_models.engine import LinearizabilityCheck
 from checkers.linearizability import Operation
 from harness.formats import open_history
 from harness.ops import ModelSettings
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 
 CONFORMANCE = Path(
     os.environ.get("HARNESS_CONFORMANCE")

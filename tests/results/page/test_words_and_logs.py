@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.ops import CheckResult, History, Op, OpType, Verdict
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.store import load_run
 from results.page import PageReporter, build, read_results, render
 from results.page import logs as logs_module

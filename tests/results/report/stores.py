@@ -10,7 +10,7 @@ import msgspec
 from harness.case import Case
 from harness.checking import judge
 from harness.planning import plan_case
-from harness.plugins import load_plugin
+from harness.registry import load_plugin
 from harness.run import conduct
 from harness.store import RunFolder, RunRecord
 

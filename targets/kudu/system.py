@@ -1,0 +1,206 @@
+"""The bundled Kudu as the harness looks at it while it runs.
+
+All questions go over RPC from the client's door with a limit each, so they work in every
+environment and a node that does not answer is simply left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.env import ClientEnv
+from harness.errors import UsageError
+from harness.plugins import Client, Convergence, NodeRole, Roles, TargetSettings
+from targets.kudu import messages as m
+from targets.kudu.behaviour import behaviour_of
+from targets.kudu.bounds import describe_accepted, describe_bounds
+from targets.kudu.client import KuduClient, RetryPolicy
+from targets.kudu.convergence import MasterView, find_pending
+from targets.kudu.flags import Flags, parse_flags
+from targets.kudu.rpc import RpcClient, RpcError
+
+__all__ = ["CATALOG", "MASTER_PORT", "TSERVER_PORT", "KuduSystem", "Layout"]
+
+MASTER_PORT: Final = 7051
+TSERVER_PORT: Final = 7050
+CATALOG: Final = "catalog"
+"""The masters, as one group of replicas."""
+_ASK_LIMIT_S: Final = 1.0
+_DUMP_LIMIT_S: Final = 5.0
+RESENDING: Final = RetryPolicy(
+    resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
+)
+SPREAD: Final = 37
+"""Spreads resending clients over the numbers of processes: it has no factor in common with 100."""
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Layout:
+    """The nodes that the settings ask for."""
+
+    def __init__(self, settings: TargetSettings) -> None:
+        options = settings.options
+        masters, tservers = options["masters"], options["tservers"]
+        if masters not in {1, 3, 5, 7}:
+            raise UsageError(
+                f"--masters is {masters}; it must be 1, 3, 5 or 7: an even number tolerates no "
+                "more failures than the odd one below it"
+            )
+        self.resend_percent: int = options["resend"]
+        behaviour_of(settings.profile, settings.bugs)
+        self.flags: Flags = parse_flags(options["kudu_flag"])
+        self.masters = {
+            f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + 1)
+        }
+        self.tservers = {
+            f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
+        }
+
+
+class KuduSystem:
+    """Masters and tablet servers of one deployment (`harness.plugins.System`)."""
+
+    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+        """Nothing is asked yet."""
+        self._env = env
+        self._layout = layout
+        self._rpc = RpcClient(env)
+
+    def client(self, process: int) -> Client:
+        """A client with connections of its own, like a process of its own.
+
+        Some send mutations again, with the same request id: what is promised to happen exactly once
+        must do so however often it is asked for.
+        """
+        masters = tuple(self._layout.masters.values())
+        policy = RESENDING if process * SPREAD % 100 < self._layout.resend_percent else None
+        return KuduClient(
+            self._env, RpcClient(self._env), masters=masters, process=process, policy=policy
+        )
+
+    def core(self, rng: random.Random) -> Sequence[str]:
+        """A random majority of the masters, and all tablet servers.
+
+        Existing tablets need a majority of their replicas only, but a new table needs as many live
+        tablet servers as it has replicas, and no operation may be left out of the liveness probe.
+        """
+        masters = list(self._layout.masters)
+        core = rng.sample(masters, len(masters) // 2 + 1)
+        return [name for name in masters if name in core] + list(self._layout.tservers)
+
+    # --- inspection --------------------------------------------------------------------------
+
+    async def ready(self) -> Convergence:
+        """Whether a master leads, is ready, and has heard of every tablet server."""
+        roles = await self.roles()
+        leader = roles.leader
+        if leader is None or not roles.by_node[leader].ready:
+            return Convergence(ok=False, pending=("no master leads and is ready",))
+        listed = await self._ask(
+            self._layout.masters[leader],
+            "MasterService.ListTabletServers",
+            m.ListTabletServersRequest(),
+            m.ListTabletServersResponse,
+        )
+        known = set() if listed is None else {server.address for server in listed.servers}
+        missing = [name for name, address in self._layout.tservers.items() if address not in known]
+        pending = tuple(f"{name} has not registered with {leader}" for name in missing)
+        return Convergence(ok=not pending, pending=pending)
+
+    async def groups(self) -> Mapping[str, Roles]:
+        """The masters are one group; those of tablets are not observed."""
+        return {CATALOG: await self.roles()}
+
+    async def roles(self) -> Roles:
+        """The raw Raft role of every master that answers, and whether a leader serves yet."""
+        answers = await asyncio.gather(
+            *(self._role(address) for address in self._layout.masters.values())
+        )
+        by_node = {
+            name: role
+            for name, role in zip(self._layout.masters, answers, strict=True)
+            if role is not None
+        }
+        return Roles(by_node, tuple(self._layout.masters))
+
+    async def _role(self, address: str) -> NodeRole | None:
+        raft = await self._ask(
+            address,
+            "MasterService.GetMasterRegistration",
+            m.GetMasterRegistrationRequest(),
+            m.GetMasterRegistrationResponse,
+        )
+        if raft is None or raft.error is not None:
+            return None
+        if raft.role != "LEADER":
+            return NodeRole(raft.role.lower(), raft.meta.term)
+        catalog = await self._ask(
+            address,
+            "MasterService.ConnectToMaster",
+            m.ConnectToMasterRequest(),
+            m.ConnectToMasterResponse,
+        )
+        serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
+        return NodeRole("leader", raft.meta.term, ready=serves)
+
+    async def converged(self) -> Convergence:
+        """Whether masters, tablets and tablet servers agree and nothing is under way."""
+        found = await self.snapshot()
+        pending = tuple(found["pending"])
+        return Convergence(ok=not pending, pending=pending, at=found["at"])
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Every node's own dump, `None` for those that did not answer, and whether they rest."""
+
+        async def dump(address: str, method: str, request: msgspec.Struct) -> Any:
+            answer = await self._ask(
+                address, method, request, m.DumpResponse, limit_s=_DUMP_LIMIT_S
+            )
+            return None if answer is None else answer.data
+
+        roles, *dumps = await asyncio.gather(
+            self.roles(),
+            *(
+                dump(address, "MasterService.DumpEntities", m.DumpEntitiesRequest())
+                for address in self._layout.masters.values()
+            ),
+            *(
+                dump(address, "TabletServerService.DumpTablets", m.DumpTabletsRequest())
+                for address in self._layout.tservers.values()
+            ),
+        )
+        count = len(self._layout.masters)
+        masters = dict(zip(self._layout.masters, dumps[:count], strict=True))
+        tservers = dict(zip(self._layout.tservers, dumps[count:], strict=True))
+        views = {n: MasterView(dump=d, role=roles.by_node.get(n)) for n, d in masters.items()}
+        leader = masters.get(roles.leader or "")
+        return {
+            "masters": masters,
+            "tservers": tservers,
+            "bounds": describe_bounds(masters, tservers, self._layout.flags),
+            **describe_accepted(len(tservers), self._layout.flags),
+            "pending": list(find_pending(views, tservers)),
+            "at": leader and {name: leader[name] for name in ("term", "revision")},
+        }
+
+    # --- RPC ---------------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        address: str,
+        method: str,
+        request: msgspec.Struct,
+        response_type: type[R],
+        *,
+        limit_s: float = _ASK_LIMIT_S,
+    ) -> R | None:
+        """One call; `None` where no answer came, which is an observation here, not an error."""
+        try:
+            return await self._rpc.call(address, method, request, response_type, timeout_s=limit_s)
+        except RpcError:
+            return None
