@@ -84,9 +84,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
-    groups: Sequence[str] = getattr(target, "groups", ())
     for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes}, groups)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -135,9 +134,9 @@ def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], groups: Sequen
     foreign = [name for name, spec in specs.items() if spec.entry is None]
     if foreign and needs_env(nemesis):
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", foreign)
-    check_nodes = getattr(nemesis, "check_nodes", None)
-    if check_nodes is not None:
-        check_nodes(specs, groups)
+    check_target = getattr(nemesis, "check_target", None)
+    if check_target is not None:
+        check_target(specs, target)
 
 
 def _able(capability: Capability) -> list[str]:

@@ -43,6 +43,7 @@ __all__ = [
     "HistoryModel",
     "Nemesis",
     "NodeRole",
+    "Operation",
     "Option",
     "PreparedCheck",
     "Reporter",
@@ -167,7 +168,7 @@ class Target(Protocol):
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
-    among; `checkers`, names of checkers of what only this target promises (such as `bounds`),
+    among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of checkers of what only this target promises (such as `bounds`),
     beside those of the workload; and, also of workloads, `draw_options(rng, given) -> dict`, what
     one seed of a soak runs with: the options in `given` as they are, and drawn ones beside them.
     """
@@ -231,6 +232,13 @@ class System(Protocol):
         ...
 
 
+Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
+"""What an administrator does to these nodes: says what it did, in words, or `None` if it could not.
+
+Each call keeps to a time limit of its own, or is given up after a minute.
+"""
+
+
 async def roles_of(system: System) -> Roles:
     """The roles in the first group of a system: those that a run records."""
     return next(iter((await system.groups()).values()), Roles({}, ()))
@@ -270,7 +278,7 @@ class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
     Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
-    With methods `check_args(args)` and `check_nodes(specs, groups)`, which raise `UsageError`,
+    With methods `check_args(args)` and `check_target(specs, target)`, which raise `UsageError`,
     faults that were written by hand are refused before anything starts. `needs_leader` is false
     for a nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says
     it of one fault, by a bool or the name of the group.

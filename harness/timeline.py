@@ -34,6 +34,7 @@ __all__ = [
     "DISK",
     "FACTS_MAX",
     "KILL",
+    "OPERATION",
     "PAUSE",
     "POWER_CUT",
     "RESET",
@@ -67,6 +68,7 @@ RESET: Final = "reset"
 CLOCK: Final = "clock"
 CPU: Final = "cpu"
 DISK: Final = "disk"
+OPERATION: Final = "operation"
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}

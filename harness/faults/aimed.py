@@ -14,11 +14,12 @@ import msgspec
 from harness.case import Fault
 from harness.cluster import Capability, Link, NodeSpec
 from harness.errors import UsageError
-from harness.faults.kinds import Aim, Cut, Reset, Shape
+from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape
+from harness.faults.operations import ROLLING_RESTART
 from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import Nodes, check_names, cut_links, pick
 from harness.faults.words import Sentence, are_words, parse
-from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
 from harness.registry import load_plugin
 
 __all__ = ["AimedNemesis", "load_nemesis"]
@@ -96,11 +97,13 @@ class AimedNemesis:
                     f"it takes {rule}"
                 )
 
-    def check_nodes(self, specs: Mapping[str, NodeSpec], groups: Sequence[str] = ()) -> None:
-        """Raise `UsageError` where it names a node, a role or a group that there is not."""
+    def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
+        """Raise `UsageError` where it names what this target has not: a node, a role, a group, ..."""
         for sentence in self.sentences:
             try:
-                check_names(sentence.whom, specs, groups)
+                check_names(sentence.whom, specs, getattr(target, "groups", ()))
+                if isinstance(sentence.kind, Operate):
+                    _check_operation(sentence.kind, specs, target)
             except UsageError as error:
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
@@ -149,6 +152,21 @@ def load_nemesis(name: str) -> Nemesis:
         return AimedNemesis.of_text(name)
     found: Nemesis = load_plugin("nemeses", name)
     return found
+
+
+def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Target) -> None:
+    known = [ROLLING_RESTART, *getattr(target, "operations", ())]
+    if what.name not in known:
+        raise UsageError(
+            f"the target {target.name!r} has no operation {what.name!r}; it has: {', '.join(known)}"
+        )
+    if what.variant and what.name != ROLLING_RESTART:
+        raise UsageError(f"only {ROLLING_RESTART} starts nodes as a variant; drop the setting")
+    names = sorted({name for spec in specs.values() for name in spec.variants})
+    if what.variant and what.variant not in names:
+        raise UsageError(
+            f"no node has a variant {what.variant!r}; there are: {', '.join(names) or 'none'}"
+        )
 
 
 def _missed(sentence: Sentence, scene: Scene) -> Aim:

@@ -54,7 +54,7 @@ class FaultConductor:
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
         self._cluster = cluster
-        self.ledger = Ledger(cluster, env)
+        self.ledger = Ledger(cluster, env, system)
         self._env = env
         self._system = system
         self._nemeses = nemeses

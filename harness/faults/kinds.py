@@ -17,6 +17,7 @@ from harness.timeline import (
     CUT,
     DISK,
     KILL,
+    OPERATION,
     PAUSE,
     POWER_CUT,
     RESET,
@@ -35,6 +36,7 @@ __all__ = [
     "Kill",
     "LinkFault",
     "NodeFault",
+    "Operate",
     "Pause",
     "Reset",
     "Restart",
@@ -187,10 +189,22 @@ class Reset(_Kind, frozen=True, tag="reset"):
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
 
 
+class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
+    """No fault, but what an administrator does: an operation of the system, or a rolling restart.
+
+    `variant` is what the nodes that it restarts run as from then on (`NodeSpec.variants`).
+    """
+
+    name: str
+    variant: str = ""
+    word: ClassVar[str] = OPERATION
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.STOP, Capability.START})
+
+
 Condition = Clock | Cpu | Disk
 NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
 LinkFault = Cut | Shape | Reset
-FaultKind = NodeFault | LinkFault
+FaultKind = NodeFault | LinkFault | Operate
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,9 @@ from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.faults.conditions import Conditions
-from harness.faults.kinds import Aim, Condition, Cut, FaultKind, Kill, Pause, Reset, Restart, Shape
+from harness.faults.kinds import Aim, Condition, Cut, FaultKind, Kill, Operate, Pause, Reset, Restart, Shape
+from harness.faults.operations import do_operation
+from harness.plugins import System
 
 __all__ = ["EXCUSED_AFTER_NS", "Injection", "Ledger"]
 
@@ -69,9 +71,10 @@ class _Entry:
 class Ledger:
     """All faults of one run on one cluster."""
 
-    def __init__(self, cluster: Cluster, env: ClientEnv) -> None:
+    def __init__(self, cluster: Cluster, env: ClientEnv, system: System) -> None:
         """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`."""
         self._cluster = cluster
+        self._system = system
         self._env = env
         self._conditions = Conditions(cluster, env)
         self._entries: dict[str, _Entry] = {}
@@ -99,6 +102,12 @@ class Ledger:
                 )
             case Reset():
                 entry.bite = Bite(await self._cluster.reset(aim.links), "connections")
+            case Operate():
+                note = await do_operation(what, aim.targets, self._cluster, self._system)
+                if note is None:
+                    return Injection(targets=(), note=f"missed: nobody did {what.name}")
+                entry.injection = msgspec.structs.replace(injection, note=note)
+                entry.bite = Bite(1, "operations")
             case Kill() | Restart() | Pause():
                 hit = [node for node in aim.targets if await self._down(what, node, lease_s)]
                 if not hit:
@@ -147,7 +156,7 @@ class Ledger:
                     await self._cluster.resume(node)
             case Cut() | Shape():
                 return await self._cluster.heal(entry.link_fault)
-            case Reset() | None:
+            case Reset() | Operate() | None:
                 pass
             case what:
                 bite = await self._conditions.lift(entry.injection.id)

@@ -8,6 +8,7 @@
     clock one offset=-5s strobe=500ms
     disk leader error=5%
     kill it when event leader group=master nth=3 for 2s
+    do step-down on leader every 10s
     reset leader from followers
 
 A verb, whom it hits (`harness.faults.selectors`), how bad it gets (`harness.faults.settings`), and,
@@ -24,7 +25,7 @@ import msgspec
 
 from harness.case import FAULT_S_MIN, NS_PER_S
 from harness.cluster import CLIENT, Capability
-from harness.faults.kinds import Cut, FaultKind, Kill, Pause, Reset, Restart
+from harness.faults.kinds import Cut, FaultKind, Kill, Operate, Pause, Reset, Restart
 from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import LINK_SHAPES, WORDS, Links, Nodes
 from harness.faults.settings import CONDITIONS, condition, duration_s, shape, wrong
@@ -51,6 +52,7 @@ EXAMPLES: Final = (
     "disk leader full=yes",
     "disk leader delay=50ms",
     "kill it when event leader",
+    "do rolling-restart on all",
 )
 """One fault of each sort, as far as environments differ in what they can do."""
 
@@ -98,17 +100,20 @@ def parse(text: str) -> Sentence:
     whom: Nodes | Links
     if verb in _LINK_VERBS:
         kind, whom = _link_fault(text, verb, body)
+    elif verb == "do":
+        kind, whom = _operation(text, body)
     elif verb in CONDITIONS:
         kind, whom = condition(text, verb, body[1:]), _whom(text, verb, body[:1])
     elif verb in _NODE_VERBS:
         kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
-        known = ", ".join([*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS])
+        known = ", ".join([*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"])
         raise wrong(text, f"begins with {verb!r}", f"begin with one of: {known}")
     trigger = _trigger(text, words[event:times]) if event < times else None
     if whom.names_it and trigger is None:
         raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
-    schedule = _schedule(text, words[times:], at_event=trigger is not None)
+    at_once = isinstance(kind, Operate | Reset)
+    schedule = _schedule(text, words[times:], waits=trigger is not None, at_once=at_once)
     return Sentence(text=" ".join(words), kind=kind, whom=whom, schedule=schedule, trigger=trigger)
 
 
@@ -134,6 +139,17 @@ def _whom(text: str, verb: str, body: list[str]) -> Nodes:
     if len(body) != 1:
         raise wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
     return _nodes(text, body[0], client=False)
+
+
+def _operation(text: str, body: list[str]) -> tuple[Operate, Nodes]:
+    rule = "write `do OPERATION on WHOM`, and perhaps variant=NAME"
+    if len(body) not in {3, 4} or body[1] != "on":
+        raise wrong(text, f"has {' '.join(body)!r} behind do", rule)
+    found = re.fullmatch(r"variant=([\w.-]+)", body[3]) if len(body) == 4 else None
+    if len(body) == 4 and found is None:
+        raise wrong(text, f"has {body[3]!r}", rule)
+    what = Operate(name=body[0], variant=found[1] if found else "")
+    return what, _nodes(text, body[2], client=False)
 
 
 def _link_fault(text: str, verb: str, body: list[str]) -> tuple[FaultKind, Links]:
@@ -184,12 +200,14 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
     return Nodes(word=found[3], among=found[4] or "")
 
 
-def _schedule(text: str, words: list[str], *, at_event: bool) -> Schedule:
+def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Schedule:
     rule = "write `every 10s for 4s`, `at 12s for 3s`, or neither"
     names, values = words[::2], words[1::2]
     if not words:
         return Schedule()
-    if at_event and names == ["for"]:  # waits from the start of the chaos on, once
+    if at_once and names in (["every"], ["at"]):
+        names, values = [*names, "for"], [*values, f"{round(FAULT_S_MIN * 1000)}ms"]
+    if waits and names == ["for"]:  # waits from the start of the chaos on, once
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
         raise wrong(text, f"has {' '.join(words)!r} where it says when", rule)

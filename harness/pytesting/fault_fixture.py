@@ -51,7 +51,7 @@ class NemesisFactory:
             )
         plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
-        refuse_nodes(plugin, live.cluster.nodes, getattr(live.plan.target, "groups", ()))
+        refuse_nodes(plugin, live.cluster.nodes, live.plan.target)
         number = next(self._numbers)
         fault = Fault(
             id=f"{name}-{number}",

@@ -24,12 +24,13 @@ from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.rpc import RpcClient, RpcError
 
-__all__ = ["CATALOG", "MASTER_PORT", "TSERVER_PORT", "KuduSystem", "Layout"]
+__all__ = ["CATALOG", "MASTER_PORT", "STEP_DOWN", "TSERVER_PORT", "KuduSystem", "Layout"]
 
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
 """The masters, as one group of replicas."""
+STEP_DOWN: Final = "step-down"
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 RESENDING: Final = RetryPolicy(
@@ -70,6 +71,7 @@ class KuduSystem:
         self._env = env
         self._layout = layout
         self._rpc = RpcClient(env)
+        self.operations = {STEP_DOWN: self.step_down}
 
     def client(self, process: int) -> Client:
         """A client with connections of its own, like a process of its own.
@@ -187,6 +189,32 @@ class KuduSystem:
             "pending": list(find_pending(views, tservers)),
             "at": leader and {name: leader[name] for name in ("term", "revision")},
         }
+
+    # --- operations --------------------------------------------------------------------------
+
+    async def step_down(self, nodes: Sequence[str]) -> str | None:
+        """Masters among these give up their role, as `kudu tablet leader_step_down` has it."""
+        done = []
+        for name in nodes:
+            address = self._layout.masters.get(name)
+            if address is not None and await self._step_down(address):
+                done.append(name)
+        return f"{', '.join(done)} stepped down" if done else None
+
+    async def _step_down(self, address: str) -> bool:
+        state = await self._ask(
+            address,
+            "MasterService.GetMasterRegistration",
+            m.GetMasterRegistrationRequest(),
+            m.GetMasterRegistrationResponse,
+        )
+        if state is None or state.role != "LEADER":
+            return False
+        request = LeaderStepDownRequest(state.meta.uuid, SYS_TABLET)
+        answer = await self._ask(
+            address, "ConsensusService.LeaderStepDown", request, LeaderStepDownResponse
+        )
+        return answer is not None and answer.error is None
 
     # --- RPC ---------------------------------------------------------------------------------
 

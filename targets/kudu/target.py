@@ -15,7 +15,7 @@ from harness.cluster import NodeSpec
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.behaviour import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
-from targets.kudu.system import CATALOG, MASTER_PORT, TSERVER_PORT, KuduSystem, Layout
+from targets.kudu.system import CATALOG, MASTER_PORT, STEP_DOWN, TSERVER_PORT, KuduSystem, Layout
 
 __all__ = ["KuduTarget"]
 
@@ -47,6 +47,7 @@ class KuduTarget:
         "power-cut-all",
     )
     groups: ClassVar[tuple[str, ...]] = (CATALOG,)
+    operations: ClassVar[tuple[str, ...]] = (STEP_DOWN,)
     checkers: ClassVar[tuple[str, ...]] = ("bounds",)
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),

@@ -1,0 +1,67 @@
+"""What administrators do to a system, scheduled like faults: its own operations, and restarts.
+
+They are no faults, but they meet faults, and that is when they go wrong. Each has a bound: under a
+partition there may be nobody who could carry it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.cluster import Cluster
+from harness.faults.kinds import Operate
+from harness.plugins import Operation, System
+
+__all__ = ["OPERATION_BOUND_S", "ROLLING_RESTART", "do_operation"]
+
+ROLLING_RESTART: Final = "rolling-restart"
+OPERATION_BOUND_S: Final = 60.0
+READY_BOUND_S: Final = 10.0
+READY_POLL_S: Final = 0.2
+
+
+async def do_operation(
+    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+) -> str | None:
+    """Carry it out and say what it did, in words; `None` where it was refused, or took too long."""
+    try:
+        async with asyncio.timeout(OPERATION_BOUND_S):
+            if what.name == ROLLING_RESTART:
+                return await _rolling_restart(what, nodes, cluster, system)
+            operations: Mapping[str, Operation] = getattr(system, "operations", {})
+            return await operations[what.name](nodes)
+    except TimeoutError:
+        return None
+
+
+async def _rolling_restart(
+    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+) -> str | None:
+    """One node after the other is stopped in order and started again, perhaps as a variant.
+
+    The next one has its turn when the system is ready again, or after a bound: a fault that keeps
+    it from being ready does not keep an impatient administrator. A node that somebody else took
+    down is left alone.
+    """
+    done = []
+    for node in nodes:
+        if await cluster.stop(node):
+            await cluster.start(node, what.variant or None)
+            done.append(node)
+            await _until_ready(node, cluster, system)
+    if not done:
+        return None
+    as_what = f" as {what.variant}" if what.variant else ""
+    return f"restarted {', '.join(done)} in turn{as_what}"
+
+
+async def _until_ready(node: str, cluster: Cluster, system: System) -> None:
+    try:
+        async with asyncio.timeout(READY_BOUND_S):
+            await cluster.wait_ready(node)
+            while not (await system.ready()).ok:  # noqa: ASYNC110 - a remote fact
+                await asyncio.sleep(READY_POLL_S)
+    except TimeoutError:
+        return
