@@ -13,6 +13,7 @@ import msgspec
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, env_nodes_only, unsupported
+from harness.deployment import check_nodes, refuse_in_simulation
 from harness.drawing import draw_case, expand_any, needs_env
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
@@ -237,11 +238,7 @@ def _checked_nodes(
             f"the target declares the nodes {names}; declare at least one node; "
             "names must be unique"
         )
+    check_nodes(nodes)
     if environment is not None and environment.name == "sim":
-        foreign = [node.name for node in nodes if node.entry is None]
-        if foreign:
-            raise UsageError(
-                f"the nodes {', '.join(foreign)} are foreign programs, which the simulation "
-                "cannot run; use --env process or --env docker"
-            )
+        refuse_in_simulation(nodes)
     return tuple(nodes)

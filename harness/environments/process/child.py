@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.environments import procfs
+from harness.environments.process.accounts import Account
 from harness.environments.procfs import ProcessId
 from harness.errors import InfrastructureError
 
@@ -42,6 +43,7 @@ class Child:
         on_output: Callable[[bytes], None],
         on_exit: Callable[[int], None],
         on_lost: Callable[[OSError], None],
+        account: Account | None = None,
     ) -> None:
         try:
             self._popen = subprocess.Popen(
@@ -52,6 +54,9 @@ class Child:
                 env=environment,
                 cwd=folder,
                 start_new_session=True,
+                user=None if account is None else account.uid,
+                group=None if account is None else account.gid,
+                extra_groups=None if account is None else account.groups,
             )
         except OSError as error:
             raise InfrastructureError(f"cannot start {argv[0]!r}: {error}") from error
