@@ -450,6 +450,8 @@ class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
     An optional `draw_knobs(rng)` gives the knobs of a seed that draws its own world (`Case.draw`).
+    An optional `prepare_nodes(nodes, progress)` makes what these nodes need and is missing, such as
+    their images; `execute` does the same by itself where nobody asked before.
     """
 
     api_version: int

@@ -68,11 +68,11 @@ async def wait_ready(spec: NodeSpec, asks: Asks) -> str | None:
     deadline_s = loop.time() + ready.within_s
     while True:
         missing = await _missing(spec, asks)
+        wanted = f"it is ready once {describe(ready)}" + (f" ({missing})" if missing else "")
+        if not asks.runs():  # whatever was answered may have been by nobody of it
+            return f"node {spec.name!r} ended before it was ready; {wanted}"
         if missing is None:
             return None
-        wanted = f"it is ready once {describe(ready)}{missing and f' ({missing})'}"
-        if not asks.runs():
-            return f"node {spec.name!r} ended before it was ready; {wanted}"
         if loop.time() >= deadline_s:
             return f"node {spec.name!r} did not get ready within {ready.within_s:g} s; {wanted}"
         await asyncio.sleep(_POLL_S)
