@@ -449,9 +449,8 @@ class Session(Protocol):
 class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
-    An optional `draw_knobs(rng)` gives the knobs of a seed that draws its own world (`Case.draw`).
-    An optional `prepare_nodes(nodes, progress)` makes what these nodes need and is missing, such as
-    their images; `execute` does the same by itself where nobody asked before.
+    Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
+    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say.
     """
 
     api_version: int
@@ -464,9 +463,8 @@ class Environment(Protocol):
         ...
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Make what can be made here and is missing, such as an image; tells `progress` of it.
-
-        Does nothing where nothing is missing or can be made. Raises `InfrastructureError`.
+        """Make what can be made here and is missing, such as an image, if anything, and tell
+        `progress` of it. Raises `InfrastructureError`.
         """
         ...
 
