@@ -14,9 +14,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from harness.declaration import (
+    BASE,
+    Ready,
+    ReadyCommand,
+    ReadyHttp,
+    ReadyLog,
+    ReadyPort,
+    Variant,
+)
 from harness.errors import UsageError
 
 __all__ = [
+    "BASE",
     "CHECKPOINT",
     "CLIENT",
     "ENV_NODES_ONLY",
@@ -30,7 +40,13 @@ __all__ = [
     "LinkQuality",
     "NodeSpec",
     "NodeState",
+    "Ready",
+    "ReadyCommand",
+    "ReadyHttp",
+    "ReadyLog",
+    "ReadyPort",
     "Spring",
+    "Variant",
     "check_disk_quality",
     "env_nodes_only",
     "unsupported",
@@ -105,8 +121,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A declaration of one node: protocol and deployment are two axes, this is the second.
 
     A node is either written against `Env` (`entry`, as `package.module:function` of type
-    `harness.env.NodeMain`, called with `config`) or a foreign program (`command`, or `image`
-    with `command`), started with placeholders filled in:
+    `harness.env.NodeMain`, called with `config`) or a foreign program: a `command`, an `image`, or
+    both. Placeholders are filled in in `command`, `environment`, `files`, `setup` and `ready`:
 
     | placeholder         | becomes                                                          |
     |---------------------|------------------------------------------------------------------|
@@ -115,12 +131,20 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{peer:m2:7051}`    | `host:port` under which this node reaches node m2's port         |
     | `{address:m2:7051}` | `host:port` under which every node reaches node m2's port        |
     | `{data}`            | the node's data folder                                           |
+    | `{files}`           | the folder with its `files`                                      |
     | `{name}`            | the node's name                                                  |
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
     A program that tells its peers its own address needs `{address:...}`. Only Docker has one: in
     processes every link is a proxy with a port of its own. Only nodes with an `entry` run in
     simulation.
+
+    All else is optional; `docs/deployments.md` has it with an example. `after`: the node starts
+    once those are ready, at deployment and when everything is started again (`ready`; without one a
+    node is ready when it runs). `files`: text files by relative path, written before each start.
+    `setup`: commands that run in order before the first start on an empty data folder. `image`, or
+    a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
+    1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
     """
 
     name: str
@@ -131,6 +155,15 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     image: str | None = None
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    ready: Ready | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    setup: tuple[tuple[str, ...], ...] = ()
+    dockerfile: str | None = None
+    user: str | None = None
+    memory_mib: int | None = None
+    cpus: float | None = None
+    variants: dict[str, Variant] = msgspec.field(default_factory=dict)
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
@@ -182,10 +215,11 @@ class Bite(msgspec.Struct, frozen=True):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """Something a node or the environment reported.
 
-    Kinds from environments: `node-started` {boot}, `node-exited` {code, expected, log, by} (`by` is
-    "nemesis", "itself", "host" or "unknown") and `infrastructure` {what, lasts, over, undid}: the
-    engine or the host failed, on a node or (an empty `node`) on all (`harness.ops` has the meaning
-    of the rest, which most lack); `starvation` {until_ns, took_s, waited_s: {name: s}}, of no node.
+    Kinds from environments: `node-started` {boot, variant} (the latter of nodes with variants),
+    `node-exited` {code, expected, log, by} (`by` is "nemesis", "itself", "host" or "unknown") and
+    `infrastructure` {what, lasts, over, undid}: the engine or the host failed, on a node or (an
+    empty `node`) on all (`harness.ops` has the meaning of the rest, which most lack); `starvation`
+    {until_ns, took_s, waited_s: {name: s}}, of no node.
     All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.checkpoints`) is
     not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
     `late_ns` after the node said it, by the clock of its host.
@@ -264,8 +298,18 @@ class Cluster(Protocol):
         """
         ...
 
-    async def start(self, node: str) -> bool:
-        """Start a node that is down, on the disk it left behind."""
+    async def start(self, node: str, variant: str | None = None) -> bool:
+        """Start a node that is down, on the disk it left behind; it waits for no other.
+
+        As one of its variants, or `BASE`, which it then stays; by default as what it was last.
+        """
+        ...
+
+    async def wait_ready(self, node: str) -> str | None:
+        """Wait until a node that runs is ready as it declares (`NodeSpec.ready`).
+
+        Returns why it is not, where it ended before or its time is over; else `None`.
+        """
         ...
 
     async def stop(self, node: str) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, env_nodes_only, unsupported
+from harness.deployment import check_nodes, refuse_in_simulation
 from harness.drawing import draw_case, expand_any, needs_env
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
@@ -129,7 +130,7 @@ def refuse_unable(
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 
-def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], groups: Sequence[str]) -> None:
+def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], target: Target) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not."""
     foreign = [name for name, spec in specs.items() if spec.entry is None]
     if foreign and needs_env(nemesis):
@@ -229,11 +230,7 @@ def _checked_nodes(
             f"the target declares the nodes {names}; declare at least one node; "
             "names must be unique"
         )
+    check_nodes(nodes)
     if environment is not None and environment.name == "sim":
-        foreign = [node.name for node in nodes if node.entry is None]
-        if foreign:
-            raise UsageError(
-                f"the nodes {', '.join(foreign)} are foreign programs, which the simulation "
-                "cannot run; use --env process or --env docker"
-            )
+        refuse_in_simulation(nodes)
     return tuple(nodes)

@@ -168,9 +168,10 @@ class Target(Protocol):
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
-    among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of checkers of what only this target promises (such as `bounds`),
-    beside those of the workload; and, also of workloads, `draw_options(rng, given) -> dict`, what
-    one seed of a soak runs with: the options in `given` as they are, and drawn ones beside them.
+    among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of
+    checkers of what only this target promises (such as `bounds`), beside those of the workload;
+    and, also of workloads, `draw_options(rng, given) -> dict`, what one seed of a soak runs with:
+    the options in `given` as they are, and drawn ones beside them.
     """
 
     api_version: int
@@ -465,7 +466,8 @@ class Session(Protocol):
 class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
-    An optional `draw_knobs(rng)` gives the knobs of a seed that draws its own world (`Case.draw`).
+    Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
+    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say.
     """
 
     api_version: int
@@ -478,9 +480,8 @@ class Environment(Protocol):
         ...
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Make what can be made here and is missing, such as an image; tells `progress` of it.
-
-        Does nothing where nothing is missing or can be made. Raises `InfrastructureError`.
+        """Make what can be made here and is missing, such as an image, if anything, and tell
+        `progress` of it. Raises `InfrastructureError`.
         """
         ...
 

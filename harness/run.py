@@ -18,7 +18,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.case import NS_PER_S, stream
-from harness.cluster import Capability, Link, NodeState
+from harness.cluster import Capability, Link
+from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
 from harness.errors import InfrastructureError, TargetError
 from harness.faults.conductor import LEASE_GRACE_S, FaultConductor
@@ -242,15 +243,14 @@ class _Run:
         rest = [name for name in self.cluster.nodes if name not in core]
         if rest and Capability.PARTITION in self.cluster.capabilities:
             self._core_cut = await self.cluster.cut(
-                Link.between(core, rest), lease_s=LIVE_BOUND_S + LEASE_GRACE_S
+                Link.between(core, rest),
+                lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
             )
         for name in core:
             await self.cluster.resume(name)
         await self.conductor.ledger.relieve(core)
         await self.cluster.heal_among(core)
-        for name in core:
-            if self.cluster.state(name) is NodeState.DOWN:
-                await self.cluster.start(name)
+        await start_down(self.cluster, core)
         begin_ns = self.recorder.now_ns()
         found = await probe(
             self._driver,
@@ -278,9 +278,7 @@ class _Run:
             await self.cluster.heal(self._core_cut)
         await self.conductor.heal_active()
         await self.cluster.heal_all()
-        for name in self.cluster.nodes:
-            if self.cluster.state(name) is NodeState.DOWN:
-                await self.cluster.start(name)
+        await start_down(self.cluster, self.cluster.nodes)
 
     async def _converge(self) -> Convergence:
         begin_ns = self.recorder.now_ns()

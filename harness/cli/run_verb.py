@@ -51,6 +51,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
+    prepare_nodes = getattr(environment, "prepare_nodes", None)
+    if prepare_nodes is not None:
+        prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress()
     started = dt.datetime.now(tz=dt.UTC)

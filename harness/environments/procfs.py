@@ -27,6 +27,7 @@ __all__ = [
     "is_of_container",
     "memory_bytes",
     "oom_kills",
+    "outside_group",
     "send",
     "state",
     "threads",
@@ -34,7 +35,7 @@ __all__ = [
 
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
-_STATE, _START_TICKS = 0, 19  # positions after the command's closing parenthesis
+_STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions after the command's closing parenthesis
 
 
 class ProcessId(NamedTuple):
@@ -188,6 +189,21 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
             if descendants:
                 with contextlib.suppress(OSError):  # a kernel without CONFIG_PROC_CHILDREN
                     left.extend(map(int, _read(f"{folder}/children").split()))
+    return found
+
+
+def outside_group(leader: int) -> list[ProcessId]:
+    """The descendants of a process that are not in its process group, which it leads."""
+    found = []
+    left = [leader]
+    while left:
+        pid = left.pop()
+        fields = _stat(pid)
+        if fields is not None and int(fields[_GROUP]) != leader:
+            found.append(ProcessId(pid, int(fields[_START_TICKS])))
+        with contextlib.suppress(OSError):  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+            for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                left.extend(map(int, _read(f"/proc/{pid}/task/{task}/children").split()))
     return found
 
 

@@ -98,7 +98,7 @@ class AimedNemesis:
                 )
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
-        """Raise `UsageError` where it names what this target has not: a node, a role, a group, ..."""
+        """Raise `UsageError` where it names what this target has not: a node, a group, ..."""
         for sentence in self.sentences:
             try:
                 check_names(sentence.whom, specs, getattr(target, "groups", ()))

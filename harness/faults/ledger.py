@@ -22,7 +22,18 @@ from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.faults.conditions import Conditions
-from harness.faults.kinds import Aim, Condition, Cut, FaultKind, Kill, Operate, Pause, Reset, Restart, Shape
+from harness.faults.kinds import (
+    Aim,
+    Condition,
+    Cut,
+    FaultKind,
+    Kill,
+    Operate,
+    Pause,
+    Reset,
+    Restart,
+    Shape,
+)
 from harness.faults.operations import do_operation
 from harness.plugins import System
 

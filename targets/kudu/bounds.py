@@ -30,14 +30,21 @@ USUAL_PAIRS: Final = 20
 """So many pairs of a tablet server and a master that it heartbeats to were measured: 4 times 5."""
 
 
-def describe_bounds(masters: Json, tservers: Json, flags: Flags) -> dict[str, Any]:
+def describe_bounds(
+    masters: Json, tservers: Json, flags: Flags, changed: Flags | None = None
+) -> dict[str, Any]:
     """For the snapshot: `limits`, `counters` by node, `calls` by method, `amounts` by name.
 
-    `masters` and `tservers` are dumps by node, `None` where a node did not answer.
+    `masters` and `tservers` are dumps by node, `None` where a node did not answer. Where nodes may
+    run under `changed` flags, a limit is the larger one.
     """
+    pairs = len(masters) * len(tservers)
+    limits = _limits(flags, pairs)
+    if changed is not None:
+        limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs), strict=True)]
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
     return {
-        "limits": _limits(flags, len(masters) * len(tservers)),
+        "limits": limits,
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
         "calls": _calls_of(dumps),
         "amounts": _amounts(masters),
@@ -114,6 +121,12 @@ def _amounts(masters: Json) -> dict[str, int]:
 
 def _limits(flags: Flags, pairs: int) -> list[dict[str, Any]]:
     return [*_times(flags), *_calls(flags, pairs), *_kept(flags)]
+
+
+def _larger(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The same limit, as large as the larger of both in each of its parts."""
+    per = {unit: max(share, other["per"][unit]) for unit, share in one["per"].items()}
+    return {**one, "limit": max(one["limit"], other["limit"]), "per": per}
 
 
 def _limit(

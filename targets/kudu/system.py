@@ -22,15 +22,19 @@ from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
+from targets.kudu.master.records import SYSTEM_TABLET_ID
+from targets.kudu.raft.messages import LeaderStepDownRequest, LeaderStepDownResponse
 from targets.kudu.rpc import RpcClient, RpcError
 
-__all__ = ["CATALOG", "MASTER_PORT", "STEP_DOWN", "TSERVER_PORT", "KuduSystem", "Layout"]
+__all__ = ["CATALOG", "CHANGED", "MASTER_PORT", "STEP_DOWN", "TSERVER_PORT", "KuduSystem", "Layout"]
 
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
 """The masters, as one group of replicas."""
 STEP_DOWN: Final = "step-down"
+CHANGED: Final = "changed"
+"""The variant of nodes with other flags."""
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 RESENDING: Final = RetryPolicy(
@@ -55,6 +59,9 @@ class Layout:
         self.resend_percent: int = options["resend"]
         behaviour_of(settings.profile, settings.bugs)
         self.flags: Flags = parse_flags(options["kudu_flag"])
+        changed = options.get("changed_flag", "")
+        both = ",".join(filter(None, [options["kudu_flag"], changed]))
+        self.changed: Flags | None = parse_flags(both) if changed else None
         self.masters = {
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + 1)
         }
@@ -184,7 +191,7 @@ class KuduSystem:
         return {
             "masters": masters,
             "tservers": tservers,
-            "bounds": describe_bounds(masters, tservers, self._layout.flags),
+            "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
             **describe_accepted(len(tservers), self._layout.flags),
             "pending": list(find_pending(views, tservers)),
             "at": leader and {name: leader[name] for name in ("term", "revision")},
@@ -210,7 +217,7 @@ class KuduSystem:
         )
         if state is None or state.role != "LEADER":
             return False
-        request = LeaderStepDownRequest(state.meta.uuid, SYS_TABLET)
+        request = LeaderStepDownRequest(state.meta.master_uuid, SYSTEM_TABLET_ID)
         answer = await self._ask(
             address, "ConsensusService.LeaderStepDown", request, LeaderStepDownResponse
         )

@@ -11,11 +11,19 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from harness.cluster import NodeSpec
+from harness.cluster import NodeSpec, Variant
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.behaviour import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
-from targets.kudu.system import CATALOG, MASTER_PORT, STEP_DOWN, TSERVER_PORT, KuduSystem, Layout
+from targets.kudu.system import (
+    CATALOG,
+    CHANGED,
+    MASTER_PORT,
+    STEP_DOWN,
+    TSERVER_PORT,
+    KuduSystem,
+    Layout,
+)
 
 __all__ = ["KuduTarget"]
 
@@ -58,6 +66,11 @@ class KuduTarget:
             "this share of the clients sends mutations again, in percent",
             within=(0, 100),
         ),
+        Option(
+            "changed-flag",
+            "",
+            "flags of the variant `changed`: --fault 'do rolling-restart on all variant=changed'",
+        ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
     )
 
@@ -75,8 +88,18 @@ class KuduTarget:
                 "profile": settings.profile,
                 "bugs": list(settings.bugs),
             }
-            entry = f"targets.kudu.{role}.node:main"
-            return NodeSpec(name=name, role=role, ports=(port,), entry=entry, config=config)
+            variants = {}
+            if layout.changed is not None:
+                changed = config | {"flags": msgspec.to_builtins(layout.changed)}
+                variants[CHANGED] = Variant(config=changed)
+            return NodeSpec(
+                name=name,
+                role=role,
+                ports=(port,),
+                entry=f"targets.kudu.{role}.node:main",
+                config=config,
+                variants=variants,
+            )
 
         return [
             *(spec(n, a, "master", MASTER_PORT) for n, a in layout.masters.items()),

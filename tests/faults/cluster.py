@@ -3,6 +3,7 @@
 import asyncio
 
 from harness.cluster import Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
+from harness.plugins import Convergence
 
 MASTERS = ("m1", "m2", "m3")
 
@@ -19,6 +20,19 @@ class FakeEnv:
 
     def spawn(self, coro, *, name):
         return asyncio.get_running_loop().create_task(coro, name=name)
+
+
+class FakeSystem:
+    """Always ready; `step-down` says what it was asked."""
+
+    def __init__(self):
+        self.operations = {"step-down": self.step_down}
+
+    async def ready(self):
+        return Convergence(ok=True)
+
+    async def step_down(self, nodes):
+        return f"asked {', '.join(nodes)}" if "m2" in nodes else None
 
 
 class FakeCluster:
@@ -58,8 +72,9 @@ class FakeCluster:
 
     async def stop(self, node):
         self.calls.append(("stop", node))
+        was_up = node not in self.down
         self.down.add(node)
-        return True
+        return was_up
 
     async def heal(self, fault):
         self.calls.append(("heal", fault))
@@ -71,8 +86,11 @@ class FakeCluster:
         self.down.add(node)
         return was_up
 
-    async def start(self, node):
-        self.calls.append(("start", node))
+    async def wait_ready(self, node):
+        return None
+
+    async def start(self, node, variant=None):
+        self.calls.append(("start", node) if variant is None else ("start", node, variant))
         self.down.discard(node)
         return True
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from harness.cluster import Bite, DiskQuality, Link
 from harness.errors import UsageError
-from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
+from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Operate, Pause
 from harness.faults.ledger import Ledger
-from tests.faults.cluster import FakeCluster, FakeEnv
+from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
 
 NODES = ("m1", "m2", "m3", "t1")
 EIO = Disk(quality=DiskQuality(error=0.5))
@@ -24,7 +24,7 @@ def go(body, down=()):
 
     async def main():
         cluster = FakeCluster(down)
-        return await body(Ledger(cluster, FakeEnv()), cluster)
+        return await body(Ledger(cluster, FakeEnv(), FakeSystem()), cluster)
 
     return asyncio.run(main())
 
@@ -207,5 +207,43 @@ def test_a_pause_of_nobody_that_runs_is_a_miss():
         cluster.pause = refuse
         missed = await hit(ledger, Pause(), "m1")
         assert (missed.targets, missed.what) == ((), None)
+
+    go(body)
+
+
+def test_an_operation_says_what_it_did_and_leaves_nothing_to_heal():
+    async def body(ledger, cluster):
+        done = await hit(ledger, Operate(name="step-down"), "m2")
+        assert (done.targets, done.note) == (("m2",), "asked m2")
+        assert await ledger.heal(done.id) == Bite(1, "operations")
+        assert cluster.calls == []
+        refused = await hit(ledger, Operate(name="step-down"), "m1")
+        assert (refused.targets, "missed" in refused.note) == ((), True)
+
+    go(body)
+
+
+def test_a_rolling_restart_takes_one_node_at_a_time_and_leaves_those_that_are_down():
+    async def body(ledger, cluster):
+        what = Operate(name="rolling-restart", variant="changed")
+        done = await hit(ledger, what, "m1", "m2", "m3")
+        assert done.note == "restarted m1, m3 in turn as changed"
+        assert cluster.calls == [
+            ("stop", "m1"), ("start", "m1", "changed"), ("stop", "m2"),
+            ("stop", "m3"), ("start", "m3", "changed"),
+        ]  # fmt: skip
+
+    go(body, down=("m2",))
+
+
+def test_an_operation_that_takes_too_long_is_a_miss(monkeypatch):
+    monkeypatch.setattr("harness.faults.operations.OPERATION_BOUND_S", 0.01)
+
+    async def body(ledger, cluster):
+        async def hang(nodes):
+            await asyncio.Event().wait()
+
+        ledger._system.operations["hang"] = hang
+        assert (await hit(ledger, Operate(name="hang"), "m1")).targets == ()
 
     go(body)

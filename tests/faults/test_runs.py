@@ -15,9 +15,16 @@ ALL = [name for name in plugin_names("nemeses") if name != "none"]
 RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
 
 
-def run(nemesis, seed, *others):
+def run(nemesis, seed, *others, **options):
     nemeses = (nemesis, *others)
-    case = Case(seed=seed, nemeses=nemeses, interval_s=5.0, duration_s=2.0, time_limit_s=10.0)
+    case = Case(
+        seed=seed,
+        nemeses=nemeses,
+        target_options=options,
+        interval_s=5.0,
+        duration_s=2.0,
+        time_limit_s=10.0,
+    )
     sim = load_plugin("environments", "sim")
     plan = plan_case(case, sim)
     history = conduct(plan, sim, run_id="test", folder=None).history
@@ -57,3 +64,16 @@ def test_an_event_that_never_comes_is_a_fault_that_missed():
     assert notes
     assert all("missed" in note for note in notes)
     assert judgement.verdict == "unknown"
+
+
+def test_a_leader_steps_down_and_nodes_restart_with_another_flag_under_faults():
+    history, judgement = run(
+        "do step-down on leader every 3s", 1,
+        "do rolling-restart on all variant=changed at 1s",
+        "cut leader from members every 4s for 1s", "kill one every 4500ms for 1s",
+        changed_flag="raft_heartbeat_interval_ms=400",
+    )  # fmt: skip
+    told = [fault.note for fault in faults_of(history) if fault.targets]
+    assert any("stepped down" in note for note in told)
+    assert any("in turn as changed" in note for note in told)
+    assert judgement.verdict == "valid", judgement

@@ -17,6 +17,7 @@ from harness.faults.kinds import (
     Cut,
     Disk,
     Kill,
+    Operate,
     Pause,
     Reset,
     Restart,
@@ -54,6 +55,8 @@ S = NS_PER_S
             Clock(offset_ms=60_000, drift_ppm=-500, strobe_ms=250),
         ),
         ("cpu leader factor=2.5", Cpu(factor=2.5)),
+        ("do step-down on leader", Operate(name="step-down")),
+        ("do rolling-restart on all variant=new", Operate(name="rolling-restart", variant="new")),
         ("disk one error=5% delay=50ms", Disk(quality=DiskQuality(error=0.05, delay_ms=50))),
         ("disk one full=yes", Disk(quality=DiskQuality(full=True))),
     ],
@@ -90,6 +93,9 @@ def test_times():
         "kill it when leader", "kill it when event leader term", "kill it when event leader =3",
         "kill it when event x nth=0", "kill one when event x nth=two", "when event leader",
         "kill it when event every 3s for 1s",
+        "do step-down", "do step-down on", "do on leader", "do step-down on client",
+        "do step-down on leader variant", "do step-down on leader variant=",
+        "do step-down on leader speed=1",
         "kill leader every 10s for 4s at 3s", "kill leader every ten for 4s", "kill leader at",
     ],
 )  # fmt: skip
@@ -124,6 +130,24 @@ def test_exact_times_are_kept():
     ]  # fmt: skip
     (once,) = plan("kill leader at 500ms for 1s")
     assert (once.at_ns, once.duration_ns) == (S // 2, S)
+
+
+def test_what_is_over_at_once_needs_no_length():
+    assert parse("do step-down on leader every 10s").schedule.every_ns == 10 * S
+    assert parse("reset one from others at 3s").schedule.at_ns == 3 * S
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do jump on leader",
+        "do step-down on leader variant=changed",
+        "do rolling-restart on all variant=newer",
+    ],
+)
+def test_operations_that_the_target_does_not_have_are_refused(text):
+    with pytest.raises(UsageError, match=r"jump|variant"):
+        plan_case(Case(seed=1, nemeses=(text,)), None)
 
 
 def test_events():

@@ -148,12 +148,13 @@ def test_placeholders():
     spec = NodeSpec(name="x", role="r", ports=(1,))
     known = {
         "data": Path("/d"),
+        "files": Path("/f"),
         "listen": {"1": ("127.0.0.1", 11)},
         "connect": {"y:2": ("127.0.0.1", 22)},
     }
 
-    text = 'a={host}:{port:1} {peer:y:2} {data} {name} {"json": {}} ${HOME} {}'
-    expected = 'a=127.0.0.1:11 127.0.0.1:22 /d x {"json": {}} ${HOME} {}'
+    text = 'a={host}:{port:1} {peer:y:2} {data} {files} {name} {"json": {}} ${HOME} {}'
+    expected = 'a=127.0.0.1:11 127.0.0.1:22 /d /f x {"json": {}} ${HOME} {}'
     assert fill(text, spec, **known) == expected
     root = str(Path(__file__).parents[2])
     assert fill("{package:tests}", spec, **known) == root

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
+    BASE,
     CLIENT,
     Bite,
     Capability,
@@ -31,7 +32,9 @@ from harness.cluster import (
     Spring,
     unsupported,
 )
+from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
+from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Attachment, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
@@ -39,6 +42,8 @@ from harness.environments.docker.outputs import follow
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut, power_cut
+from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
+from harness.environments.real.setup import failed_setup
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
@@ -98,7 +103,7 @@ class _Incarnation:
 class _Node:
     """What the driver knows about one node."""
 
-    def __init__(self, log: NodeLog, container: str) -> None:
+    def __init__(self, log: NodeLog, container: str, spec: NodeSpec) -> None:
         self.log = log
         self.container = container
         self.state = NodeState.DOWN
@@ -107,6 +112,11 @@ class _Node:
         self.lock = asyncio.Lock()
         self.lease: asyncio.TimerHandle | None = None
         self.power_cut: PowerCut | None = None  # which its next start finds on the disk
+        self.variant = BASE
+        self.watch = LineWatch(spec)
+        self.created_as = BASE  # what its container was made for
+        self.set_up = False
+        self.ended_by_host = False
 
 
 class DockerCluster:
@@ -132,9 +142,11 @@ class DockerCluster:
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         self._nodes = {
-            name: _Node(logs(name), blueprint.places[name].container) for name in blueprint.specs
+            name: _Node(logs(name), blueprint.places[name].container, spec)
+            for name, spec in blueprint.specs.items()
         }
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._containers = Containers(engine, blueprint)
         self._links = LinkFaults(blueprint, engine, self._in_thread)
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -201,74 +213,91 @@ class DockerCluster:
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create and start everything; returns where clients reach each declared port."""
+        """Create everything, then start it in its order, each node once those before are ready.
+
+        Returns where clients reach each declared port. Raises `TargetError` for a node that does
+        not get ready, or whose set-up fails.
+        """
         # Not a TaskGroup: the first failure must not be answered before the others have ended,
         # or the engine would still be creating what the teardown is removing.
-        deploys = (self._deploy_node(name) for name in self._nodes)
+        deploys = (self._create_node(name) for name in self._nodes)
         answers = await asyncio.gather(*deploys, return_exceptions=True)
         endpoints: dict[str, tuple[str, int]] = {}
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
             endpoints |= answer
+        await start_in_order(self.nodes, self.start, self._require_ready)
         return endpoints
 
-    async def _deploy_node(self, name: str) -> dict[str, tuple[str, int]]:
-        place = self._blueprint.places[name]
-
-        def keep() -> dict[int, int]:
-            self._engine.create(self._blueprint.keeper(name))
-            self._engine.start(place.keeper)
-            state = self._engine.state(place.keeper)
-            return state.ports if state is not None and state.running else {}
-
-        published = await self._in_thread(keep)
+    async def _create_node(self, name: str) -> dict[str, tuple[str, int]]:
+        published = await self._in_thread(self._containers.keep, name)
         missing = [port for port in self.nodes[name].ports if port not in published]
         if missing:
             raise InfrastructureError(
                 f"docker: the ports {missing} of node {name!r} are not published on 127.0.0.1; "
                 f"the engine published {published}"
             )
-        await self._in_thread(self._create, name)
-        await self.start(name)
+        await self._in_thread(self._containers.create, name)
         return {f"{name}:{port}": ("127.0.0.1", published[port]) for port in self.nodes[name].ports}
 
-    def _create(self, name: str) -> None:
-        """Create the node's container with its code and an empty data folder."""
-        container = self._nodes[name].container
-        self._engine.create(self._blueprint.container(name))
-        self._engine.put_archive(container, "/", self._blueprint.code)
-        folder = self._blueprint.data_folder(name)
-        if folder is not None:
-            self._engine.put_archive(container, "/", folder)
+    async def _set_up(self, name: str) -> None:
+        """Run the node's set-up commands, and keep what they print in its log."""
+        entry = self._nodes[name]
+
+        def take(line: bytes) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+                self._loop.call_soon_threadsafe(entry.log.feed, line + b"\n")
+
+        failed = await self._in_thread(self._containers.set_up, name, entry.variant, take)
+        if failed is not None:
+            failed_setup(self.nodes[name], *failed)
+        entry.set_up = True
+
+    async def wait_ready(self, node: str) -> str | None:
+        """Wait until the node is ready; why it is not, if it never is."""
+        entry = self._node(node)
+        waited_for = entry.incarnation
+
+        def runs() -> bool:
+            return entry.state is not NodeState.DOWN and entry.incarnation is waited_for
+
+        asks = AsksContainer(self._containers, node, self._in_thread, runs, entry.watch)
+        return await wait_ready(self.nodes[node], asks)
+
+    async def _require_ready(self, node: str) -> None:
+        reason = await self.wait_ready(node)
+        if reason is not None:
+            entry = self._nodes[node]
+            not_ready(reason, entry.log.tail(_EXIT_LOG_LINES), by_host=entry.ended_by_host)
 
     # --- start, stop, kill -------------------------------------------------------------------
 
-    async def start(self, node: str) -> bool:
+    async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on the disk it left behind."""
-        entry = self._node(node)
+        entry, spec = self._node(node), self.nodes[node]
+        if variant is not None:
+            as_variant(spec, variant)  # refuses one that is not declared
         async with entry.lock:
             if entry.state is not NodeState.DOWN:
                 return False
+            entry.variant = variant or entry.variant
+            if entry.created_as != entry.variant:
+                await self._in_thread(self._containers.replace, node, entry.variant)
+                entry.created_as = entry.variant
+            if not entry.set_up:
+                await self._set_up(node)
             incarnation = _Incarnation(entry.boots)
-
-            def start() -> Attachment:
-                file = self._blueprint.node_file(node, incarnation.boot, entry.power_cut)
-                self._engine.put_archive(entry.container, "/", file)
-                attachment = self._engine.attach(entry.container)
-                try:
-                    self._engine.start(entry.container)
-                except InfrastructureError:
-                    attachment.close()
-                    raise
-                return attachment
-
-            attachment = await self._in_thread(start)
+            file = self._blueprint.node_file(node, incarnation.boot, entry.power_cut, entry.variant)
+            entry.watch = entry.log.on_line = LineWatch(spec)
+            entry.ended_by_host = False
+            attachment = await self._in_thread(self._containers.begin, node, file)
             entry.boots += 1
             entry.power_cut = None
             entry.incarnation = incarnation
             entry.state = NodeState.RUNNING
-            self._bus.publish(node, "node-started", {"boot": incarnation.boot})
+            said = {"variant": entry.variant} if spec.variants else {}
+            self._bus.publish(node, "node-started", {"boot": incarnation.boot, **said})
             reader = threading.Thread(
                 target=self._read,
                 args=(node, incarnation, attachment),
@@ -339,6 +368,7 @@ class DockerCluster:
                 f"harness: ended from outside: the harness sent no signal; the kernel's OOM killer "
                 f"{oom} (memory limit {limit} MiB)"
             )
+        entry.ended_by_host = by == "host"
         data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
         self._bus.publish(node, "node-exited", data)
 
@@ -387,7 +417,7 @@ class DockerCluster:
             return True
 
     async def wipe(self, node: str) -> bool:
-        """Replace the container of a node that is down by a fresh one."""
+        """Empty the data folder of a node that is down, and replace its container."""
         entry = self._node(node)
         async with entry.lock:
             if entry.state is not NodeState.DOWN:
@@ -396,11 +426,8 @@ class DockerCluster:
                     "can be wiped: kill or stop it first"
                 )
 
-            def replace() -> None:
-                self._engine.remove(entry.container)
-                self._create(node)
-
-            await self._in_thread(replace)
+            await self._in_thread(self._containers.wipe, node, entry.variant)
+            entry.created_as, entry.set_up = entry.variant, False
             return True
 
     # --- pause -------------------------------------------------------------------------------
@@ -546,7 +573,7 @@ class DockerCluster:
 
     async def close(self, remove: Callable[[], object]) -> None:
         """Take everything away by `remove` and wait until all threads have ended."""
-        self._closing = True
+        self._closing = self._containers.ending = True
         self._links.close()
         for name, entry in self._nodes.items():
             if entry.incarnation is not None:

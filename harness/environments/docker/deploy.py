@@ -16,20 +16,21 @@ Addresses are fixed, so a restarted node cannot come back wearing a dead one's a
 from __future__ import annotations
 
 import hashlib
-import io
 import ipaddress
 import re
 import sys
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from harness.cluster import CLIENT, NodeSpec
+from harness.cluster import BASE, CLIENT, NodeSpec
+from harness.deployment import as_variant, check_nodes, forms_of
 from harness.environments.docker import sources
-from harness.environments.docker.engine import ContainerSpec, Engine, tar_files
+from harness.environments.docker.archives import tar_files, tar_folder
+from harness.environments.docker.dockerfiles import image_of
+from harness.environments.docker.engine import ContainerSpec, Engine
 from harness.environments.docker.labels import (
     CONTROLLER_LABEL,
     NODE_LABEL,
@@ -37,7 +38,9 @@ from harness.environments.docker.labels import (
     container_name,
     keeper_name,
     network_name,
+    setup_name,
     this_controller,
+    volume_name,
 )
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
@@ -47,11 +50,12 @@ from harness.plugins import DeploymentPlan
 __all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)")
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.setup)")
 _NODE_FILE: Final = "/harness/node.json"
 _USER: Final = "65532:65532"
 _FIRST_HOST: Final = 10  # .1 is the gateway
-_MEMORY_BYTES_MAX: Final = 1 << 30
+_MEMORY_MIB: Final = 1024
+_MIB: Final = 1 << 20
 _KEEPER_MEMORY_BYTES_MAX: Final = 64 << 20
 _PROCESSES_MAX: Final = 512
 _KEEPER_PROCESSES_MAX: Final = 32
@@ -64,6 +68,7 @@ class Place(msgspec.Struct, frozen=True):
     node: str
     container: str
     keeper: str
+    volume: str
     address: str
 
 
@@ -84,11 +89,16 @@ def check_plan(plan: DeploymentPlan) -> None:
                 "and be unique in the run"
             )
         seen.add(spec.name)
-        if (spec.entry is None) == (not spec.command):
+        runs = spec.command or (spec.entry is None and (spec.image or spec.dockerfile))
+        if (spec.entry is None) == (not runs):
             raise UsageError(
-                f"node {spec.name!r} must have either an entry or a command; it has "
-                f"entry={spec.entry!r} and command={spec.command!r}"
+                f"node {spec.name!r} must have either an entry or a command, or an image that has "
+                f"one; it has entry={spec.entry!r} and command={spec.command!r}"
             )
+    check_nodes(plan.nodes)
+    for spec in plan.nodes:
+        for form in forms_of(spec).values():
+            image_of(form)  # refuses a folder that makes none
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
@@ -145,6 +155,7 @@ class Blueprint:
                 name,
                 container_name(plan.run_id, name),
                 keeper_name(plan.run_id, name),
+                volume_name(plan.run_id, name),
                 str(network[_FIRST_HOST + index]),
             )
             for index, name in enumerate(self.specs)
@@ -155,6 +166,11 @@ class Blueprint:
             for name, spec in self.specs.items()
             for port in spec.ports
         }
+        self._images = {
+            (name, variant): image_of(form)
+            for name, spec in self.specs.items()
+            for variant, form in forms_of(spec).items()
+        }
         self.code = sources.archive_of(sources.packages_of(plan.nodes))
 
     @property
@@ -162,11 +178,8 @@ class Blueprint:
         """The address of every node, and of `CLIENT`: the gateway's."""
         return {name: place.address for name, place in self.places.items()} | {CLIENT: self.gateway}
 
-    def image_of(self, node: str) -> str:
-        """The image the node runs in."""
-        return self.specs[node].image or self._image
-
-    def _labels(self, node: str) -> dict[str, str]:
+    def labels(self, node: str) -> dict[str, str]:
+        """What everything that is made for the node carries."""
         return {
             RUN_LABEL: self._plan.run_id,
             CONTROLLER_LABEL: self._controller,
@@ -180,7 +193,7 @@ class Blueprint:
             name=place.keeper,
             image=self._image,
             command=("sleep", "infinity"),
-            labels=self._labels(node),
+            labels=self.labels(node),
             network=self._network_name,
             address=place.address,
             hostname=node,
@@ -195,15 +208,21 @@ class Blueprint:
             processes_max=_KEEPER_PROCESSES_MAX,
         )
 
-    def container(self, node: str) -> ContainerSpec:
+    def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
+        """A command of the node, as it reads in its container."""
+        command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
+        if command[:1] == (sys.executable,):
+            command = ("python3", *command[1:])  # this interpreter's path means nothing there
+        return command
+
+    def container(self, node: str, variant: str = BASE) -> ContainerSpec:
         """The container that runs the node's program."""
-        spec, place = self.specs[node], self.places[node]
+        spec, place = as_variant(self.specs[node], variant), self.places[node]
         if spec.entry is not None:
             command: tuple[str, ...] = ("python3", "-m", "harness.environments.real.node")
         else:
-            command = tuple(sources.fill(word, spec, self._ports) for word in spec.command)
-            if command[0] == sys.executable:
-                command = ("python3", *command[1:])  # this interpreter's path means nothing there
+            command = self.filled(node, spec.command)
+        image = self._images[node, variant]
         environment = {
             name: sources.fill(value, spec, self._ports) for name, value in spec.environment.items()
         }
@@ -211,19 +230,40 @@ class Blueprint:
             environment[NODE_FILE_VARIABLE] = _NODE_FILE
         return ContainerSpec(
             name=place.container,
-            image=self.image_of(node),
+            image=image or self._image,
             command=command,
-            labels=self._labels(node),
+            labels=self.labels(node),
             network=f"container:{place.keeper}",
             environment=environment,
-            user=None if spec.image else _USER,
-            memory_bytes_max=_MEMORY_BYTES_MAX,
+            user=spec.user or (None if image else _USER),
+            memory_bytes_max=(spec.memory_mib or _MEMORY_MIB) * _MIB,
             processes_max=_PROCESSES_MAX,
+            cpus=spec.cpus,
+            volumes={place.volume: sources.DATA_FOLDER},
         )
 
-    def node_file(self, node: str, boot: int, power_cut: PowerCut | None = None) -> bytes:
+    def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
+        """The container that runs one command of the node's set-up, and ends."""
+        return msgspec.structs.replace(
+            self.container(node, variant),
+            name=setup_name(self._plan.run_id, node),
+            command=self.filled(node, words),
+        )
+
+    def files(self, node: str) -> bytes | None:
+        """An archive, for `/`, of the files that the node declares; `None` if it declares none."""
+        spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
+        filled = {
+            f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
+            for name, template in spec.files.items()
+        }
+        return tar_files(filled) if filled else None
+
+    def node_file(
+        self, node: str, boot: int, power_cut: PowerCut | None = None, variant: str = BASE
+    ) -> bytes:
         """The archive, for `/`, that tells an entry what it is at this boot."""
-        spec = self.specs[node]
+        spec = as_variant(self.specs[node], variant)
         file = NodeFile(
             name=node,
             boot=boot,
@@ -238,12 +278,10 @@ class Blueprint:
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 
     def data_folder(self, node: str) -> bytes | None:
-        """An archive with an empty data folder, where a foreign image may have none."""
-        if self.specs[node].image is None:
-            return None
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            info = tarfile.TarInfo(sources.DATA_FOLDER[1:])
-            info.type, info.mode = tarfile.DIRTYPE, 0o1777  # whoever the image's user is
-            tar.addfile(info)
-        return buffer.getvalue()
+        """An archive with a data folder that whoever the node runs as may write to.
+
+        `None` where the harness's image has one for its own user.
+        """
+        foreign = any(image for (name, _), image in self._images.items() if name == node)
+        own = self.specs[node].user is None and not foreign
+        return None if own else tar_folder(sources.DATA_FOLDER[1:], 0o1777)

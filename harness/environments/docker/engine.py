@@ -14,9 +14,8 @@ import collections
 import contextlib
 import functools
 import io
-import tarfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
@@ -38,7 +37,6 @@ __all__ = [
     "EngineUnreachableError",
     "ExecResult",
     "Found",
-    "tar_files",
 ]
 
 CALL_TIMEOUT_S: Final = 60
@@ -86,7 +84,10 @@ def _repeated(
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to create. `network` is the name of a network or `container:<name>`."""
+    """What to create. `network` is the name of a network or `container:<name>`.
+
+    Without a command it runs the image's own, by the image's own entry point.
+    """
 
     name: str
     image: str
@@ -104,6 +105,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     memory_bytes_max: int
     processes_max: int
+    cpus: float | None = None
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # name -> where it is mounted
 
 
 class ContainerState(NamedTuple):
@@ -131,17 +134,6 @@ class Found(NamedTuple):
     name: str
     labels: dict[str, str]
     state: str = ""  # of a container: "running", "paused", "exited", ...
-
-
-def tar_files(files: Mapping[str, bytes], *, mode: int = 0o644) -> bytes:
-    """An archive of these files, owned by root, for `Engine.put_archive`."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, data in sorted(files.items()):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), mode
-            tar.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 class Attachment:
@@ -373,6 +365,12 @@ class Engine:
             rows = self._api.networks(filters={"label": list(labels)})
         return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
 
+    @_repeated
+    def call(self, action: str, make: Callable[[APIClient], T]) -> T:
+        """Make an idempotent call that has no method of its own here."""
+        with self._translated(action):
+            return make(self._api)
+
     # --- containers --------------------------------------------------------------------------
 
     def create(self, spec: ContainerSpec) -> None:
@@ -390,6 +388,8 @@ class Engine:
                 mem_limit=spec.memory_bytes_max,
                 memswap_limit=spec.memory_bytes_max,
                 pids_limit=spec.processes_max,
+                nano_cpus=None if spec.cpus is None else round(spec.cpus * 1e9),
+                binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=None if joined else spec.hosts,
                 # Process 1 would ignore SIGTERM unless its program handles it; init passes it on.
@@ -399,7 +399,7 @@ class Engine:
             endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
             self._api.create_container(
                 spec.image,
-                list(spec.command),
+                list(spec.command) or None,
                 name=spec.name,
                 hostname=None if joined else spec.hostname,
                 user=spec.user,
@@ -411,7 +411,7 @@ class Engine:
                 if joined
                 else self._api.create_networking_config({spec.network: endpoint}),  # type: ignore[arg-type]
                 # The image's own entry point would swallow the command of a foreign image.
-                entrypoint=[],
+                entrypoint=[] if spec.command else None,
             )
 
     @_repeated

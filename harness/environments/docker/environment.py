@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import CLIENT, Capability, Fidelity
+from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
+from harness.environments.docker.dockerfiles import provide_images
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
 from harness.environments.docker.labels import RUN_LABEL, this_controller
@@ -34,8 +36,8 @@ from harness.plugins import API_VERSION, DeploymentPlan, Session
 __all__ = ["DockerEnvironment"]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _RUN_KEY: Final = "run"
-_PULL_TIMEOUT_S: Final = 60
 _WATCH_INTERVAL_S: Final = 1.0
 
 
@@ -63,6 +65,11 @@ class DockerEnvironment:
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
+    def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
+        """Build or pull the images that these nodes name and the engine does not have."""
+        with _connected() as engine:
+            provide_images(engine, nodes, progress)
+
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """There are none: real links and disks are as they are."""
         refuse_knobs(self.name, knobs)
@@ -77,6 +84,7 @@ class DockerEnvironment:
                 missing = _missing_image(engine)
                 if missing is not None:
                     raise InfrastructureError(missing)
+                await asyncio.to_thread(provide_images, engine, plan.nodes, _log.info)
                 run = _Run(plan, engine, Path(scratch))
                 return await guarded_main(run.run(main, interrupted), run.teardown)
 
@@ -145,7 +153,6 @@ class _Run:
         self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
         blueprint = await asyncio.to_thread(deploy.Blueprint, self._plan, image_tag(), network)
-        await asyncio.to_thread(self._pull_images, blueprint)
         self._cluster = DockerCluster(
             self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed
         )
@@ -177,11 +184,6 @@ class _Run:
             for node, container, wanted in before & self._cluster.idle()
             if container in states
         }
-
-    def _pull_images(self, blueprint: deploy.Blueprint) -> None:
-        for image in sorted({blueprint.image_of(node) for node in blueprint.specs}):
-            if self._engine.image_id(image) is None:
-                self._engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
 
     def _node_log(self, node: str) -> NodeLog:
         folder = self._plan.folder

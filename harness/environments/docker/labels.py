@@ -1,9 +1,10 @@
 """Names and labels of everything we create in an engine, so that it can be found again.
 
-Containers and networks carry the run and the process that controls it. A controller is named by its
-pid, the start time of that process, the kernel's boot id and its pid namespace: a recycled pid, a
-rebooted machine and a controller inside some other container are all told apart. What we cannot
-prove dead is left alone; it is better to leave a container behind than to end somebody's run.
+Containers, volumes and networks carry the run and the process that controls it. A controller is
+named by its pid, the start time of that process, the kernel's boot id and its pid namespace: a
+recycled pid, a rebooted machine and a controller inside some other container are all told apart.
+What we cannot prove dead is left alone; it is better to leave a container behind than to end
+somebody's run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ __all__ = [
     "keeper_name",
     "life",
     "network_name",
+    "setup_name",
     "this_controller",
+    "volume_name",
 ]
 
 RUN_LABEL: Final = "harness.run"
@@ -114,3 +117,13 @@ def container_name(run_id: str, node: str) -> str:
 def keeper_name(run_id: str, node: str) -> str:
     """The container that keeps the node's network namespace; no node's name ends so."""
     return f"{container_name(run_id, node)}.net"
+
+
+def setup_name(run_id: str, node: str) -> str:
+    """The container that runs a command of the node's set-up; no node's name ends so."""
+    return f"{container_name(run_id, node)}.setup"
+
+
+def volume_name(run_id: str, node: str) -> str:
+    """The volume with the node's data folder."""
+    return f"{container_name(run_id, node)}.data"

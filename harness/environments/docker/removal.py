@@ -21,6 +21,7 @@ from harness.environments.docker.labels import (
     life,
     this_controller,
 )
+from harness.environments.docker.volumes import remove_volume, volumes
 from harness.errors import InfrastructureError
 
 __all__ = ["remove_dead_runs", "remove_run"]
@@ -50,7 +51,13 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
     containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(remove, containers))
-    # A network with an endpoint left cannot go; its containers are tried again in the next round.
+    # What a container still uses cannot go; its containers are tried again in the next round.
+    for volume in volumes(engine, *labels):
+        try:
+            if remove_volume(engine, volume.name):
+                lines.append(f"removed the volume {volume.name} of run {run_id}")
+        except InfrastructureError as error:
+            failures.append(str(error))
     for network in engine.networks(*labels):
         try:
             if engine.remove_network(network.id):
@@ -63,7 +70,7 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
 def remove_run(
     engine: Engine, run_id: str, controller: str, *, stragglers: bool = True
 ) -> list[str]:
-    """Remove every container and network of a controller's run; returns a line for each.
+    """Remove every container, volume and network of a controller's run; returns a line for each.
 
     `stragglers`: requests of a dead driver may still be under way in the engine, so look until
     nothing has appeared for a second. Raises `InfrastructureError` when something resists.
@@ -75,7 +82,7 @@ def remove_run(
     for _ in range(_ROUNDS_MAX):
         lines, failures = _remove_round(engine, run_id, controller)
         removed += lines
-        left = engine.containers(*labels) or engine.networks(*labels)
+        left = engine.containers(*labels) or engine.networks(*labels) or volumes(engine, *labels)
         if not left and not stragglers:
             return removed
         quiet_rounds = 0 if left or lines else quiet_rounds + 1
@@ -83,7 +90,8 @@ def remove_run(
             return removed
         time.sleep(_SETTLE_S)
     raise InfrastructureError(
-        f"docker: run {run_id} still has containers or networks after {_ROUNDS_MAX} rounds: "
+        f"docker: run {run_id} still has containers, volumes or networks after {_ROUNDS_MAX} "
+        "rounds: "
         f"{'; '.join(failures) or 'new ones keep appearing'}"
     )
 
@@ -92,7 +100,11 @@ def remove_dead_runs(engine: Engine) -> list[str]:
     """Remove what runs with a dead controller left; says what it left alone, and why."""
     runs = {
         (found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
-        for found in (*engine.containers(RUN_LABEL), *engine.networks(RUN_LABEL))
+        for found in (
+            *engine.containers(RUN_LABEL),
+            *engine.networks(RUN_LABEL),
+            *volumes(engine, RUN_LABEL),
+        )
     }
     here = this_controller()
     lines: list[str] = []

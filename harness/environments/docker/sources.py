@@ -21,16 +21,18 @@ from pathlib import Path
 from typing import Final
 
 from harness.cluster import NodeSpec
+from harness.deployment import forms_of, words_of
 from harness.environments.docker.image import PYTHON_VERSION
 from harness.errors import UsageError
 
-__all__ = ["APP_FOLDER", "DATA_FOLDER", "archive_of", "fill", "packages_of"]
+__all__ = ["APP_FOLDER", "DATA_FOLDER", "FILES_FOLDER", "archive_of", "fill", "packages_of"]
 
 APP_FOLDER: Final = "/harness/app"
 DATA_FOLDER: Final = "/data"
+FILES_FOLDER: Final = "/harness/files"
 _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
-_KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
+_KNOWN: Final = "{host} {data} {files} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
@@ -54,9 +56,10 @@ def packages_of(specs: Iterable[NodeSpec]) -> list[str]:
     """The top-level packages that these nodes need, sorted."""
     needed = set()
     for spec in specs:
-        if spec.entry is not None:
-            needed |= {"harness", spec.entry.partition(":")[0].partition(".")[0]}
-        for word in (*spec.command, *spec.environment.values()):
+        for form in forms_of(spec).values():
+            if form.entry is not None:
+                needed |= {"harness", form.entry.partition(":")[0].partition(".")[0]}
+        for word in words_of(spec):
             for match in _PLACEHOLDER.finditer(word):
                 if match[1] == "package" and match[2]:
                     needed.add(match[2].partition(".")[0])
@@ -127,6 +130,8 @@ def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> 
             return "0.0.0.0"  # noqa: S104 - inside the node's own network namespace
         if kind == "data" and rest is None:
             return DATA_FOLDER
+        if kind == "files" and rest is None:
+            return FILES_FOLDER
         if kind == "name" and rest is None:
             return spec.name
         if kind == "package" and rest:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.environments import procfs
+from harness.environments.process.accounts import Account
 from harness.environments.procfs import ProcessId
 from harness.errors import InfrastructureError
 
@@ -42,6 +43,7 @@ class Child:
         on_output: Callable[[bytes], None],
         on_exit: Callable[[int], None],
         on_lost: Callable[[OSError], None],
+        account: Account | None = None,
     ) -> None:
         try:
             self._popen = subprocess.Popen(
@@ -52,6 +54,9 @@ class Child:
                 env=environment,
                 cwd=folder,
                 start_new_session=True,
+                user=None if account is None else account.uid,
+                group=None if account is None else account.gid,
+                extra_groups=None if account is None else account.groups,
             )
         except OSError as error:
             raise InfrastructureError(f"cannot start {argv[0]!r}: {error}") from error
@@ -59,6 +64,7 @@ class Child:
         assert identity is not None, "a child that is not waited for stays visible"
         self.identity: ProcessId = identity
         self.exited = asyncio.Event()
+        self._killed: list[ProcessId] = []
         self._on_output = on_output
         self._on_exit = on_exit
         self._on_lost = on_lost  # its output cannot be read any more
@@ -112,14 +118,22 @@ class Child:
         self._on_exit(code)
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the process and its group; false when it has ended."""
+        """Signal the process, its group and its descendants; false when it has ended."""
         if self.exited.is_set():
             return False
+        # Some programs give their children groups of their own (PostgreSQL does). A request to end
+        # is for the program, which tells them; nobody tells them that it is gone or frozen.
+        others = [] if number == signal.SIGTERM else procfs.outside_group(self._popen.pid)
         # It has not been waited for, so its pid cannot belong to anybody else.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:
             return False
+        for process in others:
+            with contextlib.suppress(PermissionError):
+                procfs.send(process, number)
+        if number == signal.SIGKILL:
+            self._killed = others
         return True
 
     async def wait_exited(self, timeout_s: float) -> bool:
@@ -127,6 +141,9 @@ class Child:
         try:
             async with asyncio.timeout(timeout_s):
                 await self.exited.wait()
+                # ... and so have its children in other groups, which got the same signal.
+                while any(map(procfs.is_alive, self._killed)):  # noqa: ASYNC110 - a poll
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             return False
         return True

@@ -122,9 +122,13 @@ class ProcessCluster:
 
     # --- processes ---------------------------------------------------------------------------
 
-    async def start(self, node: str) -> bool:
+    async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on the disk it left behind."""
-        return await self._node(node).start()
+        return await self._node(node).start(variant)
+
+    async def wait_ready(self, node: str) -> str | None:
+        """Wait until the node is ready; why it is not, if it never is."""
+        return await self._node(node).wait_ready()
 
     async def stop(self, node: str) -> bool:
         """SIGTERM, then SIGKILL after a bound."""

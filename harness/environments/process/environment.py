@@ -18,8 +18,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import CLIENT, Capability, Fidelity
+import msgspec
+
+from harness.cluster import BASE, CLIENT, Capability, Fidelity
+from harness.deployment import check_nodes, forms_of, start_in_order, words_of
 from harness.environments import procfs
+from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
@@ -108,13 +112,23 @@ def _check(plan: DeploymentPlan) -> None:
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
                 "process; use --env docker for nodes that are only an image"
             )
-        words = (*spec.command, *spec.environment.values())
-        stable = next((found for word in words if (found := STABLE_ADDRESS.search(word))), None)
+        found = (STABLE_ADDRESS.search(word) for word in words_of(spec))
+        stable = next((match for match in found if match is not None), None)
         if stable is not None:
             raise UsageError(
-                f"node {spec.name!r} needs {stable[0]}, one address for all nodes; in processes "
-                "every link is a proxy with a port of its own; use --env docker"
+                f"node {spec.name!r} needs {stable[0]}, one address under which all nodes know it. "
+                "Processes have none: every link is a proxy with a port of its own, and what nodes "
+                "reached without it no fault could cut; use --env docker"
             )
+        for name, form in forms_of(spec).items():
+            same = msgspec.structs.replace(form, image=spec.image, dockerfile=spec.dockerfile)
+            if name != BASE and same == spec:
+                raise UsageError(
+                    f"the variant {name!r} of node {spec.name!r} changes only its image, and "
+                    "processes run in none; use --env docker"
+                )
+        account_of(spec.user)  # refuses one that is not there
+    check_nodes(plan.nodes)
 
 
 class _Run:
@@ -169,8 +183,11 @@ class _Run:
                 topology=topology,
             )
         self._env = self._client_env(topology)
-        for node in self._nodes.values():
-            node.launch()
+        await start_in_order(
+            {spec.name: spec for spec in plan.nodes},
+            lambda name: self._nodes[name].start(),
+            lambda name: self._nodes[name].require_ready(),
+        )
         cluster = ProcessCluster(
             self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
         )
@@ -197,6 +214,8 @@ class _Run:
             "controller": str(controller),
             "link_proxy": self._plan.link_proxy,
         }
+        if any(account_of(spec.user) is not None for spec in self._plan.nodes):
+            self._scratch.chmod(0o711)  # others must reach their data folders; none is listed
         (self._scratch / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
 
     def _log_path(self, name: str) -> Path | None:

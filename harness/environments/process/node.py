@@ -8,21 +8,27 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from harness.cluster import NodeSpec, NodeState
+from harness.cluster import BASE, NodeSpec, NodeState
+from harness.deployment import as_variant
 from harness.environments import procfs
-from harness.environments.process.addresses import Ports, Topology
+from harness.environments.process.accounts import account_of
+from harness.environments.process.addresses import LOOPBACK, Ports, Topology
 from harness.environments.process.child import Child
+from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
+from harness.environments.real import probe
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
+from harness.environments.real.readiness import COMMAND_S, LineWatch, not_ready, wait_ready
+from harness.environments.real.setup import SETUP_S, failed_setup
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
@@ -67,6 +73,12 @@ class ProcessNode:
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
+        self._files = folder / f"{spec.name}~files"  # no node's name has a tilde
+        self._account = account_of(spec.user)
+        self._variant = BASE
+        self._set_up = False
+        self._watch = LineWatch(spec)
+        self._ended_by_host = False
         self._bus = bus
         self._warden = warden
         self._ports = ports
@@ -81,7 +93,12 @@ class ProcessNode:
         self._lease_ends_s = 0.0
         self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
+        self._make_data_folder()
+
+    def _make_data_folder(self) -> None:
         self._data.mkdir(parents=True)
+        if self._account is not None:
+            self._account.own(self._data)
 
     @property
     def state(self) -> NodeState:
@@ -109,15 +126,61 @@ class ProcessNode:
 
     # --- starting ----------------------------------------------------------------------------
 
-    async def start(self) -> bool:
-        """Start the node if it is down."""
+    async def start(self, variant: str | None = None) -> bool:
+        """Start the node if it is down, as that variant, or as what it was last.
+
+        Raises `InfrastructureError`, `UsageError`, or `TargetError` for a set-up that failed.
+        """
+        if variant is not None:
+            as_variant(self.spec, variant)  # refuses one that is not declared
         async with self._turn:
             if self._child is not None:
                 return False
-            self.launch()
+            self._variant = variant or self._variant
+            self._write_files()
+            if not self._set_up:
+                await self._run_setup()
+                self._set_up = True
+            self._launch()
             return True
 
-    def launch(self) -> None:
+    def _write_files(self) -> None:
+        for name, template in self.spec.files.items():
+            path = self._files / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self._filled(template), encoding="utf-8")
+
+    async def _run_setup(self) -> None:
+        for command in self.spec.setup:
+            output = bytearray()
+
+            def take(data: bytes, output: bytearray = output) -> None:
+                output.extend(data)
+                self.log.feed(data)
+
+            code = await self._run_once(command, SETUP_S, take)
+            self.log.end_incarnation()
+            if code != 0:
+                if (lack := _lack_of(self._data)) is not None:
+                    raise InfrastructureError(f"{self.spec.name!r} cannot be set up: {lack}")
+                failed_setup(self.spec, command, code, output.decode("utf-8", "replace"))
+
+    async def _run_once(
+        self, command: Sequence[str], timeout_s: float, take: Callable[[bytes], None]
+    ) -> int | None:
+        """Run a command with the node's environment, on its data folder, as its user."""
+        return await run_once(
+            [self._filled(word) for word in command],
+            environment=self._environment(),
+            folder=self._data,
+            account=self._account,
+            warden=self._warden,
+            key=f"beside/{self.spec.name}",
+            timeout_s=timeout_s,
+            on_output=take,
+        )
+
+    def _launch(self) -> None:
         """Start the process; raises `InfrastructureError` or `UsageError`."""
         boot = self._boots
         argv, environment = self._command(boot)
@@ -125,6 +188,8 @@ class ProcessNode:
         self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
+        self._watch = self.log.on_line = LineWatch(self.spec)
+        self._ended_by_host = False
         child = Child(
             argv,
             environment=environment,
@@ -132,25 +197,36 @@ class ProcessNode:
             on_output=self.log.feed,
             on_exit=self._exited,
             on_lost=self._output_lost,
+            account=self._account,
         )
         self._child = child
         self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
-        self._bus.publish(self.spec.name, "node-started", {"boot": boot})
+        said = {"variant": self._variant} if self.spec.variants else {}
+        self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
+
+    @property
+    def _form(self) -> NodeSpec:
+        """What it runs as."""
+        return as_variant(self.spec, self._variant)
+
+    def _filled(self, word: str) -> str:
+        listen = self._topology.listen_map(self.spec)
+        connect = self._topology.connect_map(self.spec.name)
+        return fill(
+            word, self.spec, data=self._data, files=self._files, listen=listen, connect=connect
+        )
+
+    def _environment(self) -> dict[str, str]:
+        own = {} if self._account is None else self._account.environment
+        said = {name: self._filled(value) for name, value in self._form.environment.items()}
+        return os.environ | own | said | run_environment(self._run_id, f"node:{self.spec.name}")
 
     def _command(self, boot: int) -> tuple[list[str], dict[str, str]]:
-        spec = self.spec
-        listen = self._topology.listen_map(spec)
-        connect = self._topology.connect_map(spec.name)
-
-        def filled(word: str) -> str:
-            return fill(word, spec, data=self._data, listen=listen, connect=connect)
-
-        environment = os.environ | {name: filled(value) for name, value in spec.environment.items()}
-        environment |= run_environment(self._run_id, f"node:{spec.name}")
+        spec, environment = self._form, self._environment()
         if spec.entry is None:
-            return [filled(word) for word in spec.command], environment
+            return [self._filled(word) for word in spec.command], environment
         node = NodeFile(
             name=spec.name,
             boot=boot,
@@ -158,14 +234,24 @@ class ProcessNode:
             config=spec.config,
             seed=self._seed,
             data=str(self._data),
-            listen=listen,
-            connect=connect,
+            listen=self._topology.listen_map(spec),
+            connect=self._topology.connect_map(spec.name),
             power_cut=self._power_cut,
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
         # -P: a file in the data folder must not shadow a module.
         return [sys.executable, "-P", "-m", "harness.environments.real.node"], environment
+
+    async def wait_ready(self) -> str | None:
+        """Wait until it is ready as it declares; why it is not, where that does not happen."""
+        return await wait_ready(self.spec, _Asks(self, self._boots))
+
+    async def require_ready(self) -> None:
+        """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
+        reason = await self.wait_ready()
+        if reason is not None:
+            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self._ended_by_host)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -206,6 +292,7 @@ class ProcessNode:
                 "processes that the kernel's OOM killer ended in its control group meanwhile: "
                 f"{'not known' if seen is None else seen}"
             )
+        self._ended_by_host = by == "host"
         data = {"code": code, "expected": self._expected, "by": by, "log": log}
         self._bus.publish(self.spec.name, "node-exited", data)
 
@@ -318,8 +405,33 @@ class ProcessNode:
                 )
             had_any = any(self._data.iterdir())
             await asyncio.to_thread(shutil.rmtree, self._data)
-            self._data.mkdir()
+            self._make_data_folder()
+            self._set_up = False
             return had_any
+
+
+class _Asks:
+    """How a node is asked whether it is ready, as what it is since a certain start."""
+
+    def __init__(self, node: ProcessNode, boots: int) -> None:
+        self._node = node
+        self._boots = boots
+        self.watch = node._watch  # noqa: SLF001 - a part of the node
+
+    def runs(self) -> bool:
+        """Whether it has neither ended nor started again."""
+        return self._node.state is not NodeState.DOWN and self._node._boots == self._boots  # noqa: SLF001
+
+    async def port(self, port: int, path: str) -> str | None:
+        """The real port, without the proxies: whether it is ready does not depend on links."""
+        real = self._node._ports.real(self._node.spec.name, port)  # noqa: SLF001
+        return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
+
+    async def command(self, command: Sequence[str]) -> tuple[int | None, str]:
+        """Run it beside the node."""
+        output = bytearray()
+        code = await self._node._run_once(command, COMMAND_S, output.extend)  # noqa: SLF001
+        return code, output.decode("utf-8", "replace")
 
 
 def _lack_of(folder: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,32 +9,15 @@ from typing import Final
 
 from harness.cluster import NodeSpec
 from harness.environments.process.addresses import LOOPBACK
+from harness.environments.real.packages import package_folder
 from harness.errors import UsageError
 
 __all__ = ["STABLE_ADDRESS", "fill"]
 
-_KNOWN: Final = "{host} {data} {name} {port:N} {peer:NODE:N} {package:P}"
+_KNOWN: Final = "{host} {data} {files} {name} {port:N} {peer:NODE:N} {package:P}"
 STABLE_ADDRESS: Final = re.compile(r"\{address:[^{}]*\}")
 """What this environment cannot fill in: see `NodeSpec`."""
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
-
-
-def _package_folder(package: str) -> str:
-    """The folder that holds `package`, found without running any of its code."""
-    top, *inner = package.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is not None and spec.submodule_search_locations:
-        found = Path(next(iter(spec.submodule_search_locations)))
-        return str(found.joinpath(*inner[:-1]) if inner else found.parent)
-    if spec is not None and spec.has_location and spec.origin is not None:
-        return str(Path(spec.origin).parent)
-    raise UsageError(
-        f"{{package:{package}}}: no package or module {top!r} is installed here; install the "
-        "distribution that brings it into the harness's environment"
-    )
 
 
 def fill(
@@ -43,6 +25,7 @@ def fill(
     spec: NodeSpec,
     *,
     data: Path,
+    files: Path,
     listen: Mapping[str, tuple[str, int]],
     connect: Mapping[str, tuple[str, int]],
 ) -> str:
@@ -54,10 +37,12 @@ def fill(
             return LOOPBACK
         if kind == "data" and rest is None:
             return str(data)
+        if kind == "files" and rest is None:
+            return str(files)
         if kind == "name" and rest is None:
             return spec.name
         if kind == "package" and rest:
-            return _package_folder(rest)
+            return str(package_folder(rest))
         if kind == "port" and rest in listen:
             return str(listen[rest][1])
         if kind == "peer" and rest in connect:

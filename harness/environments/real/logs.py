@@ -94,6 +94,7 @@ class NodeLog:
         self._left_bytes = LOG_BYTES_MAX
         self._partial = b""
         self._file: IO[bytes] | None = None
+        self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +121,10 @@ class NodeLog:
         line = parse_line(raw)
         event = line if line is not None and line.level == EVENT_LEVEL else None
         if event is None or event.event != CHECKPOINT:
-            self._tail.append(raw.decode("utf-8", "replace"))
+            text = raw.decode("utf-8", "replace")
+            self._tail.append(text)
+            if self.on_line is not None:
+                self.on_line(text)
             self._keep(raw + b"\n")
         if event is not None:
             late_ns = max(0, time.time_ns() - event.ts_ns)

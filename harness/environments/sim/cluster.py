@@ -25,6 +25,7 @@ from harness.cluster import (
     Spring,
     check_disk_quality,
 )
+from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
 from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.sim.machine import Machine
@@ -115,13 +116,21 @@ class SimCluster:
 
     # --- nodes ------------------------------------------------------------------------------
 
-    async def start(self, node: str) -> bool:
+    async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on the disk it left behind."""
         machine = self._machine(node)
+        if variant is not None and machine.spec is not None:
+            as_variant(machine.spec, variant)  # refuses one that is not declared
         if machine.state is not NodeState.DOWN:
             return False
+        machine.variant = variant or machine.variant
         machine.boot()
         return True
+
+    async def wait_ready(self, node: str) -> str | None:
+        """A simulated node is ready when it runs: it has no probe."""
+        runs = self._machine(node).state is not NodeState.DOWN
+        return None if runs else f"node {node!r} is down"
 
     async def stop(self, node: str) -> bool:
         """Cancel the node's main; kill the node if that has not ended it within `stop_s`."""
@@ -250,7 +259,7 @@ class SimCluster:
         self._fabric.heal_within(names)
 
     async def heal_all(self) -> None:
-        """Undo all faults but of nodes that are down, and thaw every node. Starts nothing."""
+        """Undo every fault of links, clocks, processors and disks, thaw every node; start none."""
         self._note("heal-all", CLIENT)
         self._fabric.heal_within(None)
         for machine in self._machines.values():

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 from harness.case import stream
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
+from harness.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
 from harness.env import NodeMain
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
@@ -116,10 +117,12 @@ class _Deployment:
         self._plan = plan
         self._knobs = parse_knobs(plan.knobs)
         knobs = self._knobs
-        entries = {spec.name: _resolve(spec) for spec in plan.nodes}
+        refuse_in_simulation(plan.nodes)
+        entries = {spec.name: _resolve_all(spec) for spec in plan.nodes}
         if len(entries) != len(plan.nodes) or CLIENT in entries:
             names = [spec.name for spec in plan.nodes]
             raise UsageError(f"node names must differ, and none is {CLIENT!r}: {names}")
+        check_nodes(plan.nodes)
         self.world = World(
             events_max=knobs.events_max, virtual_ns_max=int(knobs.virtual_s_max * 1e9)
         )
@@ -128,7 +131,7 @@ class _Deployment:
         self._machines: dict[str, Machine] = {}
         self._wall_clocks = stream(plan.seed, "clock")
         self._wall_base_ns = _EPOCH_NS_MIN + self._wall_clocks.randrange(_YEAR_NS)
-        self._add_machine(CLIENT, None, None)
+        self._add_machine(CLIENT, None, {})
         for spec in plan.nodes:
             self._add_machine(spec.name, spec, entries[spec.name])
         fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"))
@@ -136,7 +139,9 @@ class _Deployment:
         for machine in self._machines.values():
             machine.plug_in(fabric, self._cluster.publish)
 
-    def _add_machine(self, name: str, spec: NodeSpec | None, entry: NodeMain | None) -> None:
+    def _add_machine(
+        self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]
+    ) -> None:
         knobs, world = self._knobs, self.world
         error_ns = int(knobs.clock_error_ms * _MS)
         off_ns = self._wall_clocks.randrange(error_ns + 1) - error_ns // 2
@@ -153,7 +158,7 @@ class _Deployment:
             ),
             cost_ns=_DRIVER_COST_NS if spec is None else round(knobs.cpu_us * 1000),
             spec=spec,
-            entry=entry,
+            entries=entries,
         )
 
     def run(self, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -162,8 +167,9 @@ class _Deployment:
         driver = self._machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)
         session = SimSession(world, self._cluster, driver.env)
-        for name in self._cluster.nodes:
-            self._machines[name].boot()
+        for layer in start_layers(self._cluster.nodes.values()):
+            for name in layer:
+                self._machines[name].boot()
         task = driver.loop.create_task(main(session), name="driver")
         task.add_done_callback(lambda _: world.stop())
         with _interruptible(world, session.interrupted):
@@ -209,13 +215,14 @@ def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
+def _resolve_all(spec: NodeSpec) -> dict[str, NodeMain]:
+    """Import what a node may run as, by variant."""
+    return {name: _resolve(form) for name, form in forms_of(spec).items()}
+
+
 def _resolve(spec: NodeSpec) -> NodeMain:
     """Import a node's entry."""
-    if spec.entry is None:
-        raise UsageError(
-            f"the environment 'sim' cannot run the node {spec.name!r}: it is a foreign program "
-            "(its NodeSpec has no `entry`); use --env process or --env docker"
-        )
+    assert spec.entry is not None, "foreign programs are refused before"
     module_name, _, function_name = spec.entry.partition(":")
     try:
         entry = getattr(importlib.import_module(module_name), function_name)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from harness.case import stream
-from harness.cluster import CHECKPOINT, NodeSpec, NodeState
+from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
+from harness.deployment import as_variant
 from harness.env import NodeMain
 from harness.environments.faulty import DiskTrouble
 from harness.environments.sim.clock import SimClock
@@ -36,7 +38,7 @@ _SHOWN_PATH_PARTS: Final = 3
 
 
 class Machine:
-    """What one node runs on. `entry` is `None` for the driver's own machine."""
+    """What one node runs on. `entries`, by variant, is empty for the driver's own machine."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Machine:
         disk: DiskStore,
         cost_ns: int,
         spec: NodeSpec | None = None,
-        entry: NodeMain | None = None,
+        entries: Mapping[str, NodeMain] = MappingProxyType({}),
     ) -> None:
         self.world = world
         self.name = name
@@ -58,12 +60,13 @@ class Machine:
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
+        self.variant = BASE  # what it runs as, from its next start on
         self.incarnation: Incarnation | None = None
         self.pause_ends_ns = 0  # the lease's end; an older lease does not thaw a newer pause
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes], None]
         self._seed = seed
-        self._entry = entry
+        self._entries = entries
         self._cost_ns = cost_ns
         self._slow_factor = 1.0
 
@@ -89,11 +92,12 @@ class Machine:
         kind = SimClientEnv if self.spec is None else SimEnv
         incarnation.env = kind(incarnation, self._fabric, stream(self._seed, label))
         if self.spec is not None:
-            assert self._entry is not None
-            self.emit("node-started", {"boot": incarnation.boot})
+            form = as_variant(self.spec, self.variant)
+            said = {"variant": self.variant} if self.spec.variants else {}
+            self.emit("node-started", {"boot": incarnation.boot, **said})
             # A copy for each start: nodes of one process must not share mutable objects.
-            config = msgspec.json.decode(msgspec.json.encode(self.spec.config))
-            incarnation.run_main(self._entry(incarnation.env, config))
+            config = msgspec.json.decode(msgspec.json.encode(form.config))
+            incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
     def emit(self, kind: str, data: dict[str, Any]) -> None:

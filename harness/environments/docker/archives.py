@@ -1,0 +1,32 @@
+"""Tar archives that are copied into containers or sent as the context of a build."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+
+__all__ = ["tar_files", "tar_folder"]
+
+
+def tar_files(
+    files: Mapping[str, bytes], *, mode: int = 0o644, executable: frozenset[str] = frozenset()
+) -> bytes:
+    """An archive of these files, owned by root, for `Engine.put_archive`; always the same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, data in sorted(files.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), mode | (0o111 if name in executable else 0)
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def tar_folder(name: str, mode: int) -> bytes:
+    """An archive with one empty folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.mode = tarfile.DIRTYPE, mode
+        tar.addfile(info)
+    return buffer.getvalue()

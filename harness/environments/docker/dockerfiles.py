@@ -1,0 +1,131 @@
+"""Images that targets bring as a folder with a Dockerfile, built where they are missing.
+
+The Dockerfile begins with `ARG BASE` and `FROM ${BASE}`, so it needs no registry: BASE is the
+harness's node image. The tag holds a digest of that and of everything in the folder, which is the
+context: a changed folder is another image, and an old one is never used by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.cluster import NodeSpec
+from harness.deployment import forms_of
+from harness.environments.docker.archives import tar_files
+from harness.environments.docker.engine import Engine
+from harness.environments.docker.image import image_tag
+from harness.environments.docker.labels import IMAGE_LABEL
+from harness.environments.real.packages import package_folder
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["built_tag", "image_of", "provide_images"]
+
+_CONTEXT_BYTES_MAX: Final = 64 * 1024 * 1024
+_PULL_TIMEOUT_S: Final = 60
+_PACKAGE: Final = re.compile(r"\{package:([^{}]+)\}")
+_PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
+
+
+def _folder(dockerfile: str) -> Path:
+    """The folder that a declaration names; raises `UsageError` where no Dockerfile is in it."""
+    folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
+    if not (folder / "Dockerfile").is_file():
+        raise UsageError(
+            f"the dockerfile {dockerfile!r} of a node is to be a folder with a file named "
+            f"Dockerfile; there is none in {folder}"
+        )
+    return folder.resolve()
+
+
+def _context(dockerfile: str) -> tuple[dict[str, bytes], frozenset[str]]:
+    """Every file of the folder by its path, and those that are executable."""
+    folder = _folder(dockerfile)
+    files: dict[str, bytes] = {}
+    executable = set()
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or any(part.endswith(_PASSED_OVER) for part in Path(name).parts):
+            continue
+        size += path.stat().st_size
+        if size > _CONTEXT_BYTES_MAX:
+            raise UsageError(
+                f"the folder {folder}, of which an image is to be built, has more than "
+                f"{_CONTEXT_BYTES_MAX} bytes; give the Dockerfile a folder of its own"
+            )
+        files[name] = path.read_bytes()
+        if os.access(path, os.X_OK):
+            executable.add(name)
+    return files, frozenset(executable)
+
+
+def built_tag(dockerfile: str) -> str:
+    """The name of the image that this folder makes now; raises `UsageError` for what is none."""
+    return _tag(_folder(dockerfile), *_context(dockerfile))
+
+
+def _tag(folder: Path, files: Mapping[str, bytes], executable: frozenset[str]) -> str:
+    digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
+    for name, data in files.items():
+        digest.update(f"\0{name}\0{name in executable}\0{len(data)}\0".encode())
+        digest.update(data)
+    slug = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "node"
+    return f"harness-built-{slug}:{digest.hexdigest()}"
+
+
+def image_of(spec: NodeSpec) -> str | None:
+    """The image that this form of a node brings; `None` for the harness's own."""
+    return spec.image if spec.dockerfile is None else built_tag(spec.dockerfile)
+
+
+def provide_images(
+    engine: Engine, nodes: Iterable[NodeSpec], progress: Callable[[str], None]
+) -> None:
+    """Build or pull what these nodes run in and the engine does not have.
+
+    Raises `UsageError` for a folder that makes no image, `InfrastructureError` with the fix for one
+    that cannot be had.
+    """
+    forms = [form for spec in nodes for form in forms_of(spec).values()]
+    for dockerfile in dict.fromkeys(form.dockerfile for form in forms):
+        if dockerfile is not None:
+            _build(engine, dockerfile, progress)
+    for image, node in {form.image: form.name for form in forms}.items():
+        if image is None or engine.image_id(image) is not None:
+            continue
+        progress(f"pulling {image}")
+        try:
+            engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
+        except InfrastructureError as error:
+            raise InfrastructureError(
+                f"the image {image!r} of node {node!r} is not here and cannot be pulled: {error}; "
+                "build or load it, or declare a `dockerfile`"
+            ) from error
+
+
+def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> None:
+    files, executable = _context(dockerfile)
+    tag = _tag(_folder(dockerfile), files, executable)
+    if engine.image_id(tag) is not None:
+        return
+    progress(f"building {tag} of {_folder(dockerfile)}")
+    proxies = ("http_proxy", "https_proxy", "no_proxy")
+    try:
+        engine.build(
+            tar_files(files, executable=executable),
+            tag,
+            network="default",
+            arguments={"BASE": image_tag()}
+            | {name: os.environ[name] for name in proxies if name in os.environ},
+            labels={IMAGE_LABEL: tag},
+            progress=progress,
+        )
+    except InfrastructureError as error:
+        raise InfrastructureError(
+            f"the image of {_folder(dockerfile)} cannot be built: {error}"
+        ) from error
