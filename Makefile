@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-EXAMPLES := examples/toy_register examples/http_register examples/etcd
+EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/postgres
 IN_PLACE := -e . $(addprefix -e ./,$(EXAMPLES))
 RUN_ARGS ?= --nemesis partition-leader
 

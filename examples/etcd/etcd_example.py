@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from harness.cluster import NodeSpec
+from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
@@ -126,14 +126,14 @@ class Etcd:
 
     api_version = 2
     name = "etcd"
-    doc = "an example: three members of real etcd; needs --env docker and an image with etcd"
+    doc = "an example: three members of real etcd; needs --env docker"
     vocabularies = frozenset({"register"})
     profiles = ("strict",)
     bugs = {
         "SERIALIZABLE-READS": "a member answers reads from its own state, without asking a quorum"
     }
     options = (
-        Option("image", "harness-etcd", "the image to run, with `etcd` on its path"),
+        Option("image", "", "an image with `etcd` on its path; by default one is built"),
         Option("pinned", False, "clients stay with one member, even if it is down"),
     )
 
@@ -146,13 +146,23 @@ class Etcd:
             "listen-peer-urls": f"http://{{host}}:{{port:{PEER_PORT}}}",
             "initial-cluster": cluster,
         }
-        image, ports, specs = settings.options["image"], (CLIENT_PORT, PEER_PORT), []
+        image, ports, specs = settings.options["image"] or None, (CLIENT_PORT, PEER_PORT), []
+        dockerfile = None if image else "{package:etcd_example}"  # the folder this module lies in
+        ready = ReadyHttp(CLIENT_PORT, "/health")  # it has found the others, and one leads
         for name in NAMES:
             flags["advertise-client-urls"] = f"http://{{address:{name}:{CLIENT_PORT}}}"
             flags["initial-advertise-peer-urls"] = f"http://{{address:{name}:{PEER_PORT}}}"
             command = ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
             specs.append(
-                NodeSpec(name=name, role="member", ports=ports, command=command, image=image)
+                NodeSpec(
+                    name=name,
+                    role="member",
+                    ports=ports,
+                    command=command,
+                    image=image,
+                    dockerfile=dockerfile,
+                    ready=ready,
+                )
             )
         return specs
 

@@ -17,6 +17,7 @@ import docker
 from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, NodeState
 from harness.env import Address
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
+from harness.environments.docker.volumes import volumes
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import only_cleaner
 from tests.docker.echo import PORT
@@ -41,7 +42,8 @@ def execute(environment, main, *, nodes=3, **plan):
 
 def found(engine, run_id):
     label = f"{RUN_LABEL}={run_id}"
-    return [item.name for item in (*engine.containers(label), *engine.networks(label))]
+    kinds = (engine.containers(label), engine.networks(label), volumes(engine, label))
+    return [item.name for kind in kinds for item in kind]
 
 
 def test_nodes_come_up_unprivileged_and_the_run_leaves_nothing(environment, engine, tmp_path):
@@ -502,7 +504,7 @@ def kill_driver(driver):
 def test_a_killed_driver_leaves_nothing(environment, engine):
     run_id = f"test-{secrets.token_hex(4)}"
     driver = start_driver(run_id)
-    assert len(found(engine, run_id)) == 5
+    assert len(found(engine, run_id)) == 7
     kill_driver(driver)
 
     wait_until(lambda: found(engine, run_id) == [])

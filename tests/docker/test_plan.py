@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import NodeSpec
+from harness.cluster import NodeSpec, ReadyCommand, Variant
 from harness.environments.docker import deploy, image, sources
 from harness.environments.real.node import NodeFile
 from harness.errors import UsageError
@@ -39,6 +39,7 @@ def node(name="a", **fields):
         ("--peer={peer:b:90}", "--peer=b:90"),
         ("--me={address:a:80}", "--me=a:80"),
         ("{data}/x {name}", "/data/x a"),
+        ("{files}/conf/x.yml", "/harness/files/conf/x.yml"),
         ("{package:toy}", "/harness/app"),
         ("{package:toy.deep.module}", "/harness/app/toy/deep"),
         ('{"json": {}} ${HOME} {0}', '{"json": {}} ${HOME} {0}'),
@@ -120,6 +121,93 @@ def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
     assert not any("sys" in name.split("/") for name in files)
 
 
+def test_limits_user_and_volume_are_those_declared():
+    plans = blueprint(node(), node("b", user="999:999", memory_mib=64, cpus=0.5))
+    usual, limited = plans.container("a"), plans.container("b")
+
+    assert (usual.user, usual.memory_bytes_max, usual.cpus) == ("65532:65532", 1 << 30, None)
+    assert (limited.user, limited.memory_bytes_max, limited.cpus) == ("999:999", 64 << 20, 0.5)
+    assert usual.volumes == {"harness-r-a.data": "/data"}
+    assert plans.data_folder("a") is None
+    assert plans.data_folder("b") is not None  # somebody else's user must be able to write there
+
+
+def test_a_variant_has_a_command_an_environment_and_an_image_of_its_own():
+    plans = blueprint(
+        node(
+            environment={"A": "{name}", "B": "1"},
+            variants={"v": Variant(command=("other",), environment={"B": "2"}, image="i:2")},
+        )
+    )
+    base, variant = plans.container("a"), plans.container("a", "v")
+
+    assert (base.command, base.image) == (("run",), "image:1")
+    assert (variant.command, variant.image, variant.user) == (("other",), "i:2", None)
+    assert variant.environment == {"A": "a", "B": "2"}
+    assert variant.volumes == base.volumes
+    assert plans.data_folder("a") is not None
+
+
+def test_a_variant_of_an_entry_has_a_config_of_its_own():
+    spec = echo_nodes(1)[0]
+    changed = Variant(entry="tests.docker.other:main", config={"greeting": "ahoy"})
+    plans = blueprint(
+        NodeSpec(
+            **{name: getattr(spec, name) for name in ("name", "role", "ports")},
+            entry=spec.entry,
+            config={"x": 1},
+            variants={"v": changed},
+        )
+    )
+
+    file = json.loads(unpacked(plans.node_file("n1", 1, variant="v"))["harness/node.json"])
+    assert (file["entry"], file["config"]) == (
+        "tests.docker.other:main",
+        {"x": 1, "greeting": "ahoy"},
+    )
+
+
+def test_an_image_alone_runs_its_own_command():
+    plans = blueprint(node(command=(), image="postgres:16"))
+
+    assert plans.container("a").command == ()
+    assert plans.container("a").user is None
+
+
+def test_a_set_up_command_runs_as_the_node_does():
+    plans = blueprint(node(user="7", setup=((sys.executable, "init", "{data}"),)))
+    made, own = plans.setup("a", "base", plans.specs["a"].setup[0]), plans.container("a")
+
+    assert made.command == ("python3", "init", "/data")
+    assert (made.name, own.name) == ("harness-r-a.setup", "harness-r-a")
+    assert (made.user, made.network, made.volumes, made.labels) == (
+        own.user, own.network, own.volumes, own.labels,
+    )  # fmt: skip
+
+
+def test_files_are_filled_in():
+    plans = blueprint(node(files={"conf/x": "{name} {port:81}", "y": ""}), node("b"))
+
+    assert unpacked(plans.files("a")) == {
+        "harness/files/conf/x": b"a 81",
+        "harness/files/y": b"",
+    }
+    assert plans.files("b") is None
+
+
+def test_packages_are_found_wherever_words_are():
+    spec = node(
+        entry="one.deep:main",
+        command=(),
+        files={"f": "{package:two}"},
+        setup=(("{package:three}",),),
+        ready=ReadyCommand(("{package:four}",)),
+        variants={"v": Variant(entry="five:main")},
+    )
+
+    assert sources.packages_of([spec]) == ["five", "four", "harness", "one", "three", "two"]
+
+
 def test_a_foreign_program_alone_brings_no_code_of_ours():
     assert sources.packages_of([node()]) == []
 
@@ -138,6 +226,9 @@ def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
         ([], "0 nodes"),
         ([node("client")], "'client'"),
         ([node("a.net")], r"'a\.net'"),
+        ([node("a.setup")], r"'a\.setup'"),
+        ([node(after=("x",))], "start after 'x'"),
+        ([node(dockerfile="/nowhere")], "there is none in /nowhere"),
         ([node(), node()], "unique"),
         ([node(command=())], "either an entry or a command"),
         ([node(entry="a:b")], "either an entry or a command"),

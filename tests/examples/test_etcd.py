@@ -1,40 +1,13 @@
 """Real etcd as a user would test it: a healthy one is valid, its serializable reads are not."""
 
-import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
 from harness.cli import main
-from harness.environments.docker import image_tag
 from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID
 
-FOLDER = Path(__file__).parents[2] / "examples" / "etcd"
-IMAGE = "harness-etcd-test"
 RUN = ["run", "--target", "etcd", "--workload", "register", "--json"]
-
-
-@pytest.fixture(scope="module")
-def image():
-    """The example's image, built by its Dockerfile."""
-    reason = build_image()
-    assert reason is None, reason
-    return IMAGE
-
-
-def build_image():
-    """Build it; why that failed, if it did."""
-    import docker
-
-    with contextlib.closing(docker.from_env()) as engine:
-        try:
-            engine.images.build(
-                path=str(FOLDER), tag=IMAGE, buildargs={"BASE": image_tag()}, rm=True
-            )
-        except docker.errors.DockerException as error:
-            return f"the image cannot be built: {error}"
-    return None
 
 
 def judged(capsys, *arguments):
@@ -47,7 +20,7 @@ def judged(capsys, *arguments):
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("bugs", [(), ("SERIALIZABLE-READS",)], ids=["healthy", "serializable"])
-def test_its_reads_are_judged(capsys, tmp_path, image, bugs):
+def test_its_reads_are_judged(capsys, tmp_path, bugs):
     # Pinned clients go on asking the member that is cut off, and so do those that come after them
     # (process + concurrency): it answers with what is old, once the others have a leader and a
     # write. A crowded machine may not come to it: then all gets more time, twice at most.
@@ -60,7 +33,7 @@ def test_its_reads_are_judged(capsys, tmp_path, image, bugs):
         paced = [word for name, time_s in times.items() for word in (name, str(time_s * pace))]
         code, checkers = judged(
             capsys, *paced, *switches, "--env", "docker", "--nemesis", "partition-leader",
-            "--seed", "3", "--image", image, "--store", str(tmp_path),
+            "--seed", "3", "--store", str(tmp_path),
         )  # fmt: skip
         if code in ({EXIT_INVALID} if bugs else {EXIT_VALID, EXIT_INVALID}):
             break

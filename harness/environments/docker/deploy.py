@@ -68,8 +68,8 @@ class Place(msgspec.Struct, frozen=True):
     node: str
     container: str
     keeper: str
-    volume: str
     address: str
+    volume: str = ""
 
 
 def check_plan(plan: DeploymentPlan) -> None:
@@ -155,8 +155,8 @@ class Blueprint:
                 name,
                 container_name(plan.run_id, name),
                 keeper_name(plan.run_id, name),
-                volume_name(plan.run_id, name),
                 str(network[_FIRST_HOST + index]),
+                volume_name(plan.run_id, name),
             )
             for index, name in enumerate(self.specs)
         }

@@ -1,0 +1,123 @@
+"""What only processes have: accounts, children in groups of their own, and what is refused."""
+
+import os
+import pwd
+import sys
+
+import pytest
+
+from harness.cluster import NodeSpec, ReadyPort, Variant
+from harness.environments import procfs
+from harness.environments.process import accounts
+from harness.environments.process.accounts import account_of
+from harness.errors import UsageError
+from tests.waiting import until
+
+pytestmark = pytest.mark.process
+
+CHILD_OF_ITS_OWN = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+print("two", flush=True)
+time.sleep(1000)
+"""
+
+
+def node(**fields):
+    return NodeSpec(**({"name": "n", "role": "r", "ports": (1,)} | fields))
+
+
+async def never(driver):
+    raise AssertionError("nothing may start")
+
+
+def test_kill_and_pause_reach_children_in_groups_of_their_own(run):
+    async def body(driver):
+        cluster = driver.cluster
+        (child,) = await until_found(driver, 1)
+        await cluster.pause("n", lease_s=600)
+        await until(lambda: procfs.state(child) in procfs.STOPPED)
+        await cluster.resume("n")
+        await until(lambda: procfs.state(child) not in procfs.STOPPED)
+        await cluster.kill("n")
+        assert not procfs.is_alive(child)
+
+    async def until_found(driver, count):
+        found = []
+
+        def look():
+            nonlocal found
+            pid = driver.cluster._node("n").pid
+            found = procfs.outside_group(pid)
+            return len(found) == count
+
+        await until(look)
+        return found
+
+    run(body, [node(command=(sys.executable, "-c", CHILD_OF_ITS_OWN))], wait=False)
+
+
+def test_who_is_in_the_group_is_not_outside(run):
+    async def body(driver):
+        pid = driver.cluster._node("n").pid
+        await until(lambda: len(driver.cluster._node("n").log.tail(9)) >= 1)
+        assert procfs.outside_group(pid) == []
+
+    run(body, [node(command=("sh", "-c", "sleep 1000 & echo up; wait"))], wait=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs anything as somebody else")
+def test_a_node_runs_as_its_user_on_a_folder_of_its_own(run):
+    async def body(driver):
+        await until(lambda: len(driver.cluster._node("n").log.tail(9)) >= 2)
+        set_up, ran = await driver.cluster.logs("n")
+        assert set_up == ran
+        assert ran.split()[:3] == [str(entry.pw_uid), str(entry.pw_gid), entry.pw_dir]
+        await driver.cluster.kill("n")
+        await driver.cluster.wipe("n")
+        await driver.cluster.start("n")
+        await until(lambda: len(driver.cluster._node("n").log.tail(9)) >= 4)
+
+    entry = pwd.getpwnam("nobody")
+    say = "touch {data}/mine && cat {files}/f > /dev/null && echo $(id -u) $(id -g) $HOME"
+    spec = node(
+        user="nobody",
+        files={"f": "readable"},
+        setup=(("sh", "-c", say),),
+        command=("sh", "-c", f"{say}; exec sleep 1000"),
+    )
+    run(body, [spec], wait=False)
+
+
+def test_accounts(monkeypatch):
+    root = pwd.getpwuid(0)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert account_of("no-such-user") is None  # whoever is not root runs all as itself
+    monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
+    assert account_of(None) is None
+    for user in ("root", "0", "0:0"):
+        account = account_of(user)
+        assert (account.uid, account.gid, account.environment["HOME"]) == (0, 0, root.pw_dir)
+    assert account_of("root:7").gid == 7
+    with pytest.raises(UsageError, match=r"no user 'no-such-user'.*useradd"):
+        account_of("no-such-user")
+    with pytest.raises(UsageError, match="group by name"):
+        account_of("root:wheel")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"image": "i"}, "neither an entry nor a command.*--env docker"),
+        ({"dockerfile": "d"}, "neither an entry nor a command.*--env docker"),
+        ({"command": ("x",), "variants": {"v": Variant(image="i:2")}}, "changes only its image"),
+        ({"command": ("x",), "files": {"f": "{address:n:1}"}}, "{address:n:1}.*no fault could cut"),
+        ({"command": ("x",), "setup": (("{address:n:1}",),)}, "{address:n:1}"),
+        ({"command": ("x",), "ready": ReadyPort(2)}, "none of its declared ports"),
+        ({"command": ("x",), "after": ("n",)}, "start after 'n'"),
+    ],
+)
+def test_what_is_refused(run, fields, message):
+    with pytest.raises(UsageError, match=message):
+        run(never, [node(**fields)], wait=False)
