@@ -39,6 +39,7 @@ from harness.environments.docker.labels import (
     network_name,
     this_controller,
 )
+from harness.environments.real.control import Condition
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
@@ -210,6 +211,7 @@ class Blueprint:
         if spec.entry is not None:
             environment[NODE_FILE_VARIABLE] = _NODE_FILE
         return ContainerSpec(
+            listens=spec.entry is not None,
             name=place.container,
             image=self.image_of(node),
             command=command,
@@ -221,7 +223,13 @@ class Blueprint:
             processes_max=_PROCESSES_MAX,
         )
 
-    def node_file(self, node: str, boot: int, power_cut: PowerCut | None = None) -> bytes:
+    def node_file(
+        self,
+        node: str,
+        boot: int,
+        power_cut: PowerCut | None = None,
+        condition: Condition | None = None,
+    ) -> bytes:
         """The archive, for `/`, that tells an entry what it is at this boot."""
         spec = self.specs[node]
         file = NodeFile(
@@ -234,6 +242,7 @@ class Blueprint:
             listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - see fill
             connect=self._connect,
             power_cut=power_cut,
+            condition=condition or Condition(),
         )
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 

@@ -19,6 +19,7 @@ from harness.environments import procfs
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.child import Child
 from harness.environments.process.placeholders import fill
+from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
@@ -81,6 +82,9 @@ class ProcessNode:
         self._lease_ends_s = 0.0
         self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
+        self.control = NodeControl(spec, turn=self._turn, state=lambda: self.state, send=self._say)
+        if spec.entry is not None:
+            log.hand_answers_to(self.control.hear)
         self._data.mkdir(parents=True)
 
     @property
@@ -129,11 +133,13 @@ class ProcessNode:
             argv,
             environment=environment,
             folder=self._data,
+            listens=self.spec.entry is not None,
             on_output=self.log.feed,
             on_exit=self._exited,
             on_lost=self._output_lost,
         )
         self._child = child
+        self.control.started(boot)
         self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
@@ -161,6 +167,7 @@ class ProcessNode:
             listen=listen,
             connect=connect,
             power_cut=self._power_cut,
+            condition=self.control.condition,
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
@@ -185,6 +192,7 @@ class ProcessNode:
         """The process has ended, whoever wanted it."""
         self.log.end_incarnation()
         self._child = None
+        self.control.let_go()
         self._forget_pause()
         try:
             self._warden.release(self._kill_key)
@@ -257,6 +265,7 @@ class ProcessNode:
             if already:
                 return False
             self._paused = True
+            self.control.let_go()
             child.signal(signal.SIGSTOP)
             try:
                 await child.wait_stopped(stopped=True)
@@ -280,6 +289,10 @@ class ProcessNode:
             _warn_on_failure(f"the end of the pause of {self.spec.name}", self.resume)
         )
 
+    async def _say(self, line: bytes) -> None:
+        if self._child is not None:
+            self._child.say(line)
+
     async def resume(self) -> bool:
         """SIGCONT, running on return."""
         async with self._turn:
@@ -294,6 +307,7 @@ class ProcessNode:
                     return False
                 raise
             self._forget_pause()
+            await self.control.catch_up()
             return True
 
     def _forget_pause(self) -> None:
