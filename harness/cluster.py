@@ -29,6 +29,8 @@ __all__ = [
     "BASE",
     "CHECKPOINT",
     "CLIENT",
+    "DRIFT_PPM_MAX",
+    "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
     "Bite",
     "Capability",
@@ -47,6 +49,7 @@ __all__ = [
     "ReadyPort",
     "Spring",
     "Variant",
+    "check_clock",
     "check_disk_quality",
     "env_nodes_only",
     "unsupported",
@@ -203,6 +206,10 @@ class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DISK_DELAY_MS_MAX: Final = 60_000.0
+DRIFT_PPM_MAX: Final = 9_000_000  # ten times as fast; the slowest is a tenth
+DRIFT_PPM_MIN: Final = -900_000
+_OFFSET_NS_MAX: Final = 10**18
+"""Thirty-one years: wall clocks stay after the epoch, and in 64 bits."""
 
 
 class Bite(msgspec.Struct, frozen=True):
@@ -234,6 +241,18 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """What happens when a trap springs."""
+
+
+def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
+    """Raise `UsageError` for what `Cluster.skew` makes of no clock."""
+    if abs(offset_ns) > _OFFSET_NS_MAX:
+        raise UsageError(
+            f"offset_ns is {offset_ns}; it must be in {-_OFFSET_NS_MAX} .. {_OFFSET_NS_MAX}"
+        )
+    if not DRIFT_PPM_MIN <= drift_ppm <= DRIFT_PPM_MAX:
+        raise UsageError(
+            f"drift_ppm is {drift_ppm}; it must be in {DRIFT_PPM_MIN} .. {DRIFT_PPM_MAX}"
+        )
 
 
 def check_disk_quality(quality: DiskQuality) -> None:
@@ -360,11 +379,14 @@ class Cluster(Protocol):
         ...
 
     async def heal_all(self) -> None:
-        """Undo every link fault and clock fault and thaw every node. Starts nothing."""
+        """Undo every fault of links, clocks and disks and thaw every node. Starts nothing."""
         ...
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
-        """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`."""
+        """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`.
+
+        Over restarts too. What was set before no longer holds; zeros make a good clock.
+        """
         ...
 
     async def slow(self, node: str, *, factor: float) -> None:

@@ -1,8 +1,13 @@
-"""The disk of a node on `Env` as its environment lets it have it: the same wrapper in all worlds.
+"""The disk and the clock of a node on `Env` as its environment lets it have them.
 
-It stands between the node and the environment's own disk, which it asks unless the request is to
-fail. A request that fails had no effect, as a device does that reports an error for the whole
-request; what the kernel forgets after a failed fsync is the power cut's business.
+`FaultyDisk`, the same in all worlds, stands between the node and the environment's own disk, which
+it asks unless the request is to fail. A request that fails had no effect, as a device does that
+reports an error for the whole request; what the kernel forgets after a failed fsync is the power
+cut's business.
+
+`FaultyClock` does to the clocks of the real world what `SimClock` does in simulation: an offset
+moves the wall clock only, drift changes the rate of both clocks from when it is set, and a wrong
+clock does not know that it is wrong.
 """
 
 from __future__ import annotations
@@ -12,12 +17,15 @@ import errno
 import random
 from typing import Final
 
-from harness.cluster import DiskQuality
-from harness.env import Disk, File
+import msgspec
 
-__all__ = ["DiskTrouble", "FaultyDisk"]
+from harness.cluster import DiskQuality
+from harness.env import Clock, Disk, File
+
+__all__ = ["ClockError", "DiskTrouble", "FaultyClock", "FaultyDisk"]
 
 _WELL: Final = DiskQuality()
+_MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
@@ -128,3 +136,58 @@ class FaultyFile:
         if not self._trouble.well:
             await self._trouble.strike(self._path, writes=False)
         await self._file.truncate(size)
+
+
+class ClockError(msgspec.Struct, frozen=True, kw_only=True):
+    """How a machine's clocks are wrong; in `harness.cluster.check_clock`'s limits."""
+
+    offset_ns: int = 0  # of the wall clock
+    drift_ppm: int = 0  # of both: how much faster than they should they run
+    since_ns: int = 0  # since when they drift, by a right wall clock
+
+
+class FaultyClock:
+    """Clocks that go wrong when they are told to (`harness.env.Clock`).
+
+    Monotonic time goes on from where it is when its rate changes, so it never goes back. The wall
+    clock is off by what was said last, and by what it has drifted since then.
+    """
+
+    def __init__(self, clock: Clock, error: ClockError) -> None:
+        """`clock` is right. It may have been wrong for a while, before this incarnation began."""
+        self._clock = clock
+        self._error = error
+        self._anchor_ns = clock.monotonic_ns()  # the last change of rate, by the right clock
+        self._local_ns = self._anchor_ns  # and by this one
+        wrong_for_ns = max(0, clock.wall_ns() - error.since_ns) if error.drift_ppm else 0
+        self._ahead_ns = wrong_for_ns * error.drift_ppm // _MILLION
+
+    @property
+    def rate(self) -> float:
+        """Its seconds in one that is right."""
+        return 1 + self._error.drift_ppm / _MILLION
+
+    def monotonic_ns(self) -> int:
+        """Ns since an arbitrary start, at this machine's rate."""
+        passed = self._clock.monotonic_ns() - self._anchor_ns
+        return self._local_ns + passed + passed * self._error.drift_ppm // _MILLION
+
+    def wall_ns(self) -> int:
+        """Ns since the epoch as this machine believes."""
+        right = self._clock.wall_ns()
+        passed = self._clock.monotonic_ns() - self._anchor_ns
+        drifted = self._ahead_ns + passed * self._error.drift_ppm // _MILLION
+        return right + drifted + self._error.offset_ns
+
+    def max_error_ns(self) -> int:
+        """The bound on the error of `wall_ns` that holds while no fault touches the clock."""
+        return self._clock.max_error_ns()
+
+    def set(self, error: ClockError) -> None:
+        """Be as wrong as this from now on. The same once more changes nothing."""
+        if error != self._error:
+            local_ns = self.monotonic_ns()
+            self._anchor_ns = self._clock.monotonic_ns()
+            self._local_ns = local_ns
+            self._ahead_ns = 0
+            self._error = error

@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import CLIENT, Bite, Capability, ClusterEvent, Link, NodeSpec, NodeState
+from harness.cluster import (
+    CLIENT,
+    Bite,
+    ClusterEvent,
+    DiskQuality,
+    Link,
+    NodeSpec,
+    NodeState,
+)
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan, Session
@@ -27,6 +36,8 @@ PORT = 7000
 UNUSED_PORT = 7001
 SILENCE_S = 0.5  # long enough to believe that nothing will come
 LEASE_S = 60.0
+ROUNDING_NS = 1_000
+SLEW_NS = 50_000_000  # a time daemon of the host may be at work on the wall clock
 
 Check = Callable[[Session], Awaitable[None]]
 
@@ -52,6 +63,13 @@ def suite_plan(
 # --- inside a node ---------------------------------------------------------------------------
 
 
+def _name_of(error: Exception) -> str:
+    """The word of errno.h where Python has no class of its own for it."""
+    if type(error) is OSError and error.errno is not None:
+        return errno.errorcode[error.errno]
+    return type(error).__name__
+
+
 class _Actor:
     def __init__(self, env: Env, config: dict[str, Any]) -> None:
         self.env = env
@@ -64,7 +82,7 @@ class _Actor:
             try:
                 answer = await self.obey(json.loads(frame))
             except (OSError, ValueError, TimeoutError) as error:
-                answer = {"error": type(error).__name__}
+                answer = {"error": _name_of(error)}
             if answer == "close":
                 break
             await conn.send(json.dumps(answer).encode())
@@ -92,6 +110,9 @@ class _Actor:
     async def do_clock(self) -> Any:
         clock = self.env.clock
         return [clock.monotonic_ns(), clock.wall_ns(), clock.max_error_ns()]
+
+    async def do_sleep(self, time_s: float) -> Any:
+        await asyncio.sleep(time_s)
 
     async def do_random(self) -> Any:
         return [self.env.random.random() for _ in range(4)]
@@ -477,16 +498,9 @@ async def check_leases_and_heal_all(session: Session) -> None:
 
 
 async def check_clocks(session: Session) -> None:
-    """Clocks advance, and a skew moves the wall clock only, where there is one."""
+    """Clocks advance, and a skew moves the wall clock only."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
-    if Capability.CLOCK_SKEW not in cluster.capabilities:
-        try:
-            await cluster.skew("a", offset_ns=1)
-        except UsageError as error:
-            assert "--env sim" in str(error)  # noqa: PT017 (the suite does not depend on pytest)
-            return
-        raise AssertionError("a skew that the environment cannot do was accepted")
     skew_ns = 3600 * 1_000_000_000
     before = await tell(env, "a", {"do": "clock"})
     await cluster.skew("a", offset_ns=skew_ns)
@@ -497,6 +511,162 @@ async def check_clocks(session: Session) -> None:
     healed = await tell(env, "a", {"do": "clock"})
     assert 0 < healed[1] - before[1] < LIMIT_S * 1e9
     assert abs(healed[1] - env.clock.wall_ns()) < LIMIT_S * 1e9
+
+
+async def measure_rate(session: Session, rate: float) -> None:
+    """How fast both clocks of `a` run, as exactly as it takes to ask twice."""
+    env = session.env
+
+    async def look() -> tuple[int, int, int, int]:
+        asked_ns = env.clock.monotonic_ns()
+        monotonic_ns, wall_ns, _ = await tell(env, "a", {"do": "clock"})
+        return asked_ns, monotonic_ns, wall_ns, env.clock.monotonic_ns()
+
+    asked, monotonic, wall, answered = await look()
+    await asyncio.sleep(0.1)
+    asked_later, monotonic_later, wall_later, answered_later = await look()
+    least = rate * (asked_later - answered) - ROUNDING_NS
+    most = rate * (answered_later - asked) + ROUNDING_NS
+    assert least <= monotonic_later - monotonic <= most
+    assert least - SLEW_NS <= wall_later - wall <= most + SLEW_NS
+
+
+async def check_clock_drift(session: Session) -> None:
+    """A drift changes the rate of both clocks, and timers that are under way, at once."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    await measure_rate(session, 1.0)
+    begin_ns = env.clock.monotonic_ns()
+    asleep = env.spawn(tell(env, "a", {"do": "sleep", "time_s": 20.0}), name="asleep")
+    await measure_rate(session, 1.0)  # it sleeps meanwhile
+    await cluster.skew("a", offset_ns=0, drift_ppm=9_000_000)
+    await measure_rate(session, 10.0)
+    await asleep
+    assert env.clock.monotonic_ns() - begin_ns < 18e9  # it takes 2 s and more
+    await cluster.skew("a", offset_ns=0, drift_ppm=-900_000)
+    await measure_rate(session, 0.1)
+    begin_ns = env.clock.monotonic_ns()
+    await tell(env, "a", {"do": "sleep", "time_s": 0.05})
+    assert env.clock.monotonic_ns() - begin_ns >= 0.5e9
+    await cluster.heal_all()
+    await measure_rate(session, 1.0)
+
+
+async def check_clocks_outlast_nodes(session: Session) -> None:
+    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    env, cluster = session.env, session.cluster
+    hour_ns = 3600 * 1_000_000_000
+
+    async def hours_ahead() -> int:
+        _, wall_ns, error_ns = await tell(env, "a", {"do": "clock"})
+        assert error_ns < hour_ns  # it does not know
+        return round((wall_ns - env.clock.wall_ns()) / hour_ns)
+
+    await wait_serving(session, "a")
+    await cluster.skew("a", offset_ns=5 * hour_ns, drift_ppm=1_000_000)
+    await cluster.kill("a")
+    await cluster.start("a")
+    await wait_serving(session, "a")
+    assert await hours_ahead() == 5
+    await measure_rate(session, 2.0)
+    await cluster.kill("a")
+    await cluster.skew("a", offset_ns=-7 * hour_ns)
+    await cluster.start("a")
+    await wait_serving(session, "a")
+    assert await hours_ahead() == -7
+    await measure_rate(session, 1.0)
+    await cluster.pause("a", lease_s=LEASE_S)
+    await cluster.skew("a", offset_ns=9 * hour_ns)
+    await cluster.resume("a")
+    async with asyncio.timeout(LIMIT_S):
+        while await hours_ahead() != 9:
+            pass
+    assert await tell(env, "b", {"do": "clock"})
+    await cluster.heal_all()
+    assert await hours_ahead() == 0
+
+
+async def check_bad_disk(session: Session) -> None:
+    """Requests fail, lack room or take long, as they are told to, and are counted."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+
+    async def do(what: str, **arguments: Any) -> Any:
+        return await tell(env, "a", {"do": what, **arguments})
+
+    await do("append", path="f", text="one")
+    assert await cluster.worsen_disk("a", DiskQuality(error=1.0)) == 0
+    for order in ({"what": "sync"}, {"what": "append", "text": "two"}, {"what": "read"}):
+        assert await do(**order, path="f") == {"error": "EIO"}
+    assert await cluster.worsen_disk("a", DiskQuality(full=True)) == 3
+    assert await do("append", path="f", text="three") == {"error": "ENOSPC"}
+    assert await do("replace", path="g", text="four") == {"error": "ENOSPC"}
+    assert await do("read", path="f") == "one"  # what failed had no effect
+    await do("sync", path="f")
+    assert await cluster.worsen_disk("a", DiskQuality(delay_ms=300.0)) == 2
+    begin_ns = env.clock.monotonic_ns()
+    await do("sync", path="f")
+    assert env.clock.monotonic_ns() - begin_ns >= 300_000_000
+    assert await cluster.worsen_disk("a", DiskQuality()) == 1
+    await do("append", path="f", text="five")
+    await do("sync", path="f")
+    assert await do("list", prefix="") == ["f"]
+    assert await do("read", path="f") == "onefive"
+    assert await cluster.worsen_disk("a", DiskQuality(error=0.5)) == 0
+    answers = [await do("list", prefix="") for _ in range(40)]
+    failed = answers.count({"error": "EIO"})
+    assert 0 < failed < 40
+    assert await cluster.worsen_disk("a", DiskQuality()) == failed
+
+
+async def check_bad_disks_outlast_nodes(session: Session) -> None:
+    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    env, cluster = session.env, session.cluster
+
+    async def outcome(node: str = "a") -> Any:
+        await wait_serving(session, node)
+        return await tell(env, node, {"do": "replace", "path": "f", "text": ""})
+
+    await wait_serving(session, "a")
+    await cluster.worsen_disk("a", DiskQuality(full=True))
+    await cluster.kill("a")
+    await cluster.start("a")
+    assert await outcome() == {"error": "ENOSPC"}
+    assert await outcome("b") is None
+    await cluster.kill("a")
+    await cluster.worsen_disk("a", DiskQuality(error=1.0))
+    await cluster.start("a")
+    assert await outcome() == {"error": "EIO"}
+    await cluster.pause("a", lease_s=LEASE_S)
+    await cluster.worsen_disk("a", DiskQuality(full=True))
+    await cluster.resume("a")
+    async with asyncio.timeout(LIMIT_S):
+        while await outcome() != {"error": "ENOSPC"}:
+            pass
+    await cluster.heal_all()
+    assert await outcome() is None
+
+
+async def check_conditions_that_nothing_has(session: Session) -> None:
+    """Clocks and disks beyond the limits are refused, and nothing is done."""
+    cluster = session.cluster
+    await wait_serving(session, "a")
+    for attempt, text in (
+        (cluster.skew("a", offset_ns=0, drift_ppm=-900_001), "drift_ppm is -900001"),
+        (cluster.skew("a", offset_ns=0, drift_ppm=9_000_001), "drift_ppm is 9000001"),
+        (cluster.skew("a", offset_ns=-(10**18) - 1), "offset_ns is -1000000000000000001"),
+        (cluster.worsen_disk("a", DiskQuality(error=1.5)), "error is 1.5"),
+        (cluster.worsen_disk("a", DiskQuality(delay_ms=-1)), "delay_ms is -1"),
+        (cluster.skew("z", offset_ns=1), "no node"),
+        (cluster.worsen_disk("z", DiskQuality()), "no node"),
+    ):
+        try:
+            await attempt
+        except UsageError as error:
+            assert text in str(error)  # noqa: PT017 (the suite does not depend on pytest)
+        else:
+            raise AssertionError(f"it was accepted, although {text}")
+    await measure_rate(session, 1.0)
 
 
 async def check_randomness(session: Session) -> None:
@@ -523,5 +693,10 @@ CHECKS: tuple[Check, ...] = (
     check_cut_stalls_connections,
     check_leases_and_heal_all,
     check_clocks,
+    check_clock_drift,
+    check_clocks_outlast_nodes,
+    check_bad_disk,
+    check_bad_disks_outlast_nodes,
+    check_conditions_that_nothing_has,
     check_randomness,
 )

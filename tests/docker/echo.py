@@ -1,6 +1,7 @@
 """A small node for these tests: it answers commands, and keeps a file and beats to its peers."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,14 @@ async def _answer(env: Env, request: list[str]) -> Any:
             }
         case ["append", text]:
             file = await env.disk.open("log")
-            await file.append(text.encode())
-            await file.sync()
+            try:
+                await file.append(text.encode())
+                await file.sync()
+            except OSError as error:
+                return errno.errorcode[error.errno or 0]
             return None
+        case ["wall"]:
+            return env.clock.wall_ns()
         case ["read"]:
             return (await env.disk.read("log")).decode()
         case ["ask", peer, timeout_s]:

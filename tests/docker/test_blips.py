@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Link, NodeState
+from harness.cluster import DiskQuality, Link, NodeState
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker import engine as engine_module
 from harness.environments.docker.labels import container_name
@@ -167,6 +167,28 @@ def test_a_blip_within_faults_is_survived(door):
     assert before != after
     assert bite.count > 0
     assert ended_by == ["nemesis"]
+
+
+def test_a_blip_does_not_keep_a_node_from_being_steered(door):
+    hour_ns = 3600 * 10**9
+
+    async def main(session, events):
+        del events
+        cluster = session.cluster
+        door.blip()
+        await cluster.skew("n1", offset_ns=hour_ns)
+        ahead_ns = await ask(session, "n1", "wall") - time.time_ns()
+        door.blip()
+        await cluster.worsen_disk("n1", DiskQuality(full=True))
+        refused = await ask(session, "n1", "append", "x")
+        door.blip()
+        touched = await cluster.worsen_disk("n1", DiskQuality())
+        await ask(session, "n1", "append", "y")
+        return ahead_ns, refused, touched, await ask(session, "n1", "read")
+
+    (ahead_ns, refused, touched, text), _ = execute(main)
+    assert ahead_ns == pytest.approx(hour_ns, abs=LIMIT_S * 1e9)
+    assert (refused, touched, text) == ("ENOSPC", 1, "y")
 
 
 def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, monkeypatch):

@@ -14,7 +14,15 @@ import msgspec
 import pytest
 
 import docker
-from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeSpec, NodeState
+from harness.cluster import (
+    CLIENT,
+    Capability,
+    DiskQuality,
+    Link,
+    LinkQuality,
+    NodeSpec,
+    NodeState,
+)
 from harness.env import Address
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
 from harness.environments.docker.volumes import volumes
@@ -453,6 +461,10 @@ def test_a_foreign_program_runs_by_its_command_line(environment, engine, monkeyp
         session.cluster.subscribe(
             lambda e: (e.kind, e.node) == ("node-exited", "a") and ends.append(e.data["code"])
         )
+        with pytest.raises(UsageError, match="a clock fault cannot reach a: a foreign program"):
+            await session.cluster.skew("a", offset_ns=1)
+        with pytest.raises(UsageError, match="a disk fault cannot reach a: a foreign program"):
+            await session.cluster.worsen_disk("a", DiskQuality(full=True))
         await session.cluster.stop("a")
         await until(lambda: ends)
         return host, text, ends

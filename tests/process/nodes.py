@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from typing import Any
 
@@ -49,8 +50,13 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             case {"heard": _}:
                 return heard
             case {"remember": word}:
-                await remember(word)
+                try:
+                    await remember(word)
+                except OSError as error:
+                    return {"error": errno.errorcode[error.errno]}
                 return {}
+            case {"clock": _}:
+                return {"wall_ns": env.clock.wall_ns()}
             case {"recall": _}:
                 try:
                     return (await env.disk.read("words/log")).decode().split()

@@ -15,6 +15,7 @@ from harness.cluster import (
     CLIENT,
     Bite,
     Capability,
+    DiskQuality,
     Link,
     LinkQuality,
     NodeSpec,
@@ -259,8 +260,6 @@ def test_unsupported_faults_name_who_can(run, three):
             (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
             (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
             (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),
-            (cluster.skew("a", offset_ns=1), "clock-skew"),
-            (cluster.skew("a", offset_ns=0, drift_ppm=1), "clock-drift"),
             (cluster.slow("a", factor=2), "slow-cpu"),
         ]
         for call, what in calls:
@@ -276,6 +275,48 @@ def test_unsupported_faults_name_who_can(run, three):
         with pytest.raises(UsageError, match="no link fault"):
             await cluster.heal("nothing")
         assert driver.cluster.state("a") is NodeState.RUNNING
+
+    run(body, three)
+
+
+def test_a_condition_is_not_waited_for_longer_than_the_node_lives(run, three, monkeypatch):
+    """What hangs is told; what is frozen or dead is only remembered."""
+    monkeypatch.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", LIMIT_S)
+
+    async def body(driver):
+        cluster, hour_ns = driver.cluster, 3600 * 10**9
+        assert procfs.send(process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
+        with monkeypatch.context() as patched:
+            patched.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", 0.05)
+            with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+                await cluster.skew("a", offset_ns=hour_ns)
+        setting = asyncio.create_task(cluster.worsen_disk("a", DiskQuality(full=True)))
+        await asyncio.sleep(0)
+        assert await cluster.kill("a")
+        assert await setting == 0
+        await cluster.start("a")
+        await driver.wait_event("ready", "a", 2)
+        wall_ns = (await driver.ask("a", {"clock": 1}))["wall_ns"]
+        assert wall_ns - time.time_ns() == pytest.approx(hour_ns, abs=LIMIT_S * 1e9)
+        assert (await driver.ask("a", {"remember": "x"}))["error"] == "ENOSPC"
+        assert await cluster.worsen_disk("a", DiskQuality()) == 1
+        assert await driver.ask("a", {"recall": 1}) == []
+        assert "control" not in "".join(await cluster.logs("a", last_lines=500))
+
+    run(body, three)
+
+
+def test_a_node_that_does_not_listen_does_not_hold_up_the_driver(run, three, monkeypatch):
+    monkeypatch.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", 0.001)
+
+    async def body(driver):
+        assert procfs.send(process_of("node:a"), signal.SIGSTOP)
+        told = ""
+        async with asyncio.timeout(LIMIT_S):
+            while "its standard input is full" not in told:
+                with pytest.raises(InfrastructureError) as error:
+                    await driver.cluster.skew("a", offset_ns=1)
+                told = str(error.value)
 
     run(body, three)
 

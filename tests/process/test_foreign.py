@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import CLIENT, Link, NodeSpec
+from harness.cluster import CLIENT, DiskQuality, Link, NodeSpec
 from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process.placeholders import fill
@@ -71,6 +71,11 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         await web.wait_up("y")
         await web("y", body=b"42")
         assert await web("x", f"/peer/{LIMIT_S}") == "y=42"
+
+        with pytest.raises(UsageError, match="a clock fault cannot reach x: a foreign program"):
+            await cluster.skew("x", offset_ns=1)
+        with pytest.raises(UsageError, match="a disk fault cannot reach y: a foreign program"):
+            await cluster.worsen_disk("y", DiskQuality(full=True))
 
         fault = await cluster.cut([Link("x", "y")], lease_s=600)
         for _ in range(3):  # of one, nothing may have been sent in time

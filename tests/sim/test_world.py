@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster import NodeSpec, NodeState
+from harness.cluster import DRIFT_PPM_MAX, DRIFT_PPM_MIN, NodeSpec, NodeState
 from harness.env import Address, Env
 from harness.environments.sim import SimEnvironment
-from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN, SimClock
+from harness.environments.sim.clock import SimClock
 from harness.environments.sim.world import LOG_LINES_MAX, World
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.plugins import DeploymentPlan

@@ -13,7 +13,7 @@ import functools
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -24,6 +24,7 @@ from harness.cluster import (
     Bite,
     Capability,
     ClusterEvent,
+    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
@@ -39,6 +40,7 @@ from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Attachment, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.outputs import follow
+from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut, power_cut
@@ -63,6 +65,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.RESET,
+            Capability.CLOCK_SKEW,
+            Capability.CLOCK_DRIFT,
+            Capability.DISK_ERROR,
+            Capability.DISK_FULL,
+            Capability.DISK_SLOW,
         ),
         Fidelity.EXACT,
     )
@@ -103,7 +110,13 @@ class _Incarnation:
 class _Node:
     """What the driver knows about one node."""
 
-    def __init__(self, log: NodeLog, container: str, spec: NodeSpec) -> None:
+    def __init__(
+        self,
+        spec: NodeSpec,
+        log: NodeLog,
+        container: str,
+        say: Callable[[str, bytes], Awaitable[None]],
+    ) -> None:
         self.log = log
         self.container = container
         self.state = NodeState.DOWN
@@ -117,6 +130,14 @@ class _Node:
         self.created_as = BASE  # what its container was made for
         self.set_up = False
         self.ended_by_host = False
+        self.control = NodeControl(
+            spec,
+            turn=self.lock,
+            state=lambda: self.state,
+            send=lambda line: say(container, line),
+        )
+        if spec.entry is not None:
+            log.hand_answers_to(self.control.hear)
 
 
 class DockerCluster:
@@ -142,7 +163,7 @@ class DockerCluster:
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         self._nodes = {
-            name: _Node(logs(name), blueprint.places[name].container, spec)
+            name: _Node(spec, logs(name), blueprint.places[name].container, self._say)
             for name, spec in blueprint.specs.items()
         }
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -153,6 +174,9 @@ class DockerCluster:
         """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
         work = functools.partial(call, *arguments, **named)
         return await self._loop.run_in_executor(self._pool, work)
+
+    async def _say(self, container: str, line: bytes) -> None:
+        await self._in_thread(self._engine.say, container, line)
 
     # --- what there is -----------------------------------------------------------------------
 
@@ -288,7 +312,9 @@ class DockerCluster:
             if not entry.set_up:
                 await self._set_up(node)
             incarnation = _Incarnation(entry.boots)
-            file = self._blueprint.node_file(node, incarnation.boot, entry.power_cut, entry.variant)
+            file = self._blueprint.node_file(
+                node, incarnation.boot, entry.power_cut, entry.control.condition, entry.variant
+            )
             entry.watch = entry.log.on_line = LineWatch(spec)
             entry.ended_by_host = False
             attachment = await self._in_thread(self._containers.begin, node, file)
@@ -296,6 +322,7 @@ class DockerCluster:
             entry.power_cut = None
             entry.incarnation = incarnation
             entry.state = NodeState.RUNNING
+            entry.control.started(incarnation.boot)
             said = {"variant": entry.variant} if spec.variants else {}
             self._bus.publish(node, "node-started", {"boot": incarnation.boot, **said})
             reader = threading.Thread(
@@ -352,6 +379,7 @@ class DockerCluster:
     def _exited(self, node: str, incarnation: _Incarnation, state: ContainerState) -> None:
         entry = self._nodes[node]
         entry.state = NodeState.DOWN
+        entry.control.let_go()
         self._end_lease(node)
         entry.log.end_incarnation()
         incarnation.exited.set()
@@ -452,6 +480,7 @@ class DockerCluster:
                 self._warden.release(f"pause:{node}")
                 raise InfrastructureError(f"docker: {entry.container} did not freeze: {state}")
             entry.state = NodeState.PAUSED
+            entry.control.let_go()
             entry.lease = self._loop.call_later(lease_s, self._expire, self.resume, node)
             return True
 
@@ -473,6 +502,8 @@ class DockerCluster:
         if entry.state is NodeState.PAUSED:  # it may have exited meanwhile
             entry.state = NodeState.RUNNING
         self._end_lease(node)
+        if entry.state is NodeState.RUNNING:
+            await entry.control.catch_up()
 
     def _end_lease(self, node: str) -> None:
         entry = self._nodes[node]
@@ -528,11 +559,12 @@ class DockerCluster:
             self._warden.release(f"cut:{fault}")
 
     async def heal_all(self) -> None:
-        """Heal every cut and thaw every node; starts nothing."""
+        """Heal every cut, clock and disk and thaw every node; starts nothing."""
         for fault in self._links.active():
             await self.heal(fault)
         for node in self._nodes:
             await self.resume(node)
+        await asyncio.gather(*(entry.control.mend() for entry in self._nodes.values()))
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the TCP connections between the ends of these links."""
@@ -558,12 +590,15 @@ class DockerCluster:
         frames_only = wanted in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
         raise unsupported(ENVIRONMENT, wanted, ["sim"] if frames_only else ["sim", "process"])
 
-    # --- clocks and CPU ----------------------------------------------------------------------
+    # --- clocks, disks and CPU ---------------------------------------------------------------
 
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:  # noqa: ARG002
-        """Not here; raises `UsageError`."""
-        wanted = Capability.CLOCK_DRIFT if drift_ppm else Capability.CLOCK_SKEW
-        raise unsupported(ENVIRONMENT, wanted, ["sim"])
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
+        """Make the clock that the node sees wrong; only that of a node on `Env` is ours."""
+        await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+
+    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
+        """Make the disk that the node sees bad; only that of a node on `Env` is ours."""
+        return await self._node(node).control.worsen_disk(quality)
 
     async def slow(self, node: str, *, factor: float) -> None:  # noqa: ARG002
         """Not here; raises `UsageError`."""

@@ -42,6 +42,7 @@ from harness.environments.docker.labels import (
     this_controller,
     volume_name,
 )
+from harness.environments.real.control import Condition
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
@@ -229,6 +230,7 @@ class Blueprint:
         if spec.entry is not None:
             environment[NODE_FILE_VARIABLE] = _NODE_FILE
         return ContainerSpec(
+            listens=spec.entry is not None,
             name=place.container,
             image=image or self._image,
             command=command,
@@ -260,7 +262,12 @@ class Blueprint:
         return tar_files(filled) if filled else None
 
     def node_file(
-        self, node: str, boot: int, power_cut: PowerCut | None = None, variant: str = BASE
+        self,
+        node: str,
+        boot: int,
+        power_cut: PowerCut | None = None,
+        condition: Condition | None = None,
+        variant: str = BASE,
     ) -> bytes:
         """The archive, for `/`, that tells an entry what it is at this boot."""
         spec = as_variant(self.specs[node], variant)
@@ -274,6 +281,7 @@ class Blueprint:
             listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - see fill
             connect=self._connect,
             power_cut=power_cut,
+            condition=condition or Condition(),
         )
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 

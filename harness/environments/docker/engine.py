@@ -97,6 +97,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     hostname: str | None = None
     hosts: dict[str, str] = msgspec.field(default_factory=dict)
+    listens: bool = False  # its standard input is there for `Engine.say`, over all of its starts
     published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
@@ -404,12 +405,15 @@ class Engine:
                 hostname=None if joined else spec.hostname,
                 user=spec.user,
                 environment=spec.environment,
+                stdin_open=spec.listens,
                 labels=spec.labels,
                 ports=[(port, "tcp") for port in spec.published],
                 host_config=host,
                 networking_config=None
                 if joined
                 else self._api.create_networking_config({spec.network: endpoint}),  # type: ignore[arg-type]
+                # Not detached, a container would have its input closed with the first attachment.
+                detach=True,
                 # The image's own entry point would swallow the command of a foreign image.
                 entrypoint=[] if spec.command else None,
             )
@@ -469,6 +473,25 @@ class Engine:
                 else:
                     break
         return True
+
+    @_repeated
+    def say(self, container: str, line: bytes) -> None:
+        """Write a line to the standard input of a container that runs and `listens`.
+
+        That may happen twice, or too late: who reads it must not mind.
+        """
+        with self._translated("speak to", container):
+            stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
+            # The SDK gives a reader's view of a plain socket, and others as they are. It keeps the
+            # answer beside it, which holds the connection.
+            connection = getattr(stream, "_sock", stream)
+            response = getattr(stream, "_response", None)
+            try:
+                connection.sendall(line)
+            finally:
+                for each in (response, connection):
+                    if each is not None:
+                        each.close()
 
     @_repeated
     def state(self, container: str) -> ContainerState | None:

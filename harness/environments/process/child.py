@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -40,15 +41,17 @@ class Child:
         *,
         environment: Mapping[str, str],
         folder: Path,
+        listens: bool = False,
         on_output: Callable[[bytes], None],
         on_exit: Callable[[int], None],
         on_lost: Callable[[OSError], None],
         account: Account | None = None,
     ) -> None:
+        """`listens`: its standard input is a pipe for `say`, not nothing."""
         try:
             self._popen = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -72,6 +75,8 @@ class Child:
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
+        if self._popen.stdin is not None:
+            os.set_blocking(self._popen.stdin.fileno(), False)
         # A child must not stand still because the driver is busy for a moment. More than the
         # system grants to a user is refused, and the default then serves.
         with contextlib.suppress(PermissionError):
@@ -114,8 +119,29 @@ class Child:
         self._loop.remove_reader(self._output)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
         self.exited.set()
         self._on_exit(code)
+
+    def say(self, line: bytes) -> None:
+        """Write a line to its standard input, whole or not at all, without waiting.
+
+        Raises `InfrastructureError` when it has not read for so long that there is no room. What
+        has ended meanwhile is told by its exit.
+        """
+        assert len(line) <= select.PIPE_BUF, "what is longer may be torn, see pipe(7)"
+        assert self._popen.stdin is not None
+        if self.exited.is_set():
+            return
+        try:
+            os.write(self._popen.stdin.fileno(), line)
+        except BlockingIOError as error:
+            raise InfrastructureError(
+                f"process {self.pid} does not read what it is told: its standard input is full"
+            ) from error
+        except BrokenPipeError:
+            return
 
     def signal(self, number: signal.Signals) -> bool:
         """Signal the process, its group and its descendants; false when it has ended."""

@@ -12,6 +12,7 @@ from harness.cluster import (
     Bite,
     Capability,
     ClusterEvent,
+    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
@@ -45,6 +46,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.THROTTLE,
             Capability.STALL,
             Capability.RESET,
+            Capability.CLOCK_SKEW,
+            Capability.CLOCK_DRIFT,
+            Capability.DISK_ERROR,
+            Capability.DISK_FULL,
+            Capability.DISK_SLOW,
         ),
         Fidelity.EXACT,
     )
@@ -193,19 +199,20 @@ class ProcessCluster:
         await self._links.heal_within(names)
 
     async def heal_all(self) -> None:
-        """Undo every link fault and thaw every node."""
+        """Undo every fault of links, clocks and disks and thaw every node."""
         await self._links.heal_within(None)
         await asyncio.gather(*(node.resume() for node in self._nodes.values()))
+        await asyncio.gather(*(node.control.mend() for node in self._nodes.values()))
 
-    # --- what processes cannot do --------------------------------------------------------------
+    # --- clocks, disks, processors -------------------------------------------------------------
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
-        """Not here: processes share the machine's clock. Undoing (zeros) is always fine."""
-        self._node(node)
-        if offset_ns != 0:
-            _refuse(Capability.CLOCK_SKEW)
-        if drift_ppm != 0:
-            _refuse(Capability.CLOCK_DRIFT)
+        """Make the clock that the node sees wrong; only that of a node on `Env` is ours."""
+        await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+
+    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
+        """Make the disk that the node sees bad; only that of a node on `Env` is ours."""
+        return await self._node(node).control.worsen_disk(quality)
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Not here. Undoing (1.0) is always fine."""

@@ -23,6 +23,7 @@ from harness.environments.process.child import Child
 from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
 from harness.environments.real import probe
+from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
@@ -93,6 +94,9 @@ class ProcessNode:
         self._lease_ends_s = 0.0
         self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
+        self.control = NodeControl(spec, turn=self._turn, state=lambda: self.state, send=self._say)
+        if spec.entry is not None:
+            log.hand_answers_to(self.control.hear)
         self._make_data_folder()
 
     def _make_data_folder(self) -> None:
@@ -194,12 +198,14 @@ class ProcessNode:
             argv,
             environment=environment,
             folder=self._data,
+            listens=self.spec.entry is not None,
             on_output=self.log.feed,
             on_exit=self._exited,
             on_lost=self._output_lost,
             account=self._account,
         )
         self._child = child
+        self.control.started(boot)
         self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
@@ -237,6 +243,7 @@ class ProcessNode:
             listen=self._topology.listen_map(spec),
             connect=self._topology.connect_map(spec.name),
             power_cut=self._power_cut,
+            condition=self.control.condition,
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
@@ -271,6 +278,7 @@ class ProcessNode:
         """The process has ended, whoever wanted it."""
         self.log.end_incarnation()
         self._child = None
+        self.control.let_go()
         self._forget_pause()
         try:
             self._warden.release(self._kill_key)
@@ -344,6 +352,7 @@ class ProcessNode:
             if already:
                 return False
             self._paused = True
+            self.control.let_go()
             child.signal(signal.SIGSTOP)
             try:
                 await child.wait_stopped(stopped=True)
@@ -367,6 +376,10 @@ class ProcessNode:
             _warn_on_failure(f"the end of the pause of {self.spec.name}", self.resume)
         )
 
+    async def _say(self, line: bytes) -> None:
+        if self._child is not None:
+            self._child.say(line)
+
     async def resume(self) -> bool:
         """SIGCONT, running on return."""
         async with self._turn:
@@ -381,6 +394,7 @@ class ProcessNode:
                     return False
                 raise
             self._forget_pause()
+            await self.control.catch_up()
             return True
 
     def _forget_pause(self) -> None:

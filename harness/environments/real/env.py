@@ -1,8 +1,9 @@
 """`Env` over the real world: asyncio on TCP, files in a folder, the machine's clocks.
 
 The same class serves a node (in its own process or container) and, with endpoints, the driver's
-clients. Nothing is injected here: processes are killed and paused from outside and links are broken
-between them, so a target cannot tell whether it is under test.
+clients. Processes are killed and paused from outside and links are broken between them. A node is
+given a clock and a disk that go wrong when they are told to (`harness.environments.faulty`), as a
+machine's own do, so a target cannot tell whether it is under test. The driver's are never wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.case import stream
-from harness.env import Address
+from harness.env import Address, Clock, Disk
+from harness.environments.faulty import DiskTrouble, FaultyDisk
 from harness.environments.real.disk import RealDisk
 from harness.environments.real.network import RealNetwork
 
@@ -62,12 +64,16 @@ class RealEnv:
         connect: Mapping[str, tuple[str, int]],
         on_event: OnEvent,
         on_panic: OnPanic,
+        clock: Clock | None = None,
+        trouble: DiskTrouble | None = None,
     ) -> None:
+        """Without `clock` it is the machine's own, and without `trouble` the disk is."""
         self._name = name
         self._boot = boot
-        self._clock = RealClock()
+        self._clock: Clock = RealClock() if clock is None else clock
         self._net = RealNetwork(name, listen, connect, lambda coro, n: self.spawn(coro, name=n))
-        self._disk = RealDisk(data)
+        self._folder = RealDisk(data)
+        self._disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
         self._random = stream(seed, f"node/{name}/{boot}")
         self._on_event = on_event
         self._on_panic = on_panic
@@ -84,7 +90,7 @@ class RealEnv:
         return self._boot
 
     @property
-    def clock(self) -> RealClock:
+    def clock(self) -> Clock:
         """The machine's clocks."""
         return self._clock
 
@@ -94,7 +100,7 @@ class RealEnv:
         return self._net
 
     @property
-    def disk(self) -> RealDisk:
+    def disk(self) -> Disk:
         """The node's folder."""
         return self._disk
 
@@ -131,7 +137,7 @@ class RealEnv:
         if tasks:
             await asyncio.wait(tasks)
         self._net.close()
-        self._disk.close()
+        self._folder.close()
 
 
 class RealClientEnv(RealEnv):

@@ -3,8 +3,9 @@
 | key   | value                                                                       |
 |-------|-----------------------------------------------------------------------------|
 | ts_ns | wall clock of the node, ns since the epoch                                  |
-| level | `event` for `Env.event`, else the level of a log line (`info`, `error`, ...) |
-| event | the kind of the event; `log` for log lines                                  |
+| level | `event` for `Env.event`, `control` for an answer to the driver              |
+|       | (`harness.environments.real.control`), else a log line's (`info`, ...)      |
+| event | the kind of the event; `log` for log lines, `obeyed` for answers            |
 | node  | the node's name                                                             |
 | data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
 
@@ -18,8 +19,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["EVENT_LEVEL", "LINE_BYTES_MAX", "NodeLine", "encode_line", "parse_line"]
+__all__ = [
+    "CONTROL_LEVEL",
+    "EVENT_LEVEL",
+    "LINE_BYTES_MAX",
+    "NodeLine",
+    "encode_line",
+    "parse_line",
+]
 
+CONTROL_LEVEL: Final = "control"
 EVENT_LEVEL: Final = "event"
 LINE_BYTES_MAX: Final = 1024 * 1024
 

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.cluster import CHECKPOINT, ClusterEvent, Spring
-from harness.environments.real.lines import EVENT_LEVEL, LINE_BYTES_MAX, parse_line
+from harness.environments.real.lines import (
+    CONTROL_LEVEL,
+    EVENT_LEVEL,
+    LINE_BYTES_MAX,
+    NodeLine,
+    parse_line,
+)
 
 __all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
 
@@ -82,9 +88,9 @@ class EventBus:
 class NodeLog:
     """The output of one node over all of its incarnations.
 
-    Everything but checkpoints goes to `path` (if given) up to `LOG_BYTES_MAX`, after which the file
-    says that it was cut; the last `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit
-    reports.
+    Everything but checkpoints and answers to the driver goes to `path` (if given) up to
+    `LOG_BYTES_MAX`, after which the file says that it was cut; the last `TAIL_LINES_MAX` lines stay
+    in memory for `Cluster.logs` and exit reports.
     """
 
     def __init__(self, node: str, bus: EventBus, path: Path | None) -> None:
@@ -92,6 +98,7 @@ class NodeLog:
         self._bus = bus
         self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self._left_bytes = LOG_BYTES_MAX
+        self._on_answer: Callable[[NodeLine], None] | None = None
         self._partial = b""
         self._file: IO[bytes] | None = None
         self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
@@ -101,6 +108,10 @@ class NodeLog:
                 self._file = path.open("ab")
             except OSError as error:
                 _log.warning("the log of %s cannot be written: %s", node, error)
+
+    def hand_answers_to(self, on_answer: Callable[[NodeLine], None]) -> None:
+        """Have what the node answers to the driver's commands delivered. It is nobody else's."""
+        self._on_answer = on_answer
 
     def feed(self, data: bytes) -> None:
         """Take output as it arrives, in pieces of any size."""
@@ -119,6 +130,9 @@ class NodeLog:
 
     def _line(self, raw: bytes) -> None:
         line = parse_line(raw)
+        if line is not None and line.level == CONTROL_LEVEL and self._on_answer is not None:
+            self._on_answer(line)
+            return
         event = line if line is not None and line.level == EVENT_LEVEL else None
         if event is None or event.event != CHECKPOINT:
             text = raw.decode("utf-8", "replace")

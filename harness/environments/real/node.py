@@ -5,6 +5,7 @@ and runs the entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. What 
 before the entry runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a
 spawned task that fails, is a panic: its traceback goes out as the last line and the process ends at
 once with exit code 1, since a half-dead node that keeps answering would be worse than a dead one.
+What is wrong with its clock and its disk the driver says on standard input (`real.control`).
 
 Imports are kept light: six of these start together on two cores when a cluster comes up.
 """
@@ -27,9 +28,13 @@ import msgspec
 
 from harness.case import stream
 from harness.env import NodeMain
-from harness.environments.real.env import RealEnv
+from harness.environments.faulty import DiskTrouble, FaultyClock
+from harness.environments.real.control import Condition
+from harness.environments.real.env import RealClock, RealEnv
 from harness.environments.real.exits import EXIT_HOST
 from harness.environments.real.lines import EVENT_LEVEL, NodeLine, encode_line
+from harness.environments.real.loop import DriftingLoop
+from harness.environments.real.obedience import Obedience
 from harness.environments.real.power import PowerCut, cut_power
 from harness.errors import UsageError
 
@@ -52,6 +57,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
     power_cut: PowerCut | None = None  # what happened to its disk since the last boot
+    condition: Condition = Condition()
 
 
 def load_entry(entry: str) -> NodeMain:
@@ -112,7 +118,10 @@ class _LogHandler(logging.Handler):
         self._output.write(record.levelname.lower(), "log", data)
 
 
-async def _run(node: NodeFile, entry: NodeMain, output: _Output) -> None:
+async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyClock) -> None:
+    trouble = DiskTrouble(stream(node.seed, f"disk-trouble/{node.name}/{node.boot}"))
+    obedience = Obedience(clock, trouble, boot=node.boot, write=output.write)
+    obedience.be(node.condition)
     env = RealEnv(
         node.name,
         boot=node.boot,
@@ -122,8 +131,12 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output) -> None:
         connect=node.connect,
         on_event=output.event,
         on_panic=lambda task, error: output.panic(f"task {task!r}", error),
+        clock=clock,
+        trouble=trouble,
     )
     loop = asyncio.get_running_loop()
+    if sys.stdin is not None:  # it may have been closed
+        obedience.listen(loop, sys.stdin.fileno())
     loop.set_exception_handler(lambda _, context: _unhandled(output, context))
     main_task = loop.create_task(entry(env, node.config), name="main")
     stopping = asyncio.Event()
@@ -190,7 +203,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"the host does not let the node start: {error}\n")
         return EXIT_HOST
-    asyncio.run(_run(node, entry, output))
+    clock = FaultyClock(RealClock(), node.condition.clock)
+    with asyncio.Runner(loop_factory=lambda: DriftingLoop(clock)) as runner:
+        runner.run(_run(node, entry, output, clock))
     return 0
 
 

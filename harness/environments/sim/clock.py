@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from harness.environments.sim.world import World
 
-__all__ = ["DRIFT_PPM_MAX", "DRIFT_PPM_MIN", "SimClock"]
+__all__ = ["SimClock"]
 
 _MILLION: Final = 1_000_000
-DRIFT_PPM_MAX: Final = 9 * _MILLION  # ten times as fast; the slowest is a tenth
-DRIFT_PPM_MIN: Final = -900_000
 
 
 class SimClock:

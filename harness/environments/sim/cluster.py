@@ -23,11 +23,11 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
+    check_clock,
     check_disk_quality,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
-from harness.environments.sim.clock import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.world import World
@@ -273,10 +273,7 @@ class SimCluster:
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
         """Set a node's wall clock off by `offset_ns` and its clocks drifting by `drift_ppm`."""
         machine = self._machine(node)
-        if not DRIFT_PPM_MIN <= drift_ppm <= DRIFT_PPM_MAX:
-            raise UsageError(
-                f"drift_ppm is {drift_ppm}; it must be in {DRIFT_PPM_MIN} .. {DRIFT_PPM_MAX}"
-            )
+        check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         self._note("skew", node, offset_ns=offset_ns, drift_ppm=drift_ppm)
         self._adjust_clock(machine, skew_ns=offset_ns, drift_ppm=drift_ppm)
 

@@ -1,0 +1,308 @@
+"""The control channel: what the driver says and waits for, and what a node makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import random
+
+import msgspec
+import pytest
+
+from harness.cluster import DiskQuality, NodeSpec, NodeState
+from harness.environments.faulty import ClockError, DiskTrouble, FaultyClock
+from harness.environments.real import control as control_module
+from harness.environments.real.control import Command, Condition, NodeControl
+from harness.environments.real.env import RealClock
+from harness.environments.real.lines import NodeLine, encode_line
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.obedience import Obedience
+from harness.errors import InfrastructureError, UsageError
+from tests.waiting import LIMIT_S, until
+
+HOUR_NS = 3600 * 10**9
+FULL = DiskQuality(full=True)
+
+
+def on_a_loop(test):
+    @functools.wraps(test)
+    def run(**arguments):
+        asyncio.run(test(**arguments))
+
+    return run
+
+
+class Life:
+    """One life of a node, at the other end of the channel; `deaf` it says nothing."""
+
+    def __init__(self, boot: int, log: NodeLog) -> None:
+        self.clock = FaultyClock(RealClock(), ClockError())
+        self.trouble = DiskTrouble(random.Random(1))
+        self.lines: list[bytes] = []
+        self.deaf = False
+        self._log = log
+        self.obedience = Obedience(self.clock, self.trouble, boot=boot, write=self._write)
+
+    def _write(self, level, event, data):
+        self._log.feed(encode_line(NodeLine(1, level, event, "a", data)))
+
+    def hear(self, line: bytes) -> None:
+        self.lines.append(line)
+        if not self.deaf:
+            self.obedience.take(line)
+
+    def listen(self) -> None:
+        self.obedience._answer(0)
+
+    def feel(self, times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(OSError, match="no space left"):
+                self.trouble.fail("f", writes=True)
+
+
+class World:
+    """A node whose lives the test makes."""
+
+    def __init__(self, *, foreign: bool = False) -> None:
+        self.events = []
+        bus = EventBus(pytest.fail)
+        bus.subscribe(self.events.append)
+        self.log = NodeLog("a", bus, None)
+        self.state = NodeState.DOWN
+        self.life: Life | None = None
+        self.boot = -1
+        entry = None if foreign else "tests.process.nodes:main"
+        self.control = NodeControl(
+            NodeSpec(name="a", role="r", ports=(), entry=entry),
+            turn=asyncio.Lock(),
+            state=lambda: self.state,
+            send=self.send,
+        )
+        self.log.hand_answers_to(self.control.hear)
+
+    async def send(self, line: bytes) -> None:
+        assert self.life is not None
+        self.life.hear(line)
+
+    def start(self, *, listens: bool = True) -> Life:
+        self.boot += 1
+        self.life = Life(self.boot, self.log)
+        self.life.obedience.be(self.control.condition)
+        self.state = NodeState.RUNNING
+        self.control.started(self.boot)
+        if listens:
+            self.life.listen()
+        return self.life
+
+    def change(self, state: NodeState) -> None:
+        self.state = state
+        self.control.let_go()
+
+    def ahead_h(self) -> int:
+        right = RealClock().wall_ns()
+        return round((self.life.clock.wall_ns() - right) / HOUR_NS)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", LIMIT_S)
+
+
+@on_a_loop
+async def test_what_is_set_is_in_force_and_nobody_else_hears_of_it():
+    world = World()
+    life = world.start()
+    await world.control.skew(offset_ns=3 * HOUR_NS, drift_ppm=0)
+    assert world.ahead_h() == 3
+    assert await world.control.worsen_disk(FULL) == 0
+    life.feel(4)
+    assert world.ahead_h() == 3  # one does not undo the other
+    await world.control.skew(offset_ns=0, drift_ppm=0)
+    life.feel(2)
+    assert await world.control.worsen_disk(DiskQuality()) == 6
+    assert await world.control.worsen_disk(DiskQuality()) == 0
+    assert world.log.tail(9) == []
+    assert world.events == []
+
+
+@on_a_loop
+async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
+    world = World()
+    await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
+    life = world.start()
+    assert life.lines == []
+    assert world.ahead_h() == 1
+    world.change(NodeState.PAUSED)
+    await world.control.skew(offset_ns=2 * HOUR_NS, drift_ppm=0)
+    assert await world.control.worsen_disk(FULL) == 0
+    assert life.lines == []
+    world.state = NodeState.RUNNING
+    life.deaf = True
+    await world.control.catch_up()  # waits for nobody
+    life.obedience.take(life.lines.pop())
+    assert world.ahead_h() == 2
+    life.feel(1)
+    await world.control.catch_up()
+    assert life.lines == []
+
+
+@on_a_loop
+async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
+    world = World()
+    life = world.start()
+    await world.control.worsen_disk(FULL)
+    life.feel(3)
+    await world.control.skew(offset_ns=1, drift_ppm=0)  # which tells of these three
+    life.feel(5)
+    world.change(NodeState.DOWN)
+    life = world.start()
+    life.feel(7)
+    assert await world.control.worsen_disk(DiskQuality()) == 3 + 7
+
+
+@pytest.mark.parametrize("state", [NodeState.DOWN, NodeState.PAUSED])
+@on_a_loop
+async def test_nobody_waits_for_a_node_that_goes_away(state):
+    world = World()
+    life = world.start()
+    life.deaf = True
+    setting = asyncio.create_task(world.control.worsen_disk(FULL))
+    await until(lambda: life.lines)
+    world.change(state)
+    assert await setting == 0
+
+
+@on_a_loop
+async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
+    monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.01)
+    world = World()
+    life = world.start(listens=False)
+    life.deaf = True
+    setting = asyncio.create_task(world.control.worsen_disk(FULL))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(setting), 0.1)
+    life.deaf = False
+    life.obedience.take(life.lines[0])
+    assert await setting == 0
+
+    monkeypatch.setattr(control_module, "_START_TIMEOUT_S", 0.01)
+    world = World()
+    world.start(listens=False).deaf = True
+    with pytest.raises(InfrastructureError, match="has not begun to listen"):
+        await world.control.worsen_disk(FULL)
+
+
+@on_a_loop
+async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
+    monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.02)
+    world = World()
+    life = world.start()
+    life.deaf = True
+    with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+        await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
+    assert len(life.lines) == 2
+    life.obedience.take(life.lines[1])  # an answer that comes late harms nobody
+    life.deaf = False
+    await world.control.mend()
+    assert world.ahead_h() == 0
+
+
+@on_a_loop
+async def test_an_answer_that_was_lost_is_had_again(monkeypatch):
+    monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.2)
+    world = World()
+    life = world.start()
+    life.deaf = True
+    setting = asyncio.create_task(world.control.worsen_disk(FULL))
+    await until(lambda: life.lines)
+    life.deaf = False
+    assert await setting == 0
+    life.feel(1)
+
+
+@on_a_loop
+async def test_mending_a_machine_that_is_well_says_nothing():
+    world = World()
+    life = world.start()
+    await world.control.mend()
+    assert life.lines == []
+    await world.control.skew(offset_ns=0, drift_ppm=5)
+    await world.control.worsen_disk(FULL)
+    await world.control.mend()
+    assert (life.clock.rate, life.trouble.well) == (1.0, True)
+
+
+@on_a_loop
+async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
+    control = World(foreign=True).control
+    with pytest.raises(UsageError, match="a clock fault cannot reach a: a foreign program"):
+        await control.skew(offset_ns=1, drift_ppm=0)
+    with pytest.raises(UsageError, match="a disk fault cannot reach a: a foreign program"):
+        await control.worsen_disk(FULL)
+    await control.mend()
+
+
+@on_a_loop
+async def test_an_answer_that_is_none_is_passed_over(caplog):
+    world = World()
+    world.start()
+    world.log.feed(encode_line(NodeLine(1, "control", "obeyed", "a", {"number": "many"})))
+    assert "'many'" in caplog.text
+    assert await world.control.worsen_disk(FULL) == 0
+
+
+def line(boot: int = 0, number: int = 1, disk: DiskQuality = FULL) -> bytes:
+    command = Command(number=number, boot=boot, condition=Condition(disk=disk))
+    return msgspec.json.encode(command) + b"\n"
+
+
+class Node:
+    """The node's end alone."""
+
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+        self.trouble = DiskTrouble(random.Random(1))
+        clock = FaultyClock(RealClock(), ClockError())
+        self.obedience = Obedience(
+            clock, self.trouble, boot=0, write=lambda *line: self.answers.append(line[2]["number"])
+        )
+
+
+def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
+    node = Node()
+    said = (
+        line(number=1) + b"what?\n" + line(number=2) + line(boot=1, number=3) + b'{"number": 4}\n'
+    )
+    for place in range(len(said)):
+        node.obedience.take(said[place : place + 1])
+    assert node.answers == [1, 2]
+    assert "what?" in caplog.text
+    node.obedience.take(b"x" * 100_000)
+    node.obedience.take(b"\n" + line(number=5))
+    assert node.answers == [1, 2, 5]
+
+
+@on_a_loop
+async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
+    node = Node()
+    receiver, sender = os.pipe()
+    os.write(sender, line())
+    loop = asyncio.get_running_loop()
+    node.obedience.listen(loop, receiver)
+    assert (node.answers, node.trouble.well) == ([1, 0], False)
+    os.write(sender, line(number=2, disk=DiskQuality()))
+    await until(lambda: node.trouble.well)
+    os.close(sender)
+    await until(lambda: not loop.remove_reader(receiver))  # it has let go of it itself
+    os.close(receiver)
+
+
+@pytest.mark.parametrize("path", ["/dev/null", __file__])
+@on_a_loop
+async def test_what_is_no_pipe_is_no_channel(path):
+    node = Node()
+    descriptor = os.open(path, os.O_RDONLY)
+    node.obedience.listen(asyncio.get_running_loop(), descriptor)
+    os.close(descriptor)
+    assert node.answers == []
