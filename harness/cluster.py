@@ -32,6 +32,7 @@ __all__ = [
     "NodeState",
     "Spring",
     "check_disk_quality",
+    "check_link_quality",
     "env_nodes_only",
     "unsupported",
 ]
@@ -200,6 +201,16 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """What happens when a trap springs."""
+
+
+def check_link_quality(quality: LinkQuality) -> None:
+    """Raise `UsageError` for a quality that no link has."""
+    for name in ("drop", "duplicate", "reorder"):
+        if not 0 <= getattr(quality, name) <= 1:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
+    for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
+        if not 0 <= getattr(quality, name) < 1e9:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
 
 
 def check_disk_quality(quality: DiskQuality) -> None:
