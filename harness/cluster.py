@@ -51,6 +51,7 @@ __all__ = [
     "Variant",
     "check_clock",
     "check_disk_quality",
+    "check_link_quality",
     "env_nodes_only",
     "unsupported",
 ]
@@ -253,6 +254,16 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
         raise UsageError(
             f"drift_ppm is {drift_ppm}; it must be in {DRIFT_PPM_MIN} .. {DRIFT_PPM_MAX}"
         )
+
+
+def check_link_quality(quality: LinkQuality) -> None:
+    """Raise `UsageError` for a quality that no link has."""
+    for name in ("drop", "duplicate", "reorder"):
+        if not 0 <= getattr(quality, name) <= 1:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
+    for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
+        if not 0 <= getattr(quality, name) < 1e9:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
 
 
 def check_disk_quality(quality: DiskQuality) -> None:

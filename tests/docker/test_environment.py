@@ -394,9 +394,14 @@ def test_reset_aborts_open_connections(environment):
 def test_what_it_cannot_do_it_refuses_and_names_who_can(environment):
     async def main(session):
         cluster = session.cluster
-        assert Capability.DELAY not in cluster.capabilities
-        with pytest.raises(UsageError, match=r"'delay'.*--env sim, --env process"):
-            await cluster.shape([Link("n1", CLIENT)], LinkQuality(delay_ms=5), lease_s=1)
+        assert Capability.DUPLICATE not in cluster.capabilities
+        for quality, why in (
+            (LinkQuality(duplicate=0.1), r"'duplicate'.*--env sim"),
+            (LinkQuality(), "leaves the links as they are"),
+            (LinkQuality(drop=1.1), r"drop is 1\.1; it must be in 0 \.\. 1"),
+        ):
+            with pytest.raises(UsageError, match=why):
+                await cluster.shape([Link("n1", CLIENT)], quality, lease_s=1)
         with pytest.raises(UsageError, match="there is no node 'n9'"):
             await cluster.kill("n9")
         with pytest.raises(UsageError, match="ends at 'n9'"):

@@ -1,4 +1,4 @@
-"""Cuts that overlap and heal in parts, against namespaces that live in this process."""
+"""Link faults that overlap and heal in parts, against namespaces that live in this process."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cluster import CLIENT, Link
+from harness.cluster import CLIENT, Link, LinkQuality
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine import ExecResult
@@ -35,27 +35,34 @@ class FakeEngine:
     """Carries out the commands of `rules` on lists, as the kernel would."""
 
     def __init__(self):
-        # Of each namespace: [chain, address, mark, drops, packets] in order.
-        self.tables = {f"{name}.net": [] for name in NODES}
-        self.healed = {f"{name}.net": {} for name in NODES}
+        # Of each namespace: [chain, address, mark, target, packets] in order.
+        self.tables = {(f"{name}.net", verb): [] for name in NODES for verb in ("cut", "shape")}
+        self.healed = {key: {} for key in self.tables}
         self.fails = set()
+        self.alive = True  # the program that holds packets
 
     def exec(self, keeper, command):
         if keeper in self.fails:
             return ExecResult(4, "the filter is broken")
-        table = self.tables[keeper]
-        if command[3] == "cut":
-            for line in command[5:]:
+        verb = command[3]
+        if verb != "heal":
+            table = self.tables[keeper, verb]
+            for line in command[5 if verb == "cut" else 6 :]:
                 words = line.split()
-                rule = [words[1], *self._rest(words), words[-1] == "DROP", 0]
+                target = words[words.index("-j") + 1] if "-j" in words else ""
+                rule = [words[1], *self._rest(words), target, 0]
                 table.insert(0 if words[0] == "-I" else len(table), rule)
             return ExecResult(0, "")
+        key = (keeper, "shape" if "mangle" in command[2] else "cut")
+        table = self.tables[key]
         selected = [rule for rule in table if any(t in f'{rule[2]}"' for t in command[4:])]
-        self.tables[keeper] = [rule for rule in table if rule not in selected]
-        self.healed[keeper] |= {mark: count for _, _, mark, drops, count in selected if not drops}
-        output = (
-            f'-A healed --comment "{count}:{mark}"' for mark, count in self.healed[keeper].items()
-        )
+        self.tables[key] = [rule for rule in table if rule not in selected]
+        self.healed[key] |= {mark: count for _, _, mark, target, count in selected if not target}
+        output = [
+            f'-A healed --comment "{count}:{mark}"' for mark, count in self.healed[key].items()
+        ]
+        if self.alive:
+            output.append("queue 4077 1 0 2 20 0 0 0 1")
         return ExecResult(0, "\n".join(output))
 
     @staticmethod
@@ -64,19 +71,30 @@ class FakeEngine:
         return words[flag + 1], words[words.index("--comment") + 1].strip('"')
 
     def send(self, link):
-        """One packet; whether it got through."""
-        table = self.tables[f"{rules.owner(link)}.net"]
+        """One packet: how it is shaped, and whether it gets through."""
+        keeper = f"{rules.owner(link)}.net"
         chain, end = ("OUTPUT", CLIENT) if link.destination == CLIENT else ("INPUT", link.source)
-        for rule in table:
-            if rule[:2] == [chain, f"{ADDRESSES[end]}/32"]:
-                rule[4] += 1
-                if rule[3]:
-                    return False
-        return True
+        queued = False
+        for rule in (*self.tables[keeper, "shape"], *self.tables[keeper, "cut"]):
+            if rule[:2] != [chain, f"{ADDRESSES[end]}/32"] or (queued and rule[3] == "NFQUEUE"):
+                continue
+            rule[4] += 1
+            queued = queued or rule[3] == "NFQUEUE"
+            if rule[3] == "DROP":
+                return queued, False
+        return queued, True
 
 
 async def direct(call, *arguments):
     return call(*arguments)
+
+
+def link_faults(engine):
+    told = []
+    return LinkFaults(FakeBlueprint(), engine, direct, lambda *words: told.append(words)), told
+
+
+BAD = LinkQuality(delay_ms=5)
 
 
 LINKS = [
@@ -86,9 +104,11 @@ LINKS = [
     Link(CLIENT, "m2"),
     Link("m2", CLIENT),
 ]
+SOME_LINKS = st.lists(st.sampled_from(LINKS), min_size=1, max_size=4)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("cut"), st.lists(st.sampled_from(LINKS), min_size=1, max_size=4)),
+        st.tuples(st.just("cut"), SOME_LINKS),
+        st.tuples(st.just("shape"), SOME_LINKS),
         st.tuples(st.just("heal"), st.integers(0, 5)),
         st.tuples(st.just("heal-among"), st.sets(st.sampled_from(NODES), min_size=1)),
         st.tuples(st.just("warden-heals"), st.integers(0, 5)),
@@ -100,43 +120,81 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(deadline=None)
-def test_faults_cut_what_they_say_and_count_what_they_dropped(steps):
+def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
     async def run():
         engine = FakeEngine()
-        faults = LinkFaults(FakeBlueprint(), engine, direct)
-        cut: dict[str, set[Link]] = {}
-        gone: set[str] = set()  # behind the back of the driver, who counts them as cut
-        dropped: dict[str, int] = {}
+        faults, told = link_faults(engine)
+        on: dict[str, set[Link]] = {}
+        gone: set[str] = set()  # behind the back of the driver, who counts them as on
+        touched: dict[str, int] = {}
         for verb, argument in steps:
-            if verb == "cut":
-                name = faults.plan(argument)
-                await faults.cut(name)
-                cut[name], dropped[name] = set(argument), 0
-            elif verb == "heal" and f"cut-{argument}" in cut:
-                assert await faults.heal(f"cut-{argument}") == dropped[f"cut-{argument}"]
-                cut[f"cut-{argument}"] = set()
+            name = list(on)[argument] if isinstance(argument, int) and argument < len(on) else None
+            if verb in {"cut", "shape"}:
+                name = faults.plan(argument, BAD if verb == "shape" else None)
+                await faults.inject(name)
+                on[name], touched[name] = set(argument), 0
+            elif verb == "heal" and name is not None:
+                assert await faults.heal(name) == touched[name]
+                on[name] = set()
             elif verb == "heal-among":
                 ends = {CLIENT, *argument}
                 over = await faults.heal_among(ends)
                 inside = {link for link in LINKS if {link.source, link.destination} <= ends}
-                assert over == [name for name in cut if cut[name] and cut[name] <= inside]
-                cut = {name: links - inside for name, links in cut.items()}
-            elif verb == "warden-heals":
+                assert over == [name for name in on if on[name] and on[name] <= inside]
+                on = {name: links - inside for name, links in on.items()}
+            elif verb == "warden-heals" and name is not None:
                 for node in NODES:
-                    command = rules.heal_command(rules.select_fault(f"cut-{argument}"))
-                    engine.exec(f"{node}.net", command)
-                gone |= {f"cut-{argument}"} & cut.keys()
+                    patterns = rules.select_fault(name)
+                    engine.exec(f"{node}.net", rules.heal_command(patterns, rules.Table.of(name)))
+                gone.add(name)
             elif verb == "send":
                 holders = [
-                    name for name, links in cut.items() if argument in links and name not in gone
+                    name for name, links in on.items() if argument in links and name not in gone
                 ]
-                assert engine.send(argument) is not bool(holders)
+                cuts = [name for name in holders if name.startswith("cut")]
+                assert engine.send(argument) == (len(cuts) < len(holders), not cuts)
                 for name in holders:
-                    dropped[name] += 1
-            assert faults.active() == [name for name, links in cut.items() if links]
-        for name in cut:
-            assert await faults.heal(name) == dropped[name]
+                    touched[name] += 1
+            assert faults.active() == [name for name, links in on.items() if links]
+        for name in on:
+            assert await faults.heal(name) == touched[name]
         assert not any(engine.tables.values())
+        assert told == []
+
+    asyncio.run(run())
+
+
+def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
+    async def run():
+        engine = FakeEngine()
+        faults, _ = link_faults(engine)
+        for _ in range(2 * len(rules.FAULT_BITS)):  # bits come back
+            name = faults.plan([Link("m1", "m2")], BAD)
+            await faults.inject(name)
+            await faults.heal(name)
+        names = [faults.plan([Link("m1", "m2")], BAD) for _ in rules.FAULT_BITS]
+        assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
+        with pytest.raises(UsageError, match="31 faults of link quality at once"):
+            faults.plan([Link("m1", "m2")], BAD)
+        faults.plan([Link("m1", "m2")])  # a cut needs none
+        await faults.heal_among({"m1", "m2"})
+        faults.plan([Link("m1", "m2")], BAD)
+
+    asyncio.run(run())
+
+
+def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
+    async def run():
+        engine = FakeEngine()
+        faults, told = link_faults(engine)
+        shape, cut = faults.plan([Link("m1", "m2")], BAD), faults.plan([Link("m1", "m2")])
+        await faults.inject(shape)
+        await faults.inject(cut)
+        engine.alive = False
+        await faults.heal(cut)
+        assert told == []
+        await faults.heal(shape)
+        assert [node for node, _ in told] == ["m2"]
 
     asyncio.run(run())
 
@@ -144,11 +202,11 @@ def test_faults_cut_what_they_say_and_count_what_they_dropped(steps):
 def test_overlapping_faults_each_count_every_packet_once():
     async def run():
         engine = FakeEngine()
-        faults = LinkFaults(FakeBlueprint(), engine, direct)
+        faults = link_faults(engine)[0]
         link = Link("m1", "m2")
         first, second = faults.plan([link]), faults.plan([link])
-        await faults.cut(first)
-        await faults.cut(second)
+        await faults.inject(first)
+        await faults.inject(second)
         engine.send(link)
         assert await faults.heal(first) == 1
         engine.send(link)
@@ -161,9 +219,9 @@ def test_a_namespace_that_refuses_is_an_error_that_says_where():
     async def run():
         engine = FakeEngine()
         engine.fails.add("m2.net")
-        faults = LinkFaults(FakeBlueprint(), engine, direct)
+        faults = link_faults(engine)[0]
         with pytest.raises(InfrastructureError, match=r"`cut` failed with code 4 in m2\.net"):
-            await faults.cut(faults.plan([Link("m1", "m2"), Link("m1", "m3")]))
+            await faults.inject(faults.plan([Link("m1", "m2"), Link("m1", "m3")]))
 
     asyncio.run(run())
 
@@ -179,7 +237,7 @@ def test_a_namespace_that_refuses_is_an_error_that_says_where():
 def test_links_that_are_none_are_refused(links, message):
     async def run():
         with pytest.raises(UsageError, match=message):
-            LinkFaults(FakeBlueprint(), FakeEngine(), direct).plan(links)
+            link_faults(FakeEngine())[0].plan(links)
 
     asyncio.run(run())
 
@@ -187,6 +245,6 @@ def test_links_that_are_none_are_refused(links, message):
 def test_a_fault_that_never_was_cannot_be_healed():
     async def run():
         with pytest.raises(UsageError, match="no link fault 'cut-7'"):
-            await LinkFaults(FakeBlueprint(), FakeEngine(), direct).heal("cut-7")
+            await link_faults(FakeEngine())[0].heal("cut-7")
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""`Cluster` over containers: kills and pauses by the engine, cuts by rules in namespaces.
+"""`Cluster` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
 Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
 it a little later if the driver cannot. What a node prints is read as it comes by one thread a
@@ -31,6 +31,7 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
+    check_link_quality,
     unsupported,
 )
 from harness.deployment import as_variant, start_in_order
@@ -70,10 +71,27 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.DISK_ERROR,
             Capability.DISK_FULL,
             Capability.DISK_SLOW,
+            Capability.DROP,
+            Capability.STALL,
         ),
         Fidelity.EXACT,
     )
-    | {Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE}
+    | dict.fromkeys(
+        (
+            Capability.AIM_AT_EVENTS,
+            Capability.DELAY,  # by a program that waits for a processor like all others
+            Capability.REORDER,  # where another packet comes soon enough to overtake
+            Capability.THROTTLE,
+        ),
+        Fidelity.APPROXIMATE,
+    )
+)
+_LINK_QUALITY: Final = (
+    Capability.DELAY,
+    Capability.DROP,
+    Capability.REORDER,
+    Capability.THROTTLE,
+    Capability.STALL,
 )
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
@@ -168,7 +186,8 @@ class DockerCluster:
         }
         self._tasks: set[asyncio.Task[Any]] = set()
         self._containers = Containers(engine, blueprint)
-        self._links = LinkFaults(blueprint, engine, self._in_thread)
+        self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
+        self._unshapable: str | None = None
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
@@ -187,8 +206,10 @@ class DockerCluster:
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """`CAPABILITIES`."""
-        return CAPABILITIES
+        """`CAPABILITIES`, less link quality where the engine's kernel has no packet queues."""
+        if self._unshapable is None:
+            return CAPABILITIES
+        return {what: how for what, how in CAPABILITIES.items() if what not in _LINK_QUALITY}
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
@@ -251,6 +272,9 @@ class DockerCluster:
             if isinstance(answer, BaseException):
                 raise answer
             endpoints |= answer
+        self._unshapable = await self._links.why_unshapable()
+        if self._unshapable is not None:
+            _log.warning("docker: links can be cut but not shaped: %s", self._unshapable)
         await start_in_order(self.nodes, self.start, self._require_ready)
         return endpoints
 
@@ -530,25 +554,49 @@ class DockerCluster:
 
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
         """Drop every packet on these links; returns the fault's id."""
-        fault = self._links.plan(links)
+        return await self._inject(self._links.plan(links), lease_s)
+
+    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
+        """Worsen these links, packet by packet; returns the fault's id.
+
+        Raises `UsageError` for a quality that is none, for duplicates, and where the engine's
+        kernel has no packet queues.
+        """
+        check_link_quality(quality)
+        if quality.duplicate:
+            raise unsupported(ENVIRONMENT, Capability.DUPLICATE, ["sim"])
+        if quality == LinkQuality():
+            raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
+        if self._unshapable is not None:
+            raise UsageError(
+                f"docker: links cannot be shaped, since the engine's kernel lacks packet queues "
+                f"({self._unshapable}); load the modules xt_NFQUEUE and nfnetlink_queue on the "
+                "engine's host, or use --env sim"
+            )
+        return await self._inject(self._links.plan(links, quality), lease_s)
+
+    async def _inject(self, fault: str, lease_s: float) -> str:
         self._warden.guard(
-            f"cut:{fault}",
+            f"link:{fault}",
             undo.heal_undo(fault, self._links.keepers(fault)),
             deadline_s=lease_s + _WARDEN_GRACE_S,
         )
         try:
-            await self._links.cut(fault)
+            await self._links.inject(fault)
         except InfrastructureError:
             await self.heal(fault)
             raise
         self._links.set_lease(fault, self._loop.call_later(lease_s, self._expire, self.heal, fault))
         return fault
 
+    def _tell(self, node: str, what: str) -> None:
+        self._bus.publish(node, "infrastructure", {"what": what})
+
     async def heal(self, fault: str) -> Bite:
-        """Delete the rules of one fault; the bite is the packets they dropped."""
-        dropped = await self._links.heal(fault)
-        self._warden.release(f"cut:{fault}")
-        return Bite(dropped, "packets")
+        """Delete the rules of one fault; the bite is the packets that met them."""
+        touched = await self._links.heal(fault)
+        self._warden.release(f"link:{fault}")
+        return Bite(touched, "packets")
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""
@@ -556,10 +604,10 @@ class DockerCluster:
         for name in sorted(among - {CLIENT}):
             self._node(name)
         for fault in await self._links.heal_among(among):
-            self._warden.release(f"cut:{fault}")
+            self._warden.release(f"link:{fault}")
 
     async def heal_all(self) -> None:
-        """Heal every cut, clock and disk and thaw every node; starts nothing."""
+        """Heal every link fault, clock and disk and thaw every node; starts nothing."""
         for fault in self._links.active():
             await self.heal(fault)
         for node in self._nodes:
@@ -569,26 +617,6 @@ class DockerCluster:
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
-
-    async def shape(
-        self,
-        links: Sequence[Link],  # noqa: ARG002 - the protocol's signature
-        quality: LinkQuality,
-        *,
-        lease_s: float,  # noqa: ARG002
-    ) -> str:
-        """Not here; raises `UsageError` that names the environments that can."""
-        asked = {
-            Capability.DELAY: quality.delay_ms or quality.jitter_ms,
-            Capability.DROP: quality.drop,
-            Capability.DUPLICATE: quality.duplicate,
-            Capability.REORDER: quality.reorder,
-            Capability.THROTTLE: quality.rate_kb_s,
-            Capability.STALL: quality.stall,
-        }
-        wanted = next((name for name, value in asked.items() if value), Capability.DELAY)
-        frames_only = wanted in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
-        raise unsupported(ENVIRONMENT, wanted, ["sim"] if frames_only else ["sim", "process"])
 
     # --- clocks, disks and CPU ---------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-"""Link faults as the driver keeps them: which rules each fault has where, and what it has dropped.
+"""Link faults as the driver keeps them: which rules each fault has where, and what it has touched.
 
+A fault is a cut, or a quality that its links are shaped to; both are rules and are healed alike.
 One lock orders all changes, so counters are never read while rules move. A fault may be healed in
 parts (`heal_among`); what its deleted rules had counted stays on its account.
 """
@@ -7,10 +8,11 @@ parts (`heal_among`); what its deleted rules had counted stays on its account.
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Link
+from harness.cluster import CLIENT, Link, LinkQuality
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
@@ -31,11 +33,17 @@ class InThread(Protocol):
 
 
 class _Fault:
-    def __init__(self, links: Sequence[Link]) -> None:
-        self.links = set(links)  # those still cut
+    def __init__(self, links: Sequence[Link], quality: LinkQuality | None, bit: int) -> None:
+        self.links = set(links)  # those it still lies on
         self.owners = sorted({rules.owner(link) for link in links})
-        self.dropped = 0
+        self.quality = quality
+        self.bit = bit  # what the packets of a shaped link wear
+        self.touched = 0
         self.lease: asyncio.TimerHandle | None = None
+
+    @property
+    def table(self) -> rules.Table:
+        return rules.Table.CUT if self.quality is None else rules.Table.SHAPE
 
     def end_lease(self) -> None:
         if self.lease is not None:
@@ -44,15 +52,30 @@ class _Fault:
 
 
 class LinkFaults:
-    """All cuts of one run."""
+    """All link faults of one run."""
 
-    def __init__(self, blueprint: Blueprint, engine: Engine, in_thread: InThread) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        engine: Engine,
+        in_thread: InThread,
+        tell: Callable[[str, str], None],
+    ) -> None:
+        """`tell` hears of a node on whose links a fault did not do what was asked, and why."""
+        self._tell = tell
         self._places = blueprint.places
         self._addresses = blueprint.addresses
         self._engine = engine
         self._in_thread = in_thread
         self._faults: dict[str, _Fault] = {}
         self._lock = asyncio.Lock()
+        self._bits = collections.deque(rules.FAULT_BITS)  # the one unused for longest first
+
+    async def why_unshapable(self) -> str | None:
+        """What the engine's kernel lacks for `shape`, which is the same for all nodes."""
+        keeper = next(iter(self._places.values())).keeper
+        result = await self._in_thread(self._engine.exec, keeper, rules.probe_command())
+        return None if result.code == 0 else result.output.strip()[-500:] or f"code {result.code}"
 
     def _check(self, links: Sequence[Link]) -> None:
         if not links:
@@ -65,14 +88,25 @@ class LinkFaults:
             if link.source == link.destination:
                 raise UsageError(f"the link {link} leads nowhere; its ends must differ")
 
-    def plan(self, links: Sequence[Link]) -> str:
-        """Register a fault that is not injected yet; returns its id. Raises `UsageError`."""
+    def plan(self, links: Sequence[Link], quality: LinkQuality | None = None) -> str:
+        """Register a fault that is not injected yet: a cut, or a quality; returns its id.
+
+        Raises `UsageError`.
+        """
         self._check(links)
         if len(self._faults) >= _FAULTS_MAX:
-            raise UsageError(f"{_FAULTS_MAX} cuts in one run; use fewer or a longer interval")
-        fault = f"cut-{len(self._faults)}"
-        self._faults[fault] = _Fault(links)
-        return fault
+            raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
+        bit = 0
+        if quality is not None:
+            if not self._bits:
+                raise UsageError(
+                    f"{len(rules.FAULT_BITS)} faults of link quality at once; heal some first"
+                )
+            bit = self._bits.popleft()
+        fault = _Fault(links, quality, bit)
+        name = fault.table.fault_id(len(self._faults))
+        self._faults[name] = fault
+        return name
 
     def keepers(self, fault: str) -> list[str]:
         """The containers in whose namespaces the fault has rules."""
@@ -83,7 +117,7 @@ class LinkFaults:
         self._faults[fault].lease = lease
 
     def active(self) -> list[str]:
-        """The faults that still cut something, in order of injection."""
+        """The faults that still lie on a link, in order of injection."""
         return [name for name, fault in self._faults.items() if fault.links]
 
     async def _run(self, commands: dict[str, list[str]]) -> dict[str, ExecResult]:
@@ -109,69 +143,93 @@ class LinkFaults:
             outputs[node] = answer
         return outputs
 
-    async def cut(self, name: str) -> None:
+    async def inject(self, name: str) -> None:
         """Inject a planned fault."""
         async with self._lock:
             fault = self._faults[name]
-            commands = {
-                node: rules.cut_command(
-                    name,
-                    sorted(link for link in fault.links if rules.owner(link) == node),
-                    self._addresses,
-                )
-                for node in fault.owners
-            }
+            commands = {}
+            for node in fault.owners:
+                links = sorted(link for link in fault.links if rules.owner(link) == node)
+                if fault.quality is None:
+                    commands[node] = rules.cut_command(name, links, self._addresses)
+                else:
+                    commands[node] = rules.shape_command(
+                        name, links, fault.quality, fault.bit, self._addresses
+                    )
             await self._run(commands)
 
     async def heal(self, name: str) -> int:
-        """Delete the fault's rules; returns all packets it dropped, at a second call as well."""
+        """Delete the fault's rules; returns all packets it touched, at a second call as well."""
         if name not in self._faults:
             raise UsageError(f"there was no link fault {name!r} in this run")
         async with self._lock:
             fault = self._faults[name]
             if fault.links:
-                command = rules.heal_command(rules.select_fault(name))
+                command = rules.heal_command(rules.select_fault(name), fault.table)
                 outputs = await self._run(dict.fromkeys(fault.owners, command))
-                self._account(outputs, fault.links, only=name)
-                fault.links = set()
-            fault.end_lease()
-            return fault.dropped
+                self._account(fault.table, outputs, fault.links, only=name)
+                self._lift(fault, set(fault.links))
+            return fault.touched
 
     async def heal_among(self, ends: set[str]) -> list[str]:
         """Delete the rules of all links with both ends here; returns the faults that are over."""
         async with self._lock:
             inside = {
-                link
-                for fault in self._faults.values()
-                for link in fault.links
-                if link.source in ends and link.destination in ends
+                name: {link for link in fault.links if {link.source, link.destination} <= ends}
+                for name, fault in self._faults.items()
             }
-            commands = {
-                node: rules.heal_command(
-                    rules.select_links(sorted(link for link in inside if rules.owner(link) == node))
-                )
-                for node in sorted({rules.owner(link) for link in inside})
-            }
-            self._account(await self._run(commands), inside)
-            over = []
-            for name, fault in self._faults.items():
-                if fault.links and fault.links <= inside:
-                    over.append(name)
-                    fault.end_lease()
-                fault.links -= inside
-            return over
+            for table in rules.Table:
+                links = {
+                    link
+                    for name, mine in inside.items()
+                    for link in mine
+                    if self._faults[name].table is table
+                }
+                commands = {
+                    node: rules.heal_command(
+                        rules.select_links(
+                            sorted(link for link in links if rules.owner(link) == node)
+                        ),
+                        table,
+                    )
+                    for node in sorted({rules.owner(link) for link in links})
+                }
+                self._account(table, await self._run(commands), links)
+            return [name for name, links in inside.items() if self._lift(self._faults[name], links)]
+
+    def _lift(self, fault: _Fault, links: set[Link]) -> bool:
+        """These links are rid of the fault; whether it is over by that."""
+        was_on = bool(fault.links)
+        fault.links -= links
+        if not was_on or fault.links:
+            return False
+        fault.end_lease()
+        if fault.bit:
+            self._bits.append(fault.bit)
+        return True
 
     def _account(
-        self, outputs: dict[str, ExecResult], links: Iterable[Link], *, only: str | None = None
+        self,
+        table: rules.Table,
+        outputs: dict[str, ExecResult],
+        links: Iterable[Link],
+        *,
+        only: str | None = None,
     ) -> None:
         """Add what the deleted rules had counted to their faults."""
         wanted = frozenset(links)
         for node, result in outputs.items():
-            counts = rules.dropped_packets(result.output)
+            counts = rules.counted_packets(result.output)
             for name, fault in self._faults.items():
-                if only in {None, name}:
+                if fault.table is table and only in {None, name}:
                     healed = [link for link in fault.links & wanted if rules.owner(link) == node]
-                    fault.dropped += sum(counts.get((name, link), 0) for link in healed)
+                    fault.touched += sum(counts.get((name, link), 0) for link in healed)
+            if table is rules.Table.SHAPE and not rules.is_queue_served(result.output):
+                self._tell(
+                    node,
+                    f"the program that held packets on the links of {node} had ended when they "
+                    "were healed: from then on they were whole",
+                )
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

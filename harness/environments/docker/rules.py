@@ -1,4 +1,4 @@
-"""Partitions as packet filter rules in the network namespaces of the two ends. Pure text.
+"""Link faults as packet filter rules in the network namespaces of the two ends. Pure text.
 
 A one-way cut from A to B is dropped where it arrives, in B's namespace: A goes on believing that it
 sends. Both new and established connections stall, as on a network that swallows packets. The
@@ -11,6 +11,11 @@ Every cut link is two rules, both marked with the fault and the link in a commen
   be able to say what it did (`Bite`);
 * one at the end, which drops.
 
+A shaped link has its rules in the table that packets come to first (`mangle`), so that what was
+held back meets the cuts that are there when it goes on. They are three: one that counts, one that
+gives the packet the fault's bit and says in its comment what that means, and one at the end that
+queues it for the program in `packets`. Several faults on a link are several bits of its packets.
+
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
 it when the driver is dead. The engine may lose what that command says, so what a rule had counted
 is not said only once: it stays in the namespace, in the comments of a chain that no packet comes
@@ -20,29 +25,41 @@ to. The rules outlive the node's own process, since a keeper container holds the
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
-from harness.cluster import CLIENT, Link
+from harness.cluster import CLIENT, Link, LinkQuality
+from harness.environments.docker import packets
 from harness.errors import InternalError
 
 __all__ = [
     "COMMENT_CHARACTERS_MAX",
+    "FAULT_BITS",
+    "Table",
     "connections",
+    "counted_packets",
     "cut_command",
-    "dropped_packets",
     "heal_command",
+    "is_queue_served",
     "list_command",
     "mark",
     "owner",
+    "probe_command",
     "reset_command",
     "select_fault",
     "select_links",
+    "shape_command",
 ]
 
+FAULT_BITS: Final = tuple(1 << number for number in range(31))
+"""What tells the faults on a packet's link apart."""
+
 # XT_MAX_COMMENT_LEN of netfilter's xt_comment.h, without its end and room for a 64-bit counter.
-COMMENT_CHARACTERS_MAX: Final = 255 - 20
+_ALL_CHARACTERS_MAX: Final = 255
+COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
 _PREFIX: Final = "harness"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -50,19 +67,38 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
+class Table(enum.Enum):
+    """Where a fault has its rules; its id begins with the name."""
+
+    CUT = "filter"
+    SHAPE = "mangle"
+
+    def fault_id(self, number: int) -> str:
+        """The id of a run's fault."""
+        return f"{self.name.lower()}-{number}"
+
+    @staticmethod
+    def of(fault: str) -> Table:
+        """The inverse of `fault_id`."""
+        return Table[fault.partition("-")[0].upper()]
+
+
 def owner(link: Link) -> str:
-    """The node in whose namespace the link is cut."""
+    """The node in whose namespace the link is cut or shaped."""
     return link.source if link.destination == CLIENT else link.destination
 
 
-def mark(fault: str, link: Link) -> str:
-    """The comment that says whose rule it is."""
+def mark(fault: str, link: Link, says: str = "") -> str:
+    """The comment that says whose rule it is, and in the middle what else it has to say."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot stand in a rule: letters, digits, _ . - only")
-    text = f"{_PREFIX}:{fault}:{link.source}>{link.destination}"
-    if len(text) > COMMENT_CHARACTERS_MAX:
-        raise InternalError(f"the mark {text!r} exceeds {COMMENT_CHARACTERS_MAX} characters")
+    middle = f"{says}:" if says else ""
+    text = f"{_PREFIX}:{fault}:{middle}{link.source}>{link.destination}"
+    # A rule that says something does not count, so nothing is ever put in front of its comment.
+    most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
+    if len(text) > most:
+        raise InternalError(f"the mark {text!r} exceeds {most} characters")
     return text
 
 
@@ -95,6 +131,74 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
     return ["sh", "-c", _CUT, "cut", f'--comment "{_PREFIX}:{fault}:', *lines]
 
 
+_PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")
+_QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
+_SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
+_STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
+
+# The program must serve the queue before the first packet comes to it. On a loaded host it takes
+# seconds to start.
+_SHAPE = f"""
+saved=$(iptables-save -t mangle) || exit 1
+mark=$1; program=$2; shift 2
+printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
+if ! {_SERVED}; then
+  python3 -I -S -c "$program" </dev/null >/dev/null 2>{_STDERR} &
+fi
+looks=300
+until {_SERVED}; do
+  [ $((looks -= 1)) -gt 0 ] && [ ! -s {_STDERR} ] || {{ cat {_STDERR}; exit 5; }}
+  sleep 0.1
+done
+{{ echo '*mangle'; printf '%s\\n' "$@"; echo COMMIT; }} | iptables-restore -w 5 --noflush
+"""
+
+
+def shape_command(
+    fault: str, links: Iterable[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
+) -> list[str]:
+    """The command that worsens `links`, all owned by one node, in one transaction.
+
+    It starts the program that serves the queue where that does not run. Shaping again changes
+    nothing.
+    """
+    wanted = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
+    says = packets.text_of(packets.Quality(**wanted))
+    lines = []
+    for link in links:
+        chain, match = _matching(link, addresses)
+        comment = f'-m comment --comment "{mark(fault, link)}"'
+        meaning = f'-m comment --comment "{mark(fault, link, says)}"'
+        queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
+        lines.append(f"-I {chain} 1 {match} {comment}")
+        lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
+        lines.append(f"-A {chain} {match} {comment} -j {queue}")
+    return ["sh", "-c", _SHAPE, "shape", f'--comment "{_PREFIX}:{fault}:', _PROGRAM, *lines]
+
+
+# A chain that nothing comes to: the rule is only made to see whether the kernel knows its like.
+_PROBE = f"""
+chain=harness-probe
+iptables -w 5 -t mangle -N $chain 2>&1
+iptables -w 5 -t mangle -A $chain -j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass 2>&1 &&
+  iptables -w 5 -t mangle -A $chain -j MARK --set-xmark 0x1/0x1 2>&1
+able=$?
+iptables -w 5 -t mangle -F $chain; iptables -w 5 -t mangle -X $chain
+[ $able -eq 0 ] || exit $able
+[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe 2>&1
+"""
+
+
+def probe_command() -> list[str]:
+    """The command that fails, and says why, where the kernel has no packet queues."""
+    return ["sh", "-c", _PROBE, "probe", _PROGRAM]
+
+
+def is_queue_served(saved: str) -> bool:
+    """Whether what `heal_command` printed says that the program lived."""
+    return re.search(rf"^queue +{packets.QUEUE} ", saved, re.MULTILINE) is not None
+
+
 def select_fault(fault: str) -> list[str]:
     """The patterns of `heal_command` for all rules of one fault."""
     return [f"{_PREFIX}:{fault}:"]
@@ -113,11 +217,11 @@ _HEAL = """
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
 looks=4
 while
-  saved=$(iptables-save -c -t filter) || exit 1
+  saved=$(iptables-save -c -t TABLE) || exit 1
   marked=$(printf '%s\\n' "$saved" | grep -F -e '--comment "harness:' | grep -F "$@")
 do
   [ $((looks -= 1)) -gt 0 ] || exit 4
-  { echo '*filter'
+  { echo '*TABLE'
     printf '%s\\n' "$saved" | grep -q '^:healed ' || echo ':healed - [0:0]'
     printf '%s\\n' "$marked" | sed 's/^\\[[0-9:]*\\] -A/-D/'
     printf '%s\\n' "$marked" | grep -v -e ' -j ' |
@@ -126,18 +230,20 @@ do
 done
 printf '%s\\n' "$saved" | grep -F "$@" || :
 """
+_HEAL_SHAPES = f"{_HEAL}sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n"
 
 
-def heal_command(patterns: Sequence[str]) -> list[str]:
+def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
     """The command that deletes the selected rules and prints what rules had counted.
 
     It is idempotent: done again, there is nothing to delete, and it prints the same.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
-    return ["sh", "-c", _HEAL, "heal", *patterns]
+    script = _HEAL if table is Table.CUT else _HEAL_SHAPES
+    return ["sh", "-c", script.replace("TABLE", table.value), "heal", *patterns]
 
 
-def dropped_packets(saved: str) -> dict[tuple[str, Link], int]:
+def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
     """Packets counted for every fault and link in what `heal_command` printed."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):

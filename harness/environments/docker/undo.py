@@ -12,7 +12,7 @@ from typing import Final
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_run
-from harness.environments.docker.rules import heal_command, select_fault
+from harness.environments.docker.rules import Table, heal_command, select_fault
 from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
@@ -38,7 +38,7 @@ def thaw_undo(container: str) -> Run:
 
 
 def heal_undo(fault: str, keepers: list[str]) -> Run:
-    """Heal a cut."""
+    """Heal a link fault."""
     return _undo("heal", fault, *keepers)
 
 
@@ -54,7 +54,8 @@ def main(words: list[str]) -> int:
             for keeper in keepers:
                 if engine.state(keeper) is None:
                     continue
-                result = engine.exec(keeper, heal_command(select_fault(fault)))
+                command = heal_command(select_fault(fault), Table.of(fault))
+                result = engine.exec(keeper, command)
                 if result.code != 0:
                     raise InfrastructureError(f"docker: {keeper} did not heal: {result.output}")
         case _:

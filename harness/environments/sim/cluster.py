@@ -25,6 +25,7 @@ from harness.cluster import (
     Spring,
     check_clock,
     check_disk_quality,
+    check_link_quality,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
@@ -214,12 +215,7 @@ class SimCluster:
 
     async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
         """Worsen these links; returns the fault's id."""
-        for name in ("drop", "duplicate", "reorder"):
-            if not 0 <= getattr(quality, name) <= 1:
-                raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
-        for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
-            if not 0 <= getattr(quality, name) < 1e9:
-                raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
+        check_link_quality(quality)
         return self._lay("shape", links, quality, lease_s)
 
     def _lay(

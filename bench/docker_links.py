@@ -1,0 +1,185 @@
+"""What shaped links in Docker do to packets, as a probe of its own measures it.
+
+`python -m bench.docker_links` deploys two nodes, worsens the link from b to a, and sends numbered
+datagrams both ways. It prints a row for each quality: what was asked, what the direction that was
+shaped showed, and what the other one did. The probe runs in the containers, knows nothing of rules
+or queues, and compares the containers' clocks, which are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from harness.cluster import Link, LinkQuality, NodeSpec
+from harness.environments.docker import DockerEnvironment
+from harness.environments.docker.engine import Engine
+from harness.environments.docker.labels import container_name
+from harness.plugins import DeploymentPlan, Session
+
+__all__ = ["CASES", "NODES", "Asked", "Flow", "Sending", "main", "measure", "probe_plan"]
+
+NODES: Final = ("a", "b")
+_PORT: Final = 7000
+_LEASE_S: Final = 600.0
+_QUIET_S: Final = 2.0  # so long after the last datagram it is over
+
+# Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
+# (with IP's and UDP's 28), pause between two in s, how long to wait for more than the last.
+_PROBE: Final = """
+import json, socket, struct, sys, threading, time
+me, peer, count, size, pause, quiet = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", 9100))
+to = (socket.gethostbyname(peer), 9100)
+def send():
+    at = time.monotonic()
+    for n in range(int(count)):
+        time.sleep(max(0.0, at + n * pause - time.monotonic()))
+        s.sendto(struct.pack("=id", n, time.monotonic()).ljust(int(size) - 28), to)
+def meet():  # both must be there before the first datagram that counts
+    hello, met = struct.pack("=id", -1, 0.0), False
+    s.settimeout(0.2)
+    for _ in range(600):
+        s.sendto(hello, to)
+        try:
+            s.recv(2048)
+            break
+        except TimeoutError:
+            pass
+    s.sendto(hello, to)
+meet()
+sender = threading.Thread(target=send)
+sender.start()
+got, took, late, highest, total, first, last = 0, [], 0, -1, 0, 0.0, 0.0
+until = time.monotonic() + count * pause + quiet
+while time.monotonic() < until:
+    try:
+        data = s.recv(2048)
+    except TimeoutError:
+        continue
+    now = time.monotonic()
+    n, sent = struct.unpack_from("=id", data)
+    if n < 0:
+        continue
+    if got:
+        total += len(data) + 28
+    first, last = first or now, now
+    got, late, highest = got + 1, late + (n < highest), max(n, highest)
+    took.append(now - sent)
+    until = max(until, now + quiet)
+sender.join()
+took.sort()
+print(json.dumps({"sent": int(count), "got": got, "late": late,
+    "delay_ms": took[len(took) // 2] * 1000 if took else None,
+    "kb_s": total / 1000 / (last - first) if last > first else 0.0}))
+"""
+
+
+class Sending(NamedTuple):
+    """Datagrams that each end sends to the other."""
+
+    count: int = 1000
+    size: int = 100  # bytes, headers included
+    pause_s: float = 0.004
+
+
+class Flow(NamedTuple):
+    """What arrived of one direction's datagrams."""
+
+    sent: int
+    got: int
+    late: int  # after one that was sent later
+    delay_ms: float | None  # the median, one way; None if nothing came
+    kb_s: float
+
+    @property
+    def lost(self) -> float:
+        """The share that never came."""
+        return 1 - self.got / self.sent
+
+    @property
+    def reordered(self) -> float:
+        """The share of what came that came late."""
+        return self.late / max(1, self.got)
+
+
+DENSE: Final = Sending()
+WIDE: Final = Sending(count=1500, size=1000, pause_s=0.002)  # 500 kB/s
+
+
+class Asked(NamedTuple):
+    """A quality of the link from b to a, and how it shows."""
+
+    quality: LinkQuality
+    shows: Callable[[Flow], float | None]
+    wanted: float
+    unit: str
+    sending: Sending = DENSE
+
+
+CASES: Final[Mapping[str, Asked]] = MappingProxyType(
+    {
+        "delay": Asked(LinkQuality(delay_ms=200), lambda flow: flow.delay_ms, 200, "ms"),
+        "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%"),
+        "reorder": Asked(LinkQuality(reorder=0.1), lambda flow: 100 * flow.reordered, 10, "%"),
+        "rate": Asked(LinkQuality(rate_kb_s=64), lambda flow: flow.kb_s, 64, "kB/s", WIDE),
+    }
+)
+
+
+def probe_plan() -> DeploymentPlan:
+    """Two nodes that do nothing."""
+    nodes = tuple(
+        NodeSpec(name=name, role="idle", ports=(_PORT,), command=("sleep", "infinity"))
+        for name in NODES
+    )
+    run_id = f"links-{secrets.token_hex(4)}"
+    return DeploymentPlan(run_id=run_id, nodes=nodes, seed=1, knobs={}, folder=None)
+
+
+async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
+    """What arrives from b at a, and from a at b, of datagrams sent both ways."""
+
+    def ask(me: str, peer: str) -> Flow:
+        words = [me, peer, *map(str, (*sending, _QUIET_S))]
+        command = ["python3", "-c", _PROBE, *words]
+        result = engine.exec(container_name(run_id, me), command, user="65532")
+        if result.code != 0:
+            raise RuntimeError(f"the probe failed at {me}: {result.output[-500:]}")
+        return Flow(**msgspec.json.decode(result.output))
+
+    a, b = NODES
+    answers = await asyncio.gather(asyncio.to_thread(ask, a, b), asyncio.to_thread(ask, b, a))
+    return answers[0], answers[1]
+
+
+def main() -> int:
+    """Print the table."""
+    plan, engine = probe_plan(), Engine()
+
+    async def run(session: Session) -> None:
+        form = "{:<10} {:>10} {:>12} {:>12} {:>12} {:>10}"
+        print(form.format("quality", "asked", "measured", "healed", "other way", "packets"))
+        for name, asked in CASES.items():
+            fault = await session.cluster.shape([Link("b", "a")], asked.quality, lease_s=_LEASE_S)
+            shaped, other = await measure(engine, plan.run_id, asked.sending)
+            bite = await session.cluster.heal(fault)
+            healed, _ = await measure(engine, plan.run_id, asked.sending)
+            values = (asked.shows(flow) for flow in (shaped, healed, other))
+            cells = ["-" if value is None else f"{value:.1f}" for value in values]
+            print(form.format(name, f"{asked.wanted:g} {asked.unit}", *cells, bite.count or 0))
+
+    DockerEnvironment().execute(plan, run)
+    engine.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,447 @@
+"""The program in a node's namespace that holds, drops and paces the packets of bad links.
+
+It runs in the node's keeper, as text on a command line, so it imports the standard library only.
+Rules (`rules.shape_command`) give each packet the mark bits of the faults on its link, and send it
+to one queue of the kernel (NFQUEUE). This program reads the head of each packet, decides when it
+goes on, and tells the kernel then. **The rules are the only truth**: what a bit means is read from
+the comments of the rules, again whenever the kernel says that rules have changed. So whoever
+deletes a fault's rules has ended the fault, and what it held back is let go at once.
+
+If this program dies, the rules' `--queue-bypass` makes the links whole; only what was held is lost.
+
+| quality  | here                                                                                |
+|----------|-------------------------------------------------------------------------------------|
+| drop     | an independent draw a packet                                                        |
+| delay    | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
+| reorder  | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
+| rate     | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
+| stall    | held until the fault is over                                                        |
+
+The kernel cuts super-packets (segmentation offload) up before they get here, since the queue does
+not ask for them whole: all of this acts on packets as a wire has them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import random
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+QUEUE: Final = 4077
+QUEUE_PACKETS_MAX: Final = 65_536
+LATE_S: Final = 0.02  # how much later a reordered packet goes
+BACKLOG_S: Final = 1.0
+BACKLOG_BYTES_MIN: Final = 24_000
+ACCEPT: Final = 1
+DROP: Final = 0
+
+_RECEIVE_BUFFER_BYTES: Final = 32 << 20
+_READ_BYTES: Final = 1 << 16
+_READS_MAX: Final = 64  # before verdicts are given
+_VERDICTS_A_MESSAGE: Final = 256
+_HEAD_BYTES: Final = 20  # an IPv4 header without options
+
+# linux/netlink.h, linux/netfilter/nfnetlink.h, nfnetlink_queue.h
+_NETLINK_NETFILTER: Final = 12
+_SOL_NETLINK: Final = 270
+_NETLINK_NO_ENOBUFS: Final = 5
+_GROUP_NFTABLES: Final = 1 << 6
+_NLMSG_ERROR: Final = 2
+_NLM_F_REQUEST: Final = 1
+_NLM_F_ACK: Final = 4
+_MSG_PACKET: Final = 0x300
+_MSG_VERDICT: Final = 0x301
+_MSG_CONFIG: Final = 0x302
+_CFG_CMD, _CFG_PARAMS, _CFG_QUEUE_MAXLEN = 1, 2, 3
+_COPY_PACKET: Final = 2
+_PACKET_HDR, _VERDICT_HDR, _MARK, _PAYLOAD, _CAP_LEN = 1, 2, 3, 10, 13
+_CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # by the number of their hook
+
+
+class Flow(NamedTuple):
+    """One link, as its rules and packets have it."""
+
+    chain: str
+    address: str  # the other end
+
+
+class Quality(NamedTuple):
+    """`harness.cluster.LinkQuality` without what cannot be done here."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    drop: float = 0.0
+    reorder: float = 0.0
+    rate_kb_s: float = 0.0
+    stall: float = 0.0
+
+
+class Packet(NamedTuple):
+    """What is known of a packet in the queue."""
+
+    id: int
+    flow: Flow
+    bits: int  # one of each fault on its link
+    size: int  # bytes, IP header included
+
+
+Meaning = Mapping[Flow, Mapping[int, Quality]]
+"""What each mark bit means on each link."""
+
+
+# --- what faults are there: the text of rules --------------------------------------------------
+
+_RULE = re.compile(
+    r'-A (INPUT|OUTPUT) -[sd] ([0-9.]+)/32 .*--comment "harness:[^:"]+:([^:"]*):[^:"]+" '
+    r"-j MARK --set-xmark 0x([0-9a-f]+)/"
+)
+
+
+def text_of(quality: Quality) -> str:
+    """The quality as a word for a rule's comment."""
+    given = {name: value for name, value in quality._asdict().items() if value}
+    return ",".join(f"{name.partition('_')[0]}={value:g}" for name, value in given.items())
+
+
+def quality_of(text: str) -> Quality:
+    """The inverse of `text_of`."""
+    given = dict(item.split("=") for item in text.split(",") if item)
+    return Quality(*(float(given.get(name.partition("_")[0], 0)) for name in Quality._fields))
+
+
+def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
+    """What the bits mean, by what `iptables-save` prints."""
+    meaning: dict[Flow, dict[int, Quality]] = {}
+    for chain, address, quality, bit in _RULE.findall(saved):
+        meaning.setdefault(Flow(chain, address), {})[int(bit, 16)] = quality_of(quality)
+    return meaning
+
+
+def combined(qualities: Iterable[Quality]) -> Quality:
+    """All at once: delays add up, independent losses multiply, the slowest rate wins."""
+    delay = jitter = rate = stall = 0.0
+    keep = order = 1.0
+    for quality in qualities:
+        delay += quality.delay_ms
+        jitter += quality.jitter_ms
+        keep *= 1.0 - quality.drop
+        order *= 1.0 - quality.reorder
+        rate = min(filter(None, (rate, quality.rate_kb_s)), default=0.0)
+        stall = max(stall, quality.stall)
+    return Quality(delay, jitter, 1.0 - keep, 1.0 - order, rate, stall)
+
+
+# --- when packets go on ------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A packet that waits; `stalled` ones wait for the rules to change."""
+
+    due_s: float
+    number: int  # in order of arrival
+    packet: Packet
+
+
+class Scheduler:
+    """Decides what happens to each packet. Pure: the time is an argument, draws are given."""
+
+    def __init__(self, draw: Callable[[], float] = random.random) -> None:
+        self._draw = draw
+        self._meaning: Meaning = {}
+        self._combined: dict[tuple[Flow, int], Quality] = {}
+        self._held: list[Held] = []  # a heap
+        self._stalled: list[Held] = []
+        self._unknown: list[Packet] = []
+        self._verdicts: list[tuple[int, int]] = []
+        self._arrived = 0
+        self._last_due_s: dict[Flow, float] = {}
+        self._free_at_s: dict[Flow, float] = {}
+
+    @property
+    def puzzled(self) -> bool:
+        """Whether a packet has a bit whose meaning was not read yet."""
+        return bool(self._unknown)
+
+    def next_due_s(self) -> float | None:
+        """When the next packet goes on by itself."""
+        return self._held[0].due_s if self._held else None
+
+    def arrive(self, packet: Packet, now_s: float) -> None:
+        """A packet has come into the queue."""
+        if self._is_over(packet):
+            self._unknown.append(packet)
+        else:
+            self._judge(packet, now_s)
+
+    def _judge(self, packet: Packet, now_s: float) -> None:
+        flow = packet.flow
+        quality = self._quality(flow, packet.bits)
+        if self._draw() < quality.drop:
+            self._verdicts.append((packet.id, DROP))
+            return
+        self._arrived += 1
+        if quality.stall:
+            self._stalled.append(Held(0.0, self._arrived, packet))
+            return
+        due_s = now_s + (quality.delay_ms + self._draw() * quality.jitter_ms) / 1000.0
+        if quality.rate_kb_s:
+            rate = quality.rate_kb_s * 1000.0
+            backlog_s = max(0.0, self._free_at_s.get(flow, 0.0) - now_s)
+            if backlog_s > max(BACKLOG_S, BACKLOG_BYTES_MIN / rate):
+                self._verdicts.append((packet.id, DROP))
+                return
+            backlog_s += packet.size / rate
+            self._free_at_s[flow] = now_s + backlog_s
+            due_s += backlog_s
+        due_s = max(due_s, self._last_due_s.get(flow, 0.0))
+        if self._draw() < quality.reorder:
+            due_s += LATE_S
+        else:
+            self._last_due_s[flow] = due_s
+        heapq.heappush(self._held, Held(due_s, self._arrived, packet))
+
+    def _quality(self, flow: Flow, bits: int) -> Quality:
+        key = (flow, bits)
+        if key not in self._combined:
+            known = self._meaning.get(flow, {})
+            self._combined[key] = combined(q for bit, q in known.items() if bit & bits)
+        return self._combined[key]
+
+    def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
+        """The rules have changed: let go what a fault held that is over.
+
+        `latest`: they have not changed again, so what has no meaning now will never have one.
+        """
+        changed = {
+            flow
+            for flow in {*meaning, *self._meaning}
+            if meaning.get(flow) != self._meaning.get(flow)
+        }
+        self._meaning = meaning
+        self._combined.clear()
+        for flow in changed:
+            self._last_due_s.pop(flow, None)
+            self._free_at_s.pop(flow, None)
+        waiting = sorted((*self._held, *self._stalled), key=lambda held: held.number)
+        freed = [held for held in waiting if self._is_over(held.packet)]
+        if freed:
+            self._verdicts += [(held.packet.id, ACCEPT) for held in freed]
+            self._stalled = [held for held in self._stalled if not self._is_over(held.packet)]
+            self._held = [held for held in self._held if not self._is_over(held.packet)]
+            heapq.heapify(self._held)
+        unknown, self._unknown = self._unknown, []
+        for packet in unknown:
+            if self._is_over(packet) and not latest:
+                self._unknown.append(packet)
+            else:
+                self._judge(packet, now_s)
+
+    def _is_over(self, packet: Packet) -> bool:
+        """Whether a fault marked it that is not there, or not known yet."""
+        return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
+
+    def verdicts(self, now_s: float) -> list[tuple[int, int]]:
+        """Take what is decided by now: packet and `ACCEPT` or `DROP`, in the order to say it."""
+        decided, self._verdicts = self._verdicts, []
+        while self._held and self._held[0].due_s <= now_s:
+            decided.append((heapq.heappop(self._held).packet.id, ACCEPT))
+        return decided
+
+
+# --- what the kernel says and is told ----------------------------------------------------------
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    size = 4 + len(value)
+    return struct.pack("=HH", size, kind) + value + bytes(-size % 4)
+
+
+def _message(kind: int, flags: int, attributes: bytes) -> bytes:
+    body = struct.pack(">BBH", socket.AF_UNSPEC, 0, QUEUE) + attributes
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body
+
+
+def bind_messages() -> list[bytes]:
+    """What makes the queue ours; the kernel answers each."""
+    bind = _attribute(_CFG_CMD, struct.pack(">BBH", 1, 0, socket.AF_INET))
+    parameters = _attribute(_CFG_PARAMS, struct.pack(">IB", _HEAD_BYTES, _COPY_PACKET))
+    maximum = _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", QUEUE_PACKETS_MAX))
+    flags = _NLM_F_REQUEST | _NLM_F_ACK
+    return [_message(_MSG_CONFIG, flags, bind), _message(_MSG_CONFIG, flags, parameters + maximum)]
+
+
+def verdict_message(packet: int, verdict: int) -> bytes:
+    """Let a packet go on, or drop it."""
+    header = _attribute(_VERDICT_HDR, struct.pack(">II", verdict, packet))
+    return _message(_MSG_VERDICT, _NLM_F_REQUEST, header)
+
+
+def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and body of the netlink messages in what was received."""
+    at = 0
+    while at + 16 <= len(data):
+        size, kind = struct.unpack_from("=IH", data, at)
+        if size < 16:
+            return
+        yield kind, data[at + 16 : at + size]
+        at += (size + 3) & ~3
+
+
+def error_of(kind: int, body: bytes) -> int | None:
+    """The error number of an answer, 0 for success; `None` of another message."""
+    return -struct.unpack_from("=i", body)[0] if kind == _NLMSG_ERROR else None
+
+
+def packet_of(kind: int, body: bytes) -> Packet | None:
+    """The packet that a message tells of."""
+    if kind != _MSG_PACKET:
+        return None
+    found: dict[int, bytes] = {}
+    at = 4  # behind the nfgenmsg
+    while at + 4 <= len(body):
+        size, attribute = struct.unpack_from("=HH", body, at)
+        if size < 4:
+            break
+        found[attribute & 0x3FFF] = body[at + 4 : at + size]
+        at += (size + 3) & ~3
+    number, _, hook = struct.unpack_from(">IHB", found[_PACKET_HDR])
+    payload = found.get(_PAYLOAD, b"")
+    chain = _CHAINS.get(hook, "")
+    ends = payload[12:16] if chain == "INPUT" else payload[16:20]
+    bits = struct.unpack(">I", found.get(_MARK, bytes(4)))[0]
+    whole = found.get(_CAP_LEN)
+    size = len(payload) if whole is None else struct.unpack(">I", whole)[0]
+    return Packet(number, Flow(chain, ".".join(map(str, ends))), bits, size)
+
+
+# --- the process -------------------------------------------------------------------------------
+
+
+def _open_queue() -> socket.socket:
+    """Bind the queue; raises `OSError` where the kernel has none, or somebody else has ours."""
+    queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
+    force = getattr(socket, "SO_RCVBUFFORCE", 33)
+    for option in (socket.SO_RCVBUF, force):  # the second needs rights that an engine may not give
+        try:
+            queue.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER_BYTES)
+        except PermissionError:
+            continue
+    queue.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+    queue.bind((0, 0))
+    for message in bind_messages():
+        queue.send(message)
+        for kind, body in messages(queue.recv(_READ_BYTES)):
+            error = error_of(kind, body)
+            if error:
+                raise OSError(error, os.strerror(error))
+    queue.setblocking(False)
+    return queue
+
+
+def _drained(source: socket.socket) -> Iterator[bytes]:
+    for _ in range(_READS_MAX):
+        try:
+            yield source.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # ENOBUFS: notices were lost, but there were some
+            yield b""
+
+
+class _Rules:
+    """Reads the rules, without making packets wait for that."""
+
+    def __init__(self) -> None:
+        self.stale = True
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._said = b""
+
+    @property
+    def reading(self) -> bool:
+        """Whether they are being read."""
+        return self._reader is not None
+
+    def begin(self) -> int | None:
+        """Start to read them if they are stale; the file to wait for while they are read."""
+        if self._reader is None and self.stale:
+            self.stale = False
+            command = ["iptables-save", "-t", "mangle"]
+            self._reader, self._said = subprocess.Popen(command, stdout=subprocess.PIPE), b""
+        if self._reader is None or self._reader.stdout is None:
+            return None
+        return self._reader.stdout.fileno()
+
+    def go_on(self, descriptor: int) -> str | None:
+        """Read some; the rules once they are there."""
+        data = os.read(descriptor, _READ_BYTES)
+        self._said += data
+        if data or self._reader is None:
+            return None
+        reader, self._reader = self._reader, None
+        if reader.stdout is not None:
+            reader.stdout.close()
+        if reader.wait() != 0:
+            self.stale = True
+            return None
+        return self._said.decode()
+
+
+def serve() -> None:
+    """Hold and release packets until killed."""
+    notices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
+    notices.bind((0, _GROUP_NFTABLES))  # before the rules are read for the first time
+    notices.setblocking(False)
+    queue = _open_queue()
+    rules, scheduler = _Rules(), Scheduler()
+    while True:
+        reading = rules.begin()
+        due_s = scheduler.next_due_s()
+        wait_s = None if due_s is None else max(0.0, due_s - time.monotonic())
+        sources = [queue.fileno(), notices.fileno()]
+        if reading is not None:
+            sources.append(reading)
+        readable, _, _ = select.select(sources, [], [], wait_s)
+        now_s = time.monotonic()
+        if queue.fileno() in readable:
+            for data in _drained(queue):
+                for kind, body in messages(data):
+                    packet = packet_of(kind, body)
+                    if packet is not None:
+                        scheduler.arrive(packet, now_s)
+        if notices.fileno() in readable:
+            rules.stale = any(True for _ in _drained(notices)) or rules.stale
+        if reading is not None and reading in readable:
+            saved = rules.go_on(reading)
+            if saved is not None:
+                scheduler.learn(meaning_of(saved), now_s, latest=not rules.stale)
+        rules.stale = rules.stale or (scheduler.puzzled and not rules.reading)
+        decided = scheduler.verdicts(time.monotonic())
+        for at in range(0, len(decided), _VERDICTS_A_MESSAGE):
+            some = decided[at : at + _VERDICTS_A_MESSAGE]
+            queue.send(b"".join(verdict_message(*verdict) for verdict in some))
+
+
+def main(words: list[str]) -> int:
+    """`probe` says whether there are queues here; nothing serves one."""
+    try:
+        if words == ["probe"]:
+            _open_queue().close()
+        else:
+            serve()
+    except OSError as error:
+        sys.stderr.write(f"the kernel gives no packet queue (NFQUEUE): {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
