@@ -40,9 +40,13 @@ class DiskTrouble:
 
     def set(self, quality: DiskQuality) -> int:
         """From now on it is as bad as this; returns how many requests felt what was before."""
-        touched, self._touched = self._touched, 0
         self._quality = quality
         self.well = quality == _WELL
+        return self.touched()
+
+    def touched(self) -> int:
+        """How many requests felt it since this was asked last."""
+        touched, self._touched = self._touched, 0
         return touched
 
     async def strike(self, path: str, *, writes: bool) -> None:

@@ -619,6 +619,18 @@ async def check_bad_disk(session: Session) -> None:
     assert await cluster.worsen_disk("a", DiskQuality()) == failed
 
 
+async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
+    """What ended it is counted."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    await cluster.worsen_disk("a", DiskQuality(error=1.0))
+    await tell(env, "a", {"do": "list", "prefix": ""})
+    with contextlib.suppress(ConnectionResetError):  # the node may be gone before it answers
+        await tell(env, "a", {"do": "panic", "text": "the disk is made of cheese"})
+    await until(lambda: cluster.state("a") is NodeState.DOWN)
+    assert await cluster.worsen_disk("a", DiskQuality()) == 1
+
+
 async def check_bad_disks_outlast_nodes(session: Session) -> None:
     """What was set holds after a restart, for a node that was down, and for one that goes on."""
     env, cluster = session.env, session.cluster
@@ -696,6 +708,7 @@ CHECKS: tuple[Check, ...] = (
     check_clock_drift,
     check_clocks_outlast_nodes,
     check_bad_disk,
+    check_a_bad_disk_that_ends_a_node,
     check_bad_disks_outlast_nodes,
     check_conditions_that_nothing_has,
     check_randomness,

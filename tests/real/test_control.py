@@ -53,7 +53,7 @@ class Life:
             self.obedience.take(line)
 
     def listen(self) -> None:
-        self.obedience._answer(0)
+        self.obedience.report()
 
     def feel(self, times: int) -> None:
         for _ in range(times):
@@ -158,7 +158,10 @@ async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
     world.change(NodeState.DOWN)
     life = world.start()
     life.feel(7)
-    assert await world.control.worsen_disk(DiskQuality()) == 3 + 7
+    life.obedience.report()  # it ends by itself
+    world.change(NodeState.DOWN)
+    world.start().feel(2)
+    assert await world.control.worsen_disk(DiskQuality()) == 3 + 7 + 2
 
 
 @pytest.mark.parametrize("state", [NodeState.DOWN, NodeState.PAUSED])

@@ -13,14 +13,14 @@ import functools
 import logging
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
-    BASE,
     CLIENT,
+    ENV_NODES_ONLY,
     Bite,
     Capability,
     ClusterEvent,
@@ -40,11 +40,11 @@ from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Attachment, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
+from harness.environments.docker.node import DockerNode, Incarnation
 from harness.environments.docker.outputs import follow
-from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.power import PowerCut, power_cut
+from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
 from harness.environments.warden import Warden
@@ -61,16 +61,10 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.KILL,
             Capability.PAUSE,
             Capability.WIPE,
-            Capability.LOSE_UNSYNCED,
-            Capability.TORN_WRITE,
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.RESET,
-            Capability.CLOCK_SKEW,
-            Capability.CLOCK_DRIFT,
-            Capability.DISK_ERROR,
-            Capability.DISK_FULL,
-            Capability.DISK_SLOW,
+            *ENV_NODES_ONLY,
             Capability.DROP,
             Capability.STALL,
         ),
@@ -107,57 +101,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Incarnation:
-    """One run of a node's program, from its start to its exit."""
-
-    def __init__(self, boot: int) -> None:
-        self.boot = boot
-        self.pid: int | None = None  # where the engine runs on this machine
-        self.ending: frozenset[int] | None = None
-        self.exited = asyncio.Event()
-
-    def end(self, codes: Iterable[int]) -> None:
-        """From now on an exit with one of these codes is our doing."""
-        self.ending = frozenset(codes)
-
-    def expects(self, code: int) -> bool:
-        """Whether we made it exit. A crash in the very moment of a kill has a code of its own."""
-        return self.ending is not None and code in self.ending
-
-
-class _Node:
-    """What the driver knows about one node."""
-
-    def __init__(
-        self,
-        spec: NodeSpec,
-        log: NodeLog,
-        container: str,
-        say: Callable[[str, bytes], Awaitable[None]],
-    ) -> None:
-        self.log = log
-        self.container = container
-        self.state = NodeState.DOWN
-        self.boots = 0
-        self.incarnation: _Incarnation | None = None
-        self.lock = asyncio.Lock()
-        self.lease: asyncio.TimerHandle | None = None
-        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
-        self.variant = BASE
-        self.watch = LineWatch(spec)
-        self.created_as = BASE  # what its container was made for
-        self.set_up = False
-        self.ended_by_host = False
-        self.control = NodeControl(
-            spec,
-            turn=self.lock,
-            state=lambda: self.state,
-            send=lambda line: say(container, line),
-        )
-        if spec.entry is not None:
-            log.hand_answers_to(self.control.hear)
-
-
 class DockerCluster:
     """The containers of one run."""
 
@@ -181,7 +124,7 @@ class DockerCluster:
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         self._nodes = {
-            name: _Node(spec, logs(name), blueprint.places[name].container, self._say)
+            name: DockerNode(logs(name), blueprint.places[name].container, spec, self._say)
             for name, spec in blueprint.specs.items()
         }
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -250,7 +193,7 @@ class DockerCluster:
         """The end of the node's log."""
         return self._node(node).log.tail(last_lines)
 
-    def _node(self, name: str) -> _Node:
+    def _node(self, name: str) -> DockerNode:
         if name not in self._nodes:
             raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
         return self._nodes[name]
@@ -335,7 +278,7 @@ class DockerCluster:
                 entry.created_as = entry.variant
             if not entry.set_up:
                 await self._set_up(node)
-            incarnation = _Incarnation(entry.boots)
+            incarnation = Incarnation(entry.boots)
             file = self._blueprint.node_file(
                 node, incarnation.boot, entry.power_cut, entry.control.condition, entry.variant
             )
@@ -363,7 +306,7 @@ class DockerCluster:
                 incarnation.pid = None if state is None else state.pid
             return True
 
-    def _read(self, node: str, incarnation: _Incarnation, attachment: Attachment) -> None:
+    def _read(self, node: str, incarnation: Incarnation, attachment: Attachment) -> None:
         """A thread: hand on what the node prints, and then that it has exited."""
         entry = self._nodes[node]
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
@@ -392,7 +335,7 @@ class DockerCluster:
         what = f"the output of {node} broke off while it ran and was attached again: {why}"
         self._bus.publish(node, "infrastructure", {"what": what})
 
-    def _lost(self, node: str, incarnation: _Incarnation, error: InfrastructureError) -> None:
+    def _lost(self, node: str, incarnation: Incarnation, error: InfrastructureError) -> None:
         """Nobody knows what the node does: nothing can be judged any more."""
         if self._closing:
             incarnation.exited.set()
@@ -400,7 +343,7 @@ class DockerCluster:
         self._bus.publish(node, "infrastructure", {"what": str(error)})
         self._on_failure(error)
 
-    def _exited(self, node: str, incarnation: _Incarnation, state: ContainerState) -> None:
+    def _exited(self, node: str, incarnation: Incarnation, state: ContainerState) -> None:
         entry = self._nodes[node]
         entry.state = NodeState.DOWN
         entry.control.let_go()
@@ -424,7 +367,7 @@ class DockerCluster:
         data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
         self._bus.publish(node, "node-exited", data)
 
-    async def _wait_exited(self, node: str, incarnation: _Incarnation) -> None:
+    async def _wait_exited(self, node: str, incarnation: Incarnation) -> None:
         try:
             async with asyncio.timeout(_EXIT_TIMEOUT_S):
                 await incarnation.exited.wait()

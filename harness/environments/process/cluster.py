@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from harness.cluster import (
     CLIENT,
+    ENV_NODES_ONLY,
     Bite,
     Capability,
     ClusterEvent,
@@ -38,19 +39,13 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.KILL,
             Capability.PAUSE,
             Capability.WIPE,
-            Capability.LOSE_UNSYNCED,
-            Capability.TORN_WRITE,
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.DELAY,
             Capability.THROTTLE,
             Capability.STALL,
             Capability.RESET,
-            Capability.CLOCK_SKEW,
-            Capability.CLOCK_DRIFT,
-            Capability.DISK_ERROR,
-            Capability.DISK_FULL,
-            Capability.DISK_SLOW,
+            *ENV_NODES_ONLY,
         ),
         Fidelity.EXACT,
     )

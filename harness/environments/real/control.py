@@ -2,9 +2,9 @@
 
 Commands go to the node's standard input, a JSON object a line; the answers come among its output
 (`harness.environments.real.lines`). A command holds all that is wrong with the machine, so it may
-be given twice, and only the last one counts. A node answers each, and says 0 when it begins to
-listen. What it did not live to hear is in its `NodeFile` when it starts again: what is wrong with a
-machine outlasts its nodes.
+be given twice, and only the last one counts. A node answers each, and 0 when it begins to listen
+and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
+again: what is wrong with a machine outlasts its nodes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class NodeControl:
     async def worsen_disk(self, quality: DiskQuality) -> int:
         """See `harness.cluster.Cluster.worsen_disk`; in force on return where it is running.
 
-        What a node felt since it was last heard of is not counted when it dies.
+        What a node that was killed has felt since it was last heard of is not known, nor counted.
         """
         check_disk_quality(quality)
         self._check_ours("a disk fault")

@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -82,6 +83,7 @@ class _Output:
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
+        self.before_the_end: Callable[[], None] | None = None  # what is to be told first
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -102,6 +104,8 @@ class _Output:
         if error is not None:
             data["message"] += f": {error!r}"
             data["traceback"] = "".join(traceback.format_exception(error))
+        if self.before_the_end is not None:
+            self.before_the_end()
         self.write("critical", "log", data)
         os._exit(EXIT_PANIC)
 
@@ -122,6 +126,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     trouble = DiskTrouble(stream(node.seed, f"disk-trouble/{node.name}/{node.boot}"))
     obedience = Obedience(clock, trouble, boot=node.boot, write=output.write)
     obedience.be(node.condition)
+    output.before_the_end = obedience.report
     env = RealEnv(
         node.name,
         boot=node.boot,
@@ -156,6 +161,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     if stopping.is_set():
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await env.close()
+        obedience.report()
         return
     output.panic("main: it returned, but a node runs until it is stopped", None)
 

@@ -59,7 +59,7 @@ class Obedience:
         os.set_blocking(descriptor, False)
         loop.add_reader(descriptor, self._read, loop, descriptor)
         self._read(loop, descriptor)
-        self._answer(0)
+        self.report()
 
     def _read(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
         try:
@@ -89,6 +89,11 @@ class Obedience:
             if command.boot == self._boot:
                 self.be(command.condition)
                 self._answer(command.number)
+
+    def report(self) -> None:
+        """Tell what was felt, without being asked: it listens, or it is about to end."""
+        self._touched += self._trouble.touched()
+        self._answer(0)
 
     def _answer(self, number: int) -> None:
         answer = Obeyed(number=number, touched=self._touched)

@@ -1,0 +1,66 @@
+"""What the driver knows about one node in a container, over all of its incarnations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from harness.cluster import BASE, NodeSpec, NodeState
+from harness.environments.real.control import NodeControl
+from harness.environments.real.logs import NodeLog
+from harness.environments.real.power import PowerCut
+from harness.environments.real.readiness import LineWatch
+
+__all__ = ["DockerNode", "Incarnation"]
+
+
+class Incarnation:
+    """One run of a node's program, from its start to its exit."""
+
+    def __init__(self, boot: int) -> None:
+        self.boot = boot
+        self.pid: int | None = None  # where the engine runs on this machine
+        self.ending: frozenset[int] | None = None
+        self.exited = asyncio.Event()
+
+    def end(self, codes: Iterable[int]) -> None:
+        """From now on an exit with one of these codes is our doing."""
+        self.ending = frozenset(codes)
+
+    def expects(self, code: int) -> bool:
+        """Whether we made it exit. A crash in the very moment of a kill has a code of its own."""
+        return self.ending is not None and code in self.ending
+
+
+class DockerNode:
+    """What the driver knows about one node."""
+
+    def __init__(
+        self,
+        log: NodeLog,
+        container: str,
+        spec: NodeSpec,
+        say: Callable[[str, bytes], Awaitable[None]],
+    ) -> None:
+        """`say` tells a container a line; raises `InfrastructureError`."""
+        self.log = log
+        self.container = container
+        self.state = NodeState.DOWN
+        self.boots = 0
+        self.incarnation: Incarnation | None = None
+        self.lock = asyncio.Lock()
+        self.lease: asyncio.TimerHandle | None = None
+        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
+        self.variant = BASE
+        self.watch = LineWatch(spec)
+        self.created_as = BASE  # what its container was made for
+        self.set_up = False
+        self.ended_by_host = False
+        self.control = NodeControl(
+            spec,
+            turn=self.lock,
+            state=lambda: self.state,
+            send=lambda line: say(container, line),
+        )
+        if spec.entry is not None:
+            log.hand_answers_to(self.control.hear)
