@@ -85,7 +85,7 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
 class Sending(NamedTuple):
     """Datagrams that each end sends to the other."""
 
-    count: int = 1000
+    datagrams: int = 1000
     size: int = 100  # bytes, headers included
     pause_s: float = 0.004
 
@@ -111,7 +111,7 @@ class Flow(NamedTuple):
 
 
 DENSE: Final = Sending()
-WIDE: Final = Sending(count=1500, size=1000, pause_s=0.002)  # 500 kB/s
+WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
 class Asked(NamedTuple):

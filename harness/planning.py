@@ -126,7 +126,8 @@ def refuse_unable(
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
             if capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
-                error = unsupported(environment, capability, _able(capability))
+                others = [name for name in _able(capability) if name != environment]
+                error = unsupported(environment, capability, others)
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 

@@ -28,7 +28,7 @@ from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
 from harness.ops import History, Op
-from harness.planning import Plan
+from harness.planning import Plan, refuse_unable
 from harness.plugins import (
     Client,
     Convergence,
@@ -104,6 +104,8 @@ def conduct(
     log = None if folder is None else folder.open_log()
 
     async def main(session: Session) -> Outcome:
+        cluster = session.cluster  # it may be able to do less than its environment in general
+        refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
         recorder = Recorder(session.env.clock, log)
         if listener is not None:
             recorder.listen(listener)

@@ -24,6 +24,7 @@ from harness.cluster import (
     ClusterEvent,
     DiskQuality,
     Link,
+    LinkQuality,
     NodeSpec,
     NodeState,
 )
@@ -497,6 +498,35 @@ async def check_leases_and_heal_all(session: Session) -> None:
     assert await tell(session.env, "a", {"do": "echo", "text": "a"}) == "a"
 
 
+async def check_link_quality(session: Session) -> None:
+    """A slow link is slow one way, slower by a second fault, and whole after both."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+
+    async def took_s() -> float:
+        before_ns = env.clock.monotonic_ns()
+        assert await tell(env, "a", {"do": "echo", "text": "a"}) == "a"
+        return (env.clock.monotonic_ns() - before_ns) / 1e9
+
+    slow, links = LinkQuality(delay_ms=1000 * SILENCE_S), [Link("a", CLIENT)]
+    first = await cluster.shape(links, slow, lease_s=LEASE_S)
+    assert await took_s() >= SILENCE_S
+    second = await cluster.shape(links, slow, lease_s=LEASE_S)
+    assert await took_s() >= 2 * SILENCE_S
+    bites = [await cluster.heal(fault) for fault in (first, second)]
+    assert all(bite.count is None or bite.count > 0 for bite in bites)
+    assert bites[0] == await cluster.heal(first)
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+        while await took_s() >= SILENCE_S:
+            pass
+    for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
+        try:
+            await cluster.shape(links, bad, lease_s=LEASE_S)
+        except UsageError:
+            continue
+        raise AssertionError(f"{bad} was accepted")
+
+
 async def check_clocks(session: Session) -> None:
     """Clocks advance, and a skew moves the wall clock only."""
     env, cluster = session.env, session.cluster
@@ -704,6 +734,7 @@ CHECKS: tuple[Check, ...] = (
     check_cut,
     check_cut_stalls_connections,
     check_leases_and_heal_all,
+    check_link_quality,
     check_clocks,
     check_clock_drift,
     check_clocks_outlast_nodes,

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from harness.cluster import Link
+from harness.cluster import Link, LinkQuality
 from harness.environments.docker import DockerEnvironment
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 
@@ -11,6 +11,8 @@ from tests.docker.support import echo_nodes, plan_of, wait_answering
 async def main(session) -> None:
     await wait_answering(session, "n1", "n2")
     await session.cluster.cut([Link("n1", "n2")], lease_s=600)
+    slow = LinkQuality(delay_ms=5000)
+    await session.cluster.shape([Link("n2", "n1")], slow, lease_s=600)
     await session.cluster.pause("n2", lease_s=600)
     print("broken", flush=True)
     await asyncio.Event().wait()

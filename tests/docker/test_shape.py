@@ -7,6 +7,7 @@ import pytest
 
 from bench.docker_links import CASES, NODES, Sending, measure, probe_plan
 from harness.cluster import CLIENT, Link, LinkQuality
+from harness.environments.docker import undo
 from harness.environments.docker.labels import keeper_name
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.waiting import LIMIT_S
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 LONG_S = 600.0
 LINK = [Link("b", "a")]
-FEW = Sending(count=200)
+FEW = Sending(datagrams=200)
 KILL_PROGRAM = (
     "for at in /proc/[0-9]*; do tr '\\0' ' ' <$at/cmdline | grep -q '^python3 -I -S' "
     "&& kill -9 ${at#/proc/}; done 2>/dev/null; true"
@@ -50,9 +51,9 @@ def test_one_direction_is_as_bad_as_asked_and_the_other_whole(environment, engin
     spare = 50 if name == "delay" else 0.2 * asked.wanted
     assert asked.shows(there) == pytest.approx(asked.wanted, abs=spare)
     assert bite.unit == "packets"
-    assert bite.count >= asked.sending.count
+    assert bite.count >= asked.sending.datagrams
     for whole in (back, *healed):
-        assert whole.got == asked.sending.count
+        assert whole.got == asked.sending.datagrams
         assert whole.late == 0
         assert whole.delay_ms < 50
 
@@ -74,8 +75,14 @@ def test_faults_on_one_link_add_up_and_heal_one_by_one(environment, engine):
         assert found == pytest.approx(wanted, abs=50)
 
 
-def test_a_lease_makes_links_whole_again(environment, engine):
+def test_a_lease_and_the_warden_make_links_whole_again(environment, engine):
     async def main(cluster, probe):
+        fault = await cluster.shape(LINK, LinkQuality(drop=0.5), lease_s=LONG_S)
+        (owner,) = cluster._links.keepers(fault)
+        assert undo.main(["heal", fault, owner]) == 0  # as the warden has it done
+        by_warden, _ = await probe()
+        assert by_warden.got == FEW.datagrams
+        assert (await cluster.heal(fault)).count == 0
         started_s = time.monotonic()
         await cluster.shape(LINK, LinkQuality(drop=1.0), lease_s=20.0)
         await asyncio.sleep(max(0.0, started_s + 22 - time.monotonic()))
@@ -83,7 +90,7 @@ def test_a_lease_makes_links_whole_again(environment, engine):
 
     _, (there, _) = execute(environment, engine, main)
 
-    assert there.got == FEW.count
+    assert there.got == FEW.datagrams
 
 
 def test_a_program_that_is_killed_leaves_whole_links_and_is_told_of(environment, engine):
@@ -111,7 +118,7 @@ def test_a_program_that_is_killed_leaves_whole_links_and_is_told_of(environment,
 
     assert before.delay_ms > 250
     assert after.delay_ms < 50
-    assert after.got == FEW.count
+    assert after.got == FEW.datagrams
     assert last.delay_ms > 250
     told = [(node, data["what"]) for node, kind, data in events if kind == "infrastructure"]
     assert [node for node, what in told if "had ended" in what] == ["a"]

@@ -46,7 +46,7 @@ class DockerEnvironment:
 
     api_version = API_VERSION
     name = ENVIRONMENT
-    doc = "containers on a private network; iptables partitions, pause and kill by the engine"
+    doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
     def unavailable(self) -> str | None:

@@ -176,16 +176,13 @@ def shape_command(
     return ["sh", "-c", _SHAPE, "shape", f'--comment "{_PREFIX}:{fault}:', _PROGRAM, *lines]
 
 
-# A chain that nothing comes to: the rule is only made to see whether the kernel knows its like.
+# A chain that nothing comes to and that goes at once: the kernel looks at the rules all the same.
 _PROBE = f"""
-chain=harness-probe
-iptables -w 5 -t mangle -N $chain 2>&1
-iptables -w 5 -t mangle -A $chain -j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass 2>&1 &&
-  iptables -w 5 -t mangle -A $chain -j MARK --set-xmark 0x1/0x1 2>&1
-able=$?
-iptables -w 5 -t mangle -F $chain; iptables -w 5 -t mangle -X $chain
-[ $able -eq 0 ] || exit $able
-[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe 2>&1
+printf '%s\\n' '*mangle' ':harness-probe - [0:0]' \
+  '-A harness-probe -j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass' \
+  '-A harness-probe -j MARK --set-xmark 0x1/0x1' '-F harness-probe' '-X harness-probe' COMMIT |
+  iptables-restore -w 5 --noflush || exit
+[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe
 """
 
 
