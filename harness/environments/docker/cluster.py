@@ -15,12 +15,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
     CLIENT,
-    ENV_NODES_ONLY,
     Bite,
     Capability,
     ClusterEvent,
@@ -36,9 +34,11 @@ from harness.cluster import (
 )
 from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
+from harness.environments.docker.attachment import Attachment
+from harness.environments.docker.capabilities import CAPABILITIES, LINK_QUALITY
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import Attachment, ContainerState, Engine
+from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import DockerNode, Incarnation
 from harness.environments.docker.outputs import follow
@@ -50,43 +50,9 @@ from harness.environments.real.setup import failed_setup
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
-__all__ = ["CAPABILITIES", "ENVIRONMENT", "DockerCluster"]
+__all__ = ["ENVIRONMENT", "DockerCluster"]
 
 ENVIRONMENT: Final = "docker"
-CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys(
-        (
-            Capability.START,
-            Capability.STOP,
-            Capability.KILL,
-            Capability.PAUSE,
-            Capability.WIPE,
-            Capability.PARTITION,
-            Capability.PARTITION_ONE_WAY,
-            Capability.RESET,
-            *ENV_NODES_ONLY,
-            Capability.DROP,
-            Capability.STALL,
-        ),
-        Fidelity.EXACT,
-    )
-    | dict.fromkeys(
-        (
-            Capability.AIM_AT_EVENTS,
-            Capability.DELAY,  # by a program that waits for a processor like all others
-            Capability.REORDER,  # where another packet comes soon enough to overtake
-            Capability.THROTTLE,
-        ),
-        Fidelity.APPROXIMATE,
-    )
-)
-_LINK_QUALITY: Final = (
-    Capability.DELAY,
-    Capability.DROP,
-    Capability.REORDER,
-    Capability.THROTTLE,
-    Capability.STALL,
-)
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
@@ -152,7 +118,7 @@ class DockerCluster:
         """`CAPABILITIES`, less link quality where the engine's kernel has no packet queues."""
         if self._unshapable is None:
             return CAPABILITIES
-        return {what: how for what, how in CAPABILITIES.items() if what not in _LINK_QUALITY}
+        return {what: how for what, how in CAPABILITIES.items() if what not in LINK_QUALITY}
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:

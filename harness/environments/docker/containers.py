@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.cluster import BASE
+from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import Attachment, ContainerSpec, Engine
+from harness.environments.docker.engine import ContainerSpec, Engine
 from harness.environments.docker.volumes import create_volume, remove_volume
 from harness.environments.real import probe
 from harness.environments.real.readiness import COMMAND_S, LineWatch

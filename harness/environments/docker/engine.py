@@ -21,16 +21,13 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, Param
 import msgspec
 
 from harness.environments import procfs
-from harness.environments.real.lines import LINE_BYTES_MAX
+from harness.environments.docker.attachment import Attachment
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from docker.types import CancellableStream
-
     from docker import APIClient
 
 __all__ = [
-    "Attachment",
     "ContainerSpec",
     "ContainerState",
     "Engine",
@@ -53,7 +50,6 @@ _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
 """Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
-_TAIL_BYTES_MAX: Final = 500
 
 
 P = ParamSpec("P")
@@ -135,46 +131,6 @@ class Found(NamedTuple):
     name: str
     labels: dict[str, str]
     state: str = ""  # of a container: "running", "paused", "exited", ...
-
-
-class Attachment:
-    """The output of a container while it runs; close it, whether it was read or not."""
-
-    def __init__(
-        self,
-        stream: CancellableStream[tuple[bytes | None, bytes | None]],
-        translated: Callable[[], contextlib.AbstractContextManager[None]],
-        tail: collections.deque[str],
-    ) -> None:
-        self._stream = stream
-        self._translated = translated
-        self._tail = tail
-
-    def lines(self) -> Iterator[bytes]:
-        """Whole lines without their ends, until the container stops.
-
-        The two outputs are put together a line at a time, so neither tears the other's lines.
-        """
-        pending = [b"", b""]
-        with self._translated():
-            for parts in self._stream:
-                for index, part in enumerate(parts):
-                    *lines, pending[index] = (pending[index] + (part or b"")).split(b"\n")
-                    if len(pending[index]) > LINE_BYTES_MAX:
-                        lines.append(pending[index])
-                        pending[index] = b""
-                    for line in lines:
-                        self._tail.append(line[:_TAIL_BYTES_MAX].decode("utf-8", "replace"))
-                        yield line
-        yield from (rest for rest in pending if rest)
-
-    def close(self) -> None:
-        """Give the connection back; safe to call twice."""
-        with contextlib.suppress(OSError):  # the engine has hung up already
-            self._stream.close()
-        # The SDK closes the socket but not the file over it, which keeps it open.
-        response: Any = vars(self._stream)["_response"]
-        response.close()
 
 
 class Engine:

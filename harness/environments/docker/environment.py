@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
-from harness.environments.docker.cluster import CAPABILITIES, ENVIRONMENT, DockerCluster
+from harness.environments.docker.capabilities import CAPABILITIES
+from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
 from harness.environments.docker.dockerfiles import provide_images
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag

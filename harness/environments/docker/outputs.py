@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.engine import (
-    Attachment,
     ContainerState,
     Engine,
     EngineUnreachableError,

@@ -1,0 +1,47 @@
+"""What can be done to containers, and how faithfully."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
+
+__all__ = ["CAPABILITIES", "LINK_QUALITY"]
+
+CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
+    dict.fromkeys(
+        (
+            Capability.START,
+            Capability.STOP,
+            Capability.KILL,
+            Capability.PAUSE,
+            Capability.WIPE,
+            Capability.PARTITION,
+            Capability.PARTITION_ONE_WAY,
+            Capability.RESET,
+            *ENV_NODES_ONLY,
+            Capability.DROP,
+            Capability.STALL,
+        ),
+        Fidelity.EXACT,
+    )
+    | dict.fromkeys(
+        (
+            Capability.AIM_AT_EVENTS,
+            Capability.DELAY,  # by a program that waits for a processor like all others
+            Capability.REORDER,  # where another packet comes soon enough to overtake
+            Capability.THROTTLE,
+        ),
+        Fidelity.APPROXIMATE,
+    )
+)
+LINK_QUALITY: Final = (
+    Capability.DELAY,
+    Capability.DROP,
+    Capability.REORDER,
+    Capability.THROTTLE,
+    Capability.STALL,
+)
+"""Of links; an engine whose kernel lacks what it takes has none of these."""
