@@ -17,7 +17,7 @@ __all__ = ["CONDITIONS", "condition", "duration_s", "shape", "wrong"]
 CONDITIONS: Final = ("clock", "cpu", "disk")
 """The verbs that need settings and hit nodes; `shape` needs them, too, and hits links."""
 DRIFT_PPM_MAX: Final = 500_000
-FACTOR_MAX: Final = 1_000
+FACTOR_MAX: Final = 100
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _DELAY_MS_MAX: Final = 60_000
 _OFFSET_MS_MAX: Final = 86_400_000

@@ -353,6 +353,40 @@ def test_a_node_that_gets_no_processor_is_told(environment):
     assert execute(environment, main, nodes=3) == {"n1"}
 
 
+def test_a_slowed_node_gets_its_part_of_a_processor(environment, engine):
+    """Also after a wipe and a restart; nobody is told that the host starves it; a heal ends it."""
+
+    async def main(session):
+        cluster = session.cluster
+        container = cluster._nodes["n1"].container
+
+        def quota():
+            return engine._api.inspect_container(container)["HostConfig"]["CpuQuota"]
+
+        starved = set()
+        cluster.subscribe(lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"]))
+        await cluster.slow("n1", factor=10.0)
+        took_s = await ask(session, "n1", "work", 0.5, timeout_s=LONG_S)
+        assert cluster.pids().keys() == {"n2"}
+        await cluster.kill("n1")
+        await cluster.wipe("n1")
+        await cluster.start("n1")
+        await wait_answering(session, "n1")
+        again_s = await ask(session, "n1", "work", 0.3, timeout_s=LONG_S)
+        assert await asyncio.to_thread(quota) == 10_000
+        for factor in (0.5, 101.0):
+            with pytest.raises(UsageError, match=f"factor is {factor}"):
+                await cluster.slow("n1", factor=factor)
+        await cluster.heal_all()
+        assert await asyncio.to_thread(quota) == -1
+        return took_s, again_s, starved
+
+    took_s, again_s, starved = execute(environment, main, nodes=2)
+    assert took_s > 3.5  # the first part of a tenth is given at once
+    assert again_s > 1.8
+    assert "n1" not in starved
+
+
 def test_events_of_nodes_arrive_within_a_tenth_of_a_second(environment):
     async def main(session):
         arrived = asyncio.Event()

@@ -33,6 +33,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.DELAY,  # by a program that waits for a processor like all others
             Capability.REORDER,  # where another packet comes soon enough to overtake
             Capability.THROTTLE,
+            Capability.SLOW_CPU,  # at full speed for a part of each tenth of a second
         ),
         Fidelity.APPROXIMATE,
     )

@@ -38,7 +38,7 @@ from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, LINK_QUALITY
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import ContainerState, Engine
+from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import DockerNode, Incarnation
 from harness.environments.docker.outputs import follow
@@ -53,6 +53,7 @@ from harness.errors import InfrastructureError, UsageError
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
 ENVIRONMENT: Final = "docker"
+_SLOW_FACTOR_MAX: Final = 1 / CPU_SHARE_MIN
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
@@ -135,11 +136,14 @@ class DockerCluster:
         return {(name, node.container, node.state) for name, node in free.items()}
 
     def pids(self) -> dict[str, int]:
-        """The first process of each node that is up, where the engine runs on this machine."""
+        """The first process of each node that is up, where the engine runs on this machine.
+
+        Without those that wait for a processor because we have them wait (`slow`).
+        """
         up = {
             n: node.incarnation
             for n, node in self._nodes.items()
-            if node.state is not NodeState.DOWN
+            if node.state is not NodeState.DOWN and node.slowed == 1.0
         }
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
@@ -242,6 +246,7 @@ class DockerCluster:
             if entry.created_as != entry.variant:
                 await self._in_thread(self._containers.replace, node, entry.variant)
                 entry.created_as = entry.variant
+                await self._limit_processor(entry, self.nodes[node])
             if not entry.set_up:
                 await self._set_up(node)
             incarnation = Incarnation(entry.boots)
@@ -389,6 +394,7 @@ class DockerCluster:
 
             await self._in_thread(self._containers.wipe, node, entry.variant)
             entry.created_as, entry.set_up = entry.variant, False
+            await self._limit_processor(entry, self.nodes[node])
             return True
 
     # --- pause -------------------------------------------------------------------------------
@@ -516,11 +522,12 @@ class DockerCluster:
             self._warden.release(f"link:{fault}")
 
     async def heal_all(self) -> None:
-        """Heal every link fault, clock and disk and thaw every node; starts nothing."""
+        """Heal every fault of links, processors, clocks and disks, thaw every node; start none."""
         for fault in self._links.active():
             await self.heal(fault)
         for node in self._nodes:
             await self.resume(node)
+        await asyncio.gather(*(self.slow(node, factor=1.0) for node in self._nodes))
         await asyncio.gather(*(entry.control.mend() for entry in self._nodes.values()))
 
     async def reset(self, links: Sequence[Link]) -> int:
@@ -537,9 +544,25 @@ class DockerCluster:
         """Make the disk that the node sees bad; only that of a node on `Env` is ours."""
         return await self._node(node).control.worsen_disk(quality)
 
-    async def slow(self, node: str, *, factor: float) -> None:  # noqa: ARG002
-        """Not here; raises `UsageError`."""
-        raise unsupported(ENVIRONMENT, Capability.SLOW_CPU, ["sim"])
+    async def slow(self, node: str, *, factor: float) -> None:
+        """Give the node, a foreign one too, 1/`factor` of one processor; 1.0: what it declares."""
+        entry = self._node(node)
+        if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
+            raise UsageError(
+                f"factor is {factor}; in docker it must be in 1 (normal) .. {_SLOW_FACTOR_MAX:g}"
+            )
+        async with entry.lock:
+            if factor != entry.slowed:
+                entry.slowed = factor
+                await self._limit_processor(entry, self.nodes[node], always=True)
+
+    async def _limit_processor(
+        self, entry: DockerNode, spec: NodeSpec, *, always: bool = False
+    ) -> None:
+        """Let the container have what it may; a new one has what the node declares."""
+        if always or entry.slowed != 1.0:
+            share = spec.cpus if entry.slowed == 1.0 else 1 / entry.slowed
+            await self._in_thread(self._engine.limit_processor, entry.container, share)
 
     # --- the end -----------------------------------------------------------------------------
 

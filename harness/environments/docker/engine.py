@@ -45,6 +45,10 @@ _GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an engine that
 _PING_TIMEOUT_S: Final = 5
 _FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
+_CPU_PERIOD_US: Final = 100_000
+_CPU_QUOTA_US_MIN: Final = 1_000  # the kernel's own limit
+CPU_SHARE_MIN: Final = _CPU_QUOTA_US_MIN / _CPU_PERIOD_US
+"""Of one processor: less is given to nobody."""
 _END: Final = "\x04"
 _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
 """Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
@@ -345,7 +349,8 @@ class Engine:
                 mem_limit=spec.memory_bytes_max,
                 memswap_limit=spec.memory_bytes_max,
                 pids_limit=spec.processes_max,
-                nano_cpus=None if spec.cpus is None else round(spec.cpus * 1e9),
+                cpu_period=None if spec.cpus is None else _CPU_PERIOD_US,
+                cpu_quota=None if spec.cpus is None else round(spec.cpus * _CPU_PERIOD_US),
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=None if joined else spec.hosts,
@@ -475,6 +480,22 @@ class Engine:
             bool(state.get("OOMKilled")),
             state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
         )
+
+    @_repeated
+    def limit_processor(self, container: str, share: float | None) -> None:
+        """Give it so much of one processor (above 1: of several); `None` is all it wants.
+
+        It holds over restarts, and from now on if it runs.
+        """
+        quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
+        with self._translated("limit the processor of", container):
+            said = self._api.update_container(
+                container, cpu_period=_CPU_PERIOD_US, cpu_quota=quota_us
+            )
+        if warnings := said.get("Warnings"):
+            raise InfrastructureError(
+                f"docker: the processor of {container} is not limited: {'; '.join(warnings)}"
+            )
 
     @_repeated
     def memory_bytes(self, container: str) -> int | None:

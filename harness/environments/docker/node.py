@@ -50,6 +50,7 @@ class DockerNode:
         self.incarnation: Incarnation | None = None
         self.lock = asyncio.Lock()
         self.lease: asyncio.TimerHandle | None = None
+        self.slowed = 1.0  # the factor by which it computes more slowly
         self.power_cut: PowerCut | None = None  # which its next start finds on the disk
         self.variant = BASE
         self.watch = LineWatch(spec)
