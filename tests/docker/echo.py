@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ async def _answer(env: Env, request: list[str]) -> Any:
             except OSError as error:
                 return errno.errorcode[error.errno or 0]
             return None
+        case ["work", time_s]:  # takes so much of a processor's time; how long it took
+            begin_s, end_s = time.monotonic(), time.process_time() + float(time_s)
+            while time.process_time() < end_s:
+                pass
+            return time.monotonic() - begin_s
         case ["wall"]:
             return env.clock.wall_ns()
         case ["read"]:
