@@ -32,7 +32,8 @@ from harness.errors import InfrastructureError
 __all__ = ["OBEYED", "Command", "Condition", "NodeControl", "Obeyed"]
 
 OBEYED: Final = "obeyed"
-_ANSWER_TIMEOUT_S: Final = 5.0
+_ANSWER_TIMEOUT_S: Final = 20.0
+"""A host that starves its nodes is no reason to give up a run."""
 _ATTEMPTS: Final = 2
 """An answer may be lost where the output of a node breaks off: it is asked for again."""
 _START_TIMEOUT_S: Final = 60.0
