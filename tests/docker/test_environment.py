@@ -51,7 +51,7 @@ def execute(environment, main, *, nodes=3, **plan):
 def found(engine, run_id):
     label = f"{RUN_LABEL}={run_id}"
     kinds = (engine.containers(label), engine.networks(label), volumes(engine, label))
-    return [item.name for kind in kinds for item in kind]
+    return sorted(item.name for kind in kinds for item in kind)
 
 
 def test_nodes_come_up_unprivileged_and_the_run_leaves_nothing(environment, engine, tmp_path):
@@ -593,5 +593,5 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
         kill_driver(driver)
         lines = [line for line in environment.clean() if run_id in line]
 
-    assert len(lines) == len(everything) == 5
+    assert len(lines) == len(everything) == 7
     assert found(engine, run_id) == []
