@@ -42,6 +42,7 @@ from harness.environments.docker.outputs import follow
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import power_cut
+from harness.environments.real.traps import Traps
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
@@ -59,11 +60,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.RESET,
+            Capability.AIM_AT_EVENTS,
             *ENV_NODES_ONLY,
         ),
         Fidelity.EXACT,
     )
-    | {Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE}
 )
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
@@ -102,9 +103,10 @@ class DockerCluster:
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         self._nodes = {
-            name: DockerNode(logs(name), blueprint.places[name].container, spec, self._say)
+            name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
             for name, spec in blueprint.specs.items()
         }
+        self._traps = Traps(bus, [node.control for node in self._nodes.values()])
         self._tasks: set[asyncio.Task[Any]] = set()
         self._links = LinkFaults(blueprint, engine, self._in_thread)
 
@@ -156,8 +158,8 @@ class DockerCluster:
         self._bus.subscribe(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run when an event of this kind has arrived."""
-        return self._bus.trap(kind, spring)
+        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
+        return self._traps.set(kind, spring)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""
