@@ -2,7 +2,8 @@
 
 What a node would do next, it does not do before the driver tells it to go on (`real.control`), so
 nothing that it sends or writes comes between the event and the fault. It waits for a second at
-most: a driver that is busy, or a spring that waits for the very node, holds up nobody for longer.
+most: a driver that is busy, or a spring that waits for the very node (to stop it in order, say),
+holds up nobody for longer. What a thread of its disk had begun goes on, as a device would.
 """
 
 from __future__ import annotations
