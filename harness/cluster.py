@@ -323,8 +323,9 @@ class Cluster(Protocol):
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Have `spring` run at every event of this kind; returns what takes the trap away.
 
-        Where `AIM_AT_EVENTS` is exact, it runs before the node sends or writes anything else, up to
-        where it first waits; elsewhere as soon as the event has arrived.
+        Where `AIM_AT_EVENTS` is exact, it runs before the node sends or writes anything else: in
+        simulation up to where it first waits, elsewhere for a second at most. Else it runs as soon
+        as the event has arrived.
         """
         ...
 

@@ -121,6 +121,15 @@ class _Actor:
     async def do_event(self, kind: str, data: dict[str, Any]) -> Any:
         self.env.event(kind, **data)
 
+    async def do_ticks(self, path: str, count: int) -> Any:
+        """Write within the very callback that told an event, again and again."""
+        file = await self.file(path)
+        for number in range(count):
+            self.env.event("tick", number=number)
+            await file.append(b"x")
+            await asyncio.sleep(0.001)
+        return "done"
+
     async def do_append(self, path: str, text: str) -> Any:
         file = await self.file(path)
         return await file.append(text.encode()), file.size()
@@ -711,6 +720,61 @@ async def check_conditions_that_nothing_has(session: Session) -> None:
     await measure_rate(session, 1.0)
 
 
+async def check_faults_at_events(session: Session) -> None:
+    """Between an event and the fault that waits for it a node does nothing."""
+    env, cluster = session.env, session.cluster
+    strikes: dict[str, Callable[[], Awaitable[Any]]] = {
+        "kill": lambda: cluster.kill("a"),
+        "pause": lambda: cluster.pause("a", lease_s=LEASE_S),
+        "disk": lambda: cluster.worsen_disk("a", DiskQuality(full=True)),
+    }
+    for verb, strike in strikes.items():
+        for attempt in range(5):
+            path = f"{verb}/{attempt}"
+            struck = asyncio.Event()
+
+            async def spring(
+                event: ClusterEvent,
+                strike: Callable[[], Awaitable[Any]] = strike,
+                struck: asyncio.Event = struck,
+            ) -> None:
+                if event.data["number"] == 5:
+                    await strike()
+                    struck.set()
+
+            await cluster.start("a")
+            await wait_serving(session, "a")
+            remove = cluster.trap("tick", spring)
+            await cluster.worsen_disk("a", DiskQuality())  # it knows of the trap now, too
+            ticks = env.spawn(outcome_of(env, {"do": "ticks", "path": path, "count": 7}), name=verb)
+            async with asyncio.timeout(LIMIT_S):
+                await struck.wait()
+            await cluster.start("a")
+            if verb == "pause":
+                await asyncio.sleep(0.1)
+                assert not ticks.done()
+                await cluster.resume("a")
+            outcome = await ticks
+            await wait_serving(session, "a")
+            written = await tell(env, "a", {"do": "read", "path": path})
+            remove()
+            await cluster.heal_all()
+            expected = {"kill": 5 * "x", "pause": 7 * "x", "disk": 5 * "x"}[verb]
+            late = any("went on from" in x for x in await cluster.logs("a", last_lines=50))
+            if written == expected or not late:
+                break  # else the machine was too busy to strike in time
+        assert written == expected
+        assert outcome == {"kill": None, "pause": "done", "disk": {"error": "ENOSPC"}}[verb]
+
+
+async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
+    """What `a` answers, if it lives to do so."""
+    try:
+        return await tell(env, "a", order)
+    except ConnectionResetError:
+        return None
+
+
 async def check_randomness(session: Session) -> None:
     """Every node draws from a stream of its own."""
     for node in ("a", "b"):
@@ -742,5 +806,6 @@ CHECKS: tuple[Check, ...] = (
     check_a_bad_disk_that_ends_a_node,
     check_bad_disks_outlast_nodes,
     check_conditions_that_nothing_has,
+    check_faults_at_events,
     check_randomness,
 )

@@ -6,6 +6,8 @@ import asyncio
 import functools
 import os
 import random
+import threading
+import time
 
 import msgspec
 import pytest
@@ -13,11 +15,13 @@ import pytest
 from harness.cluster import DiskQuality, NodeSpec, NodeState
 from harness.environments.faulty import ClockError, DiskTrouble, FaultyClock
 from harness.environments.real import control as control_module
+from harness.environments.real import obedience as obedience_module
 from harness.environments.real.control import Command, Condition, NodeControl
 from harness.environments.real.env import RealClock
 from harness.environments.real.lines import NodeLine, encode_line
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.obedience import Obedience
+from harness.environments.real.traps import Traps
 from harness.errors import InfrastructureError, UsageError
 from tests.waiting import LIMIT_S, until
 
@@ -78,7 +82,9 @@ class World:
             turn=asyncio.Lock(),
             state=lambda: self.state,
             send=self.send,
+            springs_have_run=bus.springs_have_run,
         )
+        self.traps = Traps(bus, [self.control])
         self.log.hand_answers_to(self.control.hear)
 
     async def send(self, line: bytes) -> None:
@@ -255,6 +261,77 @@ async def test_an_answer_that_is_none_is_passed_over(caplog):
     assert await world.control.worsen_disk(FULL) == 0
 
 
+@on_a_loop
+async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
+    world = World()
+    life = world.start()
+    order, waits = [], asyncio.Event()
+
+    async def spring(event):
+        order.append(event.kind)
+        await world.control.worsen_disk(FULL)  # which a node that stands still does
+        await waits.wait()
+        order.append("sprung")
+
+    def told() -> Command:
+        return msgspec.json.decode(life.lines[-1], type=Command)
+
+    remove = world.traps.set("x", spring)
+    remove_another = world.traps.set("x", spring)
+    await until(lambda: life.lines)
+    assert told().condition.stops_at == ("x",)
+    remove_another()
+    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 1})
+    world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
+    await until(lambda: not life.trouble.well)
+    assert (order, told().goes_on) == (["x"], 0)
+    waits.set()
+    await until(lambda: told().goes_on == 1)
+    assert order == ["x", "sprung"]
+    remove()
+    await until(lambda: told().condition.stops_at == ())
+    assert told().condition.disk == FULL
+
+
+@on_a_loop
+async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
+    world = World()
+    life = world.start()
+
+    async def spring(event):
+        world.change(NodeState.PAUSED)
+
+    world.traps.set("x", spring)
+    await until(lambda: life.lines)
+    life.lines.clear()
+    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 3})
+    world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
+    await until(lambda: world.state is NodeState.PAUSED and not world.control._tasks)
+    assert life.lines == []
+    world.state = NodeState.RUNNING
+    await world.control.catch_up()
+    assert msgspec.json.decode(life.lines[0], type=Command).goes_on == 3
+
+
+@on_a_loop
+async def test_nodes_that_start_know_the_traps_and_new_lives_count_from_the_first_stop():
+    world = World()
+
+    async def spring(event):
+        pass
+
+    world.traps.set("x", spring)
+    assert world.control.condition.stops_at == ("x",)
+    life = world.start()
+    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 9})
+    world.log.feed(encode_line(stopped))
+    await until(lambda: life.lines)
+    world.change(NodeState.DOWN)
+    life = world.start()
+    await world.control.worsen_disk(FULL)
+    assert msgspec.json.decode(life.lines[0], type=Command).goes_on == 0
+
+
 def line(boot: int = 0, number: int = 1, disk: DiskQuality = FULL) -> bytes:
     command = Command(number=number, boot=boot, condition=Condition(disk=disk))
     return msgspec.json.encode(command) + b"\n"
@@ -264,12 +341,18 @@ class Node:
     """The node's end alone."""
 
     def __init__(self) -> None:
-        self.answers: list[int] = []
+        self.told: list[tuple[str, int]] = []
         self.trouble = DiskTrouble(random.Random(1))
         clock = FaultyClock(RealClock(), ClockError())
-        self.obedience = Obedience(
-            clock, self.trouble, boot=0, write=lambda *line: self.answers.append(line[2]["number"])
-        )
+        self.obedience = Obedience(clock, self.trouble, boot=0, write=self._write)
+
+    def _write(self, level, event, data):
+        assert level == "control"
+        self.told.append((event, data["stop" if event == "stopped" else "number"]))
+
+    @property
+    def answers(self) -> list[int]:
+        return [number for _, number in self.told]
 
 
 def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
@@ -280,6 +363,8 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
     for place in range(len(said)):
         node.obedience.take(said[place : place + 1])
     assert node.answers == [1, 2]
+    node.obedience.take(line(number=1, disk=DiskQuality()))  # overtaken: it is obeyed no more
+    assert (node.told.pop(), node.trouble.well) == (("obeyed", 1), False)
     assert "what?" in caplog.text
     node.obedience.take(b"x" * 100_000)
     node.obedience.take(b"\n" + line(number=5))
@@ -309,3 +394,62 @@ async def test_what_is_no_pipe_is_no_channel(path):
     node.obedience.listen(asyncio.get_running_loop(), descriptor)
     os.close(descriptor)
     assert node.answers == []
+
+
+def stops(node: Node, receiver: int) -> float:
+    """How long it stands still at an event."""
+    condition = Condition(stops_at=("x",))
+    node.obedience.be(condition)
+    loop = asyncio.get_running_loop()
+    node.obedience.listen(loop, receiver)
+    begin_s = time.monotonic()
+    node.obedience.stand_still(loop, "y")
+    node.obedience.stand_still(loop, "x")
+    return time.monotonic() - begin_s
+
+
+@on_a_loop
+async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, caplog):
+    monkeypatch.setattr(obedience_module, "_STOP_S_MAX", 0.2)
+    receiver, sender = os.pipe()
+    node = Node()
+    assert stops(node, receiver) >= 0.2
+    assert "went on from the event x" in caplog.text
+    assert node.told == [("obeyed", 0), ("stopped", 1)]
+    asyncio.get_running_loop().remove_reader(receiver)
+    os.close(sender)
+    os.close(receiver)
+
+
+@on_a_loop
+async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch, caplog):
+    monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
+    receiver, sender = os.pipe()
+    node = Node()
+    node.obedience.be(Condition(stops_at=("x",)))
+    os.close(sender)
+    assert stops(node, receiver) < LIMIT_S
+    assert caplog.text == ""
+    os.close(receiver)
+
+
+@on_a_loop
+async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch):
+    monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
+    receiver, sender = os.pipe()
+    node = Node()
+
+    def speak() -> None:
+        os.write(sender, line(number=1))
+        disk = DiskQuality(delay_ms=1)
+        go = Command(number=2, boot=0, condition=Condition(disk=disk), goes_on=1)
+        os.write(sender, msgspec.json.encode(go) + b"\n")
+
+    timer = threading.Timer(0.05, speak)
+    timer.start()
+    assert 0.04 < stops(node, receiver) < LIMIT_S
+    timer.join()
+    assert node.told == [("obeyed", 0), ("stopped", 1), ("obeyed", 1), ("obeyed", 2)]
+    asyncio.get_running_loop().remove_reader(receiver)
+    os.close(sender)
+    os.close(receiver)

@@ -21,6 +21,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.PARTITION,
             Capability.PARTITION_ONE_WAY,
             Capability.RESET,
+            Capability.AIM_AT_EVENTS,
             *ENV_NODES_ONLY,
             Capability.DROP,
             Capability.STALL,
@@ -29,7 +30,6 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     )
     | dict.fromkeys(
         (
-            Capability.AIM_AT_EVENTS,
             Capability.DELAY,  # by a program that waits for a processor like all others
             Capability.REORDER,  # where another packet comes soon enough to overtake
             Capability.THROTTLE,

@@ -47,6 +47,7 @@ from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
+from harness.environments.real.traps import Traps
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
@@ -91,9 +92,10 @@ class DockerCluster:
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         self._nodes = {
-            name: DockerNode(logs(name), blueprint.places[name].container, spec, self._say)
+            name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
             for name, spec in blueprint.specs.items()
         }
+        self._traps = Traps(bus, [node.control for node in self._nodes.values()])
         self._tasks: set[asyncio.Task[Any]] = set()
         self._containers = Containers(engine, blueprint)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
@@ -152,8 +154,8 @@ class DockerCluster:
         self._bus.subscribe(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run when an event of this kind has arrived."""
-        return self._bus.trap(kind, spring)
+        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
+        return self._traps.set(kind, spring)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""

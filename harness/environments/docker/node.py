@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from harness.cluster import BASE, NodeSpec, NodeState
 from harness.environments.real.control import NodeControl
-from harness.environments.real.logs import NodeLog
+from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import LineWatch
 
@@ -40,6 +40,7 @@ class DockerNode:
         log: NodeLog,
         container: str,
         spec: NodeSpec,
+        bus: EventBus,
         say: Callable[[str, bytes], Awaitable[None]],
     ) -> None:
         """`say` tells a container a line; raises `InfrastructureError`."""
@@ -62,6 +63,7 @@ class DockerNode:
             turn=self.lock,
             state=lambda: self.state,
             send=lambda line: say(container, line),
+            springs_have_run=bus.springs_have_run,
         )
         if spec.entry is not None:
             log.hand_answers_to(self.control.hear)

@@ -127,10 +127,14 @@ class Child:
     def say(self, line: bytes) -> None:
         """Write a line to its standard input, whole or not at all, without waiting.
 
-        Raises `InfrastructureError` when it has not read for so long that there is no room. What
-        has ended meanwhile is told by its exit.
+        Raises `InfrastructureError` when it has not read for so long that there is no room, or for
+        a line that may be torn, see pipe(7). What has ended meanwhile is told by its exit.
         """
-        assert len(line) <= select.PIPE_BUF, "what is longer may be torn, see pipe(7)"
+        if len(line) > select.PIPE_BUF:
+            raise InfrastructureError(
+                f"process {self.pid} cannot be told {len(line)} bytes at once; "
+                f"the limit is {select.PIPE_BUF}"
+            )
         assert self._popen.stdin is not None
         if self.exited.is_set():
             return

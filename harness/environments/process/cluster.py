@@ -26,6 +26,7 @@ from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.real.logs import EventBus
 from harness.environments.real.power import power_cut
+from harness.environments.real.traps import Traps
 from harness.errors import UsageError
 
 __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
@@ -45,11 +46,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.THROTTLE,
             Capability.STALL,
             Capability.RESET,
+            Capability.AIM_AT_EVENTS,
             *ENV_NODES_ONLY,
         ),
         Fidelity.EXACT,
     )
-    | {Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE}
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
@@ -75,6 +76,7 @@ class ProcessCluster:
         self._specs = {name: node.spec for name, node in nodes.items()}
         self._links = links
         self._bus = bus
+        self._traps = Traps(bus, [node.control for node in nodes.values()])
         self._capabilities = dict(CAPABILITIES)
         if real_toxiproxy:
             self._capabilities |= dict.fromkeys(
@@ -110,8 +112,8 @@ class ProcessCluster:
         self._bus.subscribe(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run when an event of this kind has arrived."""
-        return self._bus.trap(kind, spring)
+        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
+        return self._traps.set(kind, spring)
 
     async def memory_bytes(self, node: str) -> int | None:
         """What the node's process holds now."""

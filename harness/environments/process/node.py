@@ -94,7 +94,13 @@ class ProcessNode:
         self._lease_ends_s = 0.0
         self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
-        self.control = NodeControl(spec, turn=self._turn, state=lambda: self.state, send=self._say)
+        self.control = NodeControl(
+            spec,
+            turn=self._turn,
+            state=lambda: self.state,
+            send=self._say,
+            springs_have_run=bus.springs_have_run,
+        )
         if spec.entry is not None:
             log.hand_answers_to(self.control.hear)
         self._make_data_folder()

@@ -1,10 +1,12 @@
-"""How the driver steers the clock and the disk of a node on `Env`: the words, and its own end.
+"""How the driver steers a node on `Env` and its machine's clock and disk: the words, and its end.
 
 Commands go to the node's standard input, a JSON object a line; the answers come among its output
 (`harness.environments.real.lines`). A command holds all that is wrong with the machine, so it may
 be given twice, and only the last one counts. A node answers each, and 0 when it begins to listen
 and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
 again: what is wrong with a machine outlasts its nodes.
+
+The same way a node is told at which events to stand still, and when to go on (`real.traps`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -29,9 +31,10 @@ from harness.environments.faulty import ClockError
 from harness.environments.real.lines import NodeLine
 from harness.errors import InfrastructureError
 
-__all__ = ["OBEYED", "Command", "Condition", "NodeControl", "Obeyed"]
+__all__ = ["OBEYED", "STOPPED", "Command", "Condition", "NodeControl", "Obeyed", "Stopped"]
 
 OBEYED: Final = "obeyed"
+STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
 """A host that starves its nodes is no reason to give up a run."""
 _ATTEMPTS: Final = 2
@@ -44,10 +47,11 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a machine."""
+    """What is wrong with a machine, and at which kinds of events its node stands still."""
 
     clock: ClockError = ClockError()
     disk: DiskQuality = DiskQuality()
+    stops_at: tuple[str, ...] = ()
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     boot: int
     condition: Condition
+    goes_on: int = 0  # from its first stops, so many
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +68,12 @@ class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     touched: int
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """A node stands still, for the `stop`th time in this life, at the event it told of last."""
+
+    stop: int
 
 
 class NodeControl:
@@ -75,12 +86,17 @@ class NodeControl:
         turn: asyncio.Lock,
         state: Callable[[], NodeState],
         send: Callable[[bytes], Awaitable[None]],
+        springs_have_run: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`turn` is held by whoever changes `state`. `send` raises `InfrastructureError`."""
+        """`turn` is held by whoever changes `state`. `send` raises `InfrastructureError`.
+
+        `springs_have_run` waits for what the last event of a node has sprung.
+        """
         self._spec = spec
         self._turn = turn
         self._state = state
         self._send = send
+        self._springs_have_run = springs_have_run
         self.condition = Condition()
         self._boot = 0
         self._number = 0  # of the last command
@@ -88,6 +104,8 @@ class NodeControl:
         self._behind = False  # a paused node does not know all yet
         self._touched = 0
         self._touched_in_life = 0
+        self._goes_on = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     # --- what becomes of the node -------------------------------------------------------------
@@ -97,6 +115,7 @@ class NodeControl:
         self._boot = boot
         self._reached = -1
         self._touched_in_life = 0
+        self._goes_on = 0
         self._behind = False
 
     def let_go(self) -> None:
@@ -115,6 +134,10 @@ class NodeControl:
     def hear(self, line: NodeLine) -> None:
         """Take an answer."""
         try:
+            if line.event == STOPPED:
+                stop = msgspec.convert(line.data, Stopped).stop
+                self._begin(self._let_go_on(stop, self._boot))
+                return
             obeyed = msgspec.convert(line.data, Obeyed)
         except msgspec.ValidationError as error:  # its program wrote this, not its runner
             _log.warning("%s answered %r: %s", self._spec.name, line.data, error)
@@ -126,6 +149,42 @@ class NodeControl:
             if number <= self._reached and not answered.done():
                 answered.set_result(None)
         self._waiting = [each for each in self._waiting if not each[1].done()]
+
+    # --- events -------------------------------------------------------------------------------
+
+    def stop_at(self, kinds: tuple[str, ...]) -> None:
+        """Have the node stand still at events of these kinds, until their springs have run."""
+        if self._spec.entry is not None and kinds != self.condition.stops_at:
+            self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
+            self._begin(self._pass_on())
+
+    async def _pass_on(self) -> None:
+        async with self._turn:
+            await self._tell()
+
+    async def _let_go_on(self, stop: int, boot: int) -> None:
+        await self._springs_have_run(self._spec.name)
+        if self._boot == boot:
+            self._goes_on = max(self._goes_on, stop)
+            await self._tell()  # whoever has the turn may wait for the node
+
+    async def _tell(self) -> None:
+        """Tell the node how things are; later, where it is paused, and never where it is down."""
+        if self._state() is NodeState.RUNNING:
+            await self._send(self._command())
+        elif self._state() is NodeState.PAUSED:
+            self._behind = True
+
+    def _begin(self, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(telling, name=f"tell-{self._spec.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # It goes on by itself, and strikes are late at worst.
+            _log.warning("%s was not told: %s", self._spec.name, error)
 
     # --- the verbs ----------------------------------------------------------------------------
 
@@ -160,17 +219,18 @@ class NodeControl:
 
     def _command(self) -> bytes:
         self._number += 1
-        command = Command(number=self._number, boot=self._boot, condition=self.condition)
+        command = Command(
+            number=self._number,
+            boot=self._boot,
+            condition=self.condition,
+            goes_on=self._goes_on,
+        )
         return msgspec.json.encode(command) + b"\n"
 
     async def _set(self, **changes: Any) -> None:
         async with self._turn:
             self.condition = msgspec.structs.replace(self.condition, **changes)
-            if self._state() is NodeState.PAUSED:
-                self._behind = True
-            if self._state() is not NodeState.RUNNING:
-                return
-            await self._send(self._command())
+            await self._tell()
             number, boot = self._number, self._boot
         if not await self._obeyed(0, boot, _START_TIMEOUT_S):
             raise InfrastructureError(

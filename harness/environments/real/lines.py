@@ -5,7 +5,8 @@
 | ts_ns | wall clock of the node, ns since the epoch                                  |
 | level | `event` for `Env.event`, `control` for an answer to the driver              |
 |       | (`harness.environments.real.control`), else a log line's (`info`, ...)      |
-| event | the kind of the event; `log` for log lines, `obeyed` for answers            |
+| event | the kind of the event; `log` for log lines, `obeyed` or `stopped` for       |
+|       | answers                                                                     |
 | node  | the node's name                                                             |
 | data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
 

@@ -41,6 +41,7 @@ class EventBus:
         self._callbacks: list[Callable[[ClusterEvent], None]] = []
         self._early: list[ClusterEvent] = []
         self._sprung: set[asyncio.Task[None]] = set()
+        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # by each node's last event
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Have every event delivered."""
@@ -56,10 +57,16 @@ class EventBus:
             if event.kind == kind:
                 task = asyncio.get_running_loop().create_task(spring(event), name=f"trap-{kind}")
                 self._sprung.add(task)
+                self._sprung_last.setdefault(event.node, []).append(task)
                 task.add_done_callback(self._spring_done)
 
         self.subscribe(take)
         return lambda: self._callbacks.remove(take)
+
+    async def springs_have_run(self, node: str) -> None:
+        """Wait for what the last event of a node that has arrived has sprung."""
+        if sprung := self._sprung_last.get(node):
+            await asyncio.wait(sprung)
 
     def _spring_done(self, task: asyncio.Task[None]) -> None:
         self._sprung.discard(task)
@@ -75,6 +82,7 @@ class EventBus:
     def publish(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
         """Deliver one event, stamped with the driver's monotonic clock."""
         event = ClusterEvent(time.monotonic_ns(), node, kind, data, late_ns)
+        self._sprung_last.pop(node, None)
         if not self._callbacks:
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)

@@ -127,6 +127,12 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     obedience = Obedience(clock, trouble, boot=node.boot, write=output.write)
     obedience.be(node.condition)
     output.before_the_end = obedience.report
+    loop = asyncio.get_running_loop()
+
+    def on_event(kind: str, data: dict[str, Any]) -> None:
+        output.event(kind, data)
+        obedience.stand_still(loop, kind)
+
     env = RealEnv(
         node.name,
         boot=node.boot,
@@ -134,12 +140,11 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         data=Path(node.data),
         listen={int(port): where for port, where in node.listen.items()},
         connect=node.connect,
-        on_event=output.event,
+        on_event=on_event,
         on_panic=lambda task, error: output.panic(f"task {task!r}", error),
         clock=clock,
         trouble=trouble,
     )
-    loop = asyncio.get_running_loop()
     if sys.stdin is not None:  # it may have been closed
         obedience.listen(loop, sys.stdin.fileno())
     loop.set_exception_handler(lambda _, context: _unhandled(output, context))
