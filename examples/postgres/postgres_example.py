@@ -8,7 +8,7 @@ import random
 from harness.cluster import NodeSpec, ReadyCommand, ReadyPort
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, NodeRole, Request, Roles
+from harness.plugins import Completion, Convergence, Deployment, NodeRole, Request, Roles
 from harness.plugins import TargetSettings as Settings
 
 APPS, PORT, DATABASE_PORT = ("a1", "a2"), 8080, 5432
@@ -104,7 +104,7 @@ class Client:
 class Postgres:
     """The target plug-in."""
 
-    api_version = 1
+    api_version = 2
     name = "postgres"
     doc = "an example: two servers of our own (role app) over one PostgreSQL (role db)"
     vocabularies = frozenset({"register"})
@@ -115,22 +115,33 @@ class Postgres:
     def nodes(self, settings: Settings) -> list[NodeSpec]:
         return [*(app(name) for name in APPS), DATABASE]
 
-    def client(self, env: ClientEnv, settings: Settings, process: int) -> Client:
-        return Client(env, process)
+    def open(self, deployment: Deployment) -> "PostgresSystem":
+        return PostgresSystem(deployment.env)
 
-    def quorum_core(self, settings: Settings, rng: random.Random) -> list[str]:
+
+class PostgresSystem:
+    """What was deployed, as the harness looks at it."""
+
+    def __init__(self, env: ClientEnv) -> None:
+        self.env = env
+
+    def client(self, process: int) -> Client:
+        return Client(self.env, process)
+
+    def core(self, rng: random.Random) -> list[str]:
         return [rng.choice(APPS), "db"]
 
-    async def roles(self, env: ClientEnv, settings: Settings) -> Roles:
-        return Roles({"db": NodeRole("leader")}, ("db",))  # nobody else ever does
+    async def groups(self) -> dict[str, Roles]:
+        return {"postgres": Roles({"db": NodeRole("leader")}, ("db",))}  # nobody else ever does
 
-    async def converged(self, env: ClientEnv, settings: Settings) -> Convergence:
-        reads = [Client(env, n).invoke(Request("read", {}), timeout_s=1) for n in range(len(APPS))]
-        found = zip(APPS, await asyncio.gather(*reads), strict=True)
+    async def converged(self) -> Convergence:
+        clients = [Client(self.env, number) for number in range(len(APPS))]
+        asked = (client.invoke(Request("read", {}), timeout_s=1) for client in clients)
+        found = zip(APPS, await asyncio.gather(*asked), strict=True)
         pending = [f"{name}: {read.error}" for name, read in found if read.type is not OpType.OK]
         return Convergence(not pending, tuple(pending))
 
     ready = converged
 
-    async def snapshot(self, env: ClientEnv, settings: Settings) -> dict:
+    async def snapshot(self) -> dict:
         return {}

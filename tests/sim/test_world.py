@@ -267,8 +267,8 @@ async def _borrow(env):
     """A file of a node's disk, opened from outside of its loop."""
     from harness.environments.sim.disk import SimFile, _Inode
 
-    inode = env.disk._store.files["f"] = _Inode()
-    return SimFile(env.disk._store, env.disk._loop, "f", inode)
+    inode = env.disk._disk._store.files["f"] = _Inode()
+    return SimFile(env.disk._disk._store, env.disk._disk._loop, "f", inode)
 
 
 async def failing(env: Env, config: dict[str, Any]) -> None:
