@@ -15,7 +15,9 @@ import msgspec
 from harness.case import NS_PER_S, Fault
 from harness.cluster import Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
+from harness.faults.kinds import Operate
 from harness.faults.ledger import Injection, Ledger
+from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
 from harness.ops import NEMESIS, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
@@ -54,7 +56,7 @@ class FaultConductor:
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
         self._cluster = cluster
-        self.ledger = Ledger(cluster, env, system)
+        self.ledger = Ledger(cluster, env)
         self._env = env
         self._system = system
         self._nemeses = nemeses
@@ -104,6 +106,8 @@ class FaultConductor:
     async def _inject(self, fault: Fault, scene: Scene) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
         aim = self._nemeses[fault.nemesis].aim(scene, fault)
+        if isinstance(aim.what, Operate) and aim.targets:
+            return await self._operate(fault, aim.what, aim.targets, scene)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
         if injection.what is not None:
@@ -113,6 +117,20 @@ class FaultConductor:
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)
         return injection
+
+    async def _operate(
+        self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
+    ) -> Injection:
+        """Have an operation done, from its `inject` to its `heal`. Nothing is left to undo."""
+        begun = Injection(targets=nodes, note=f"{what.name} on {', '.join(nodes)}")
+        leader = scene.roles().leader
+        data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
+        self._note(fault, "inject", begun, data)
+        done = await do_operation(what, nodes, self._cluster, self._system)
+        over = msgspec.structs.replace(begun, note=done or f"nobody did {what.name}")
+        bite = {"count": int(done is not None), "unit": "operations"}
+        self._note(fault, "heal", over, {"bite": bite})
+        return Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
         """Heal one fault and say what it did; `None` where it is not active (any more)."""

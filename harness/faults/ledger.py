@@ -12,6 +12,7 @@ holds it down.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -34,8 +35,6 @@ from harness.faults.kinds import (
     Restart,
     Shape,
 )
-from harness.faults.operations import do_operation
-from harness.plugins import System
 
 __all__ = ["EXCUSED_AFTER_NS", "Injection", "Ledger"]
 
@@ -82,13 +81,13 @@ class _Entry:
 class Ledger:
     """All faults of one run on one cluster."""
 
-    def __init__(self, cluster: Cluster, env: ClientEnv, system: System) -> None:
+    def __init__(self, cluster: Cluster, env: ClientEnv) -> None:
         """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`."""
         self._cluster = cluster
-        self._system = system
         self._env = env
         self._conditions = Conditions(cluster, env)
         self._entries: dict[str, _Entry] = {}
+        self._numbers = itertools.count(1)
         self._excused_until_ns: dict[str, int] = {}
         cluster.subscribe(self._on_event)
 
@@ -98,11 +97,10 @@ class Ledger:
         Raises what the environment raises: a fault that does not take is an infrastructure error.
         """
         what = aim.what
-        if not aim.targets:
+        if not aim.targets or isinstance(what, Operate):
             return Injection(targets=(), note=aim.note)
-        injection = Injection(
-            targets=aim.targets, note=aim.note, id=f"fault-{len(self._entries) + 1}", what=what
-        )
+        fault_id = f"fault-{next(self._numbers)}"  # another may come while this one is awaited
+        injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
         entry = _Entry(injection)
         match what:
             case Cut():
@@ -113,12 +111,6 @@ class Ledger:
                 )
             case Reset():
                 entry.bite = Bite(await self._cluster.reset(aim.links), "connections")
-            case Operate():
-                note = await do_operation(what, aim.targets, self._cluster, self._system)
-                if note is None:
-                    return Injection(targets=(), note=f"missed: nobody did {what.name}")
-                entry.injection = msgspec.structs.replace(injection, note=note)
-                entry.bite = Bite(1, "operations")
             case Kill() | Restart() | Pause():
                 hit = [node for node in aim.targets if await self._down(what, node, lease_s)]
                 if not hit:
@@ -167,7 +159,7 @@ class Ledger:
                     await self._cluster.resume(node)
             case Cut() | Shape():
                 return await self._cluster.heal(entry.link_fault)
-            case Reset() | Operate() | None:
+            case Reset() | None:
                 pass
             case what:
                 bite = await self._conditions.lift(entry.injection.id)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from harness.cluster import Bite, DiskQuality, Link
 from harness.errors import UsageError
-from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Operate, Pause
+from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
 from harness.faults.ledger import Ledger
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+from tests.faults.cluster import FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
 EIO = Disk(quality=DiskQuality(error=0.5))
@@ -24,7 +24,7 @@ def go(body, down=()):
 
     async def main():
         cluster = FakeCluster(down)
-        return await body(Ledger(cluster, FakeEnv(), FakeSystem()), cluster)
+        return await body(Ledger(cluster, FakeEnv()), cluster)
 
     return asyncio.run(main())
 
@@ -211,39 +211,21 @@ def test_a_pause_of_nobody_that_runs_is_a_miss():
     go(body)
 
 
-def test_an_operation_says_what_it_did_and_leaves_nothing_to_heal():
+def test_faults_that_are_injected_at_the_same_time_are_told_apart():
     async def body(ledger, cluster):
-        done = await hit(ledger, Operate(name="step-down"), "m2")
-        assert (done.targets, done.note) == (("m2",), "asked m2")
-        assert await ledger.heal(done.id) == Bite(1, "operations")
-        assert cluster.calls == []
-        refused = await hit(ledger, Operate(name="step-down"), "m1")
-        assert (refused.targets, "missed" in refused.note) == ((), True)
+        kill = cluster.kill
 
-    go(body)
+        async def slowly(node, **named):
+            await asyncio.sleep(0.001)
+            return await kill(node, **named)
 
-
-def test_a_rolling_restart_takes_one_node_at_a_time_and_leaves_those_that_are_down():
-    async def body(ledger, cluster):
-        what = Operate(name="rolling-restart", variant="changed")
-        done = await hit(ledger, what, "m1", "m2", "m3")
-        assert done.note == "restarted m1, m3 in turn as changed"
-        assert cluster.calls == [
-            ("stop", "m1"), ("start", "m1", "changed"), ("stop", "m2"),
-            ("stop", "m3"), ("start", "m3", "changed"),
-        ]  # fmt: skip
-
-    go(body, down=("m2",))
-
-
-def test_an_operation_that_takes_too_long_is_a_miss(monkeypatch):
-    monkeypatch.setattr("harness.faults.operations.OPERATION_BOUND_S", 0.01)
-
-    async def body(ledger, cluster):
-        async def hang(nodes):
-            await asyncio.Event().wait()
-
-        ledger._system.operations["hang"] = hang
-        assert (await hit(ledger, Operate(name="hang"), "m1")).targets == ()
+        cluster.kill = slowly
+        first, second, third = await asyncio.gather(
+            hit(ledger, Kill(), "m1"), hit(ledger, Pause(), "m2"), hit(ledger, Kill(), "m3")
+        )
+        assert len({first.id, second.id, third.id}) == 3
+        for injection in (third, first, second):
+            assert await ledger.heal(injection.id) == Bite(1, "processes")
+        assert cluster.calls[-3:] == [("start", "m3"), ("start", "m1"), ("resume", "m2")]
 
     go(body)

@@ -73,7 +73,7 @@ def test_a_leader_steps_down_and_nodes_restart_with_another_flag_under_faults():
         "cut leader from members every 4s for 1s", "kill one every 4500ms for 1s",
         changed_flag="raft_heartbeat_interval_ms=400",
     )  # fmt: skip
-    told = [fault.note for fault in faults_of(history) if fault.targets]
+    told = [fault.heal.value["note"] for fault in faults_of(history) if fault.heal]
     assert any("stepped down" in note for note in told)
     assert any("in turn as changed" in note for note in told)
     assert judgement.verdict == "valid", judgement

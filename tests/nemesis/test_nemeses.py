@@ -13,7 +13,7 @@ from harness.faults.kinds import Cut, Kill, Shape
 from harness.faults.ledger import Ledger
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, FakeSystem
+from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
 
 S = 1_000_000_000
 ROLES = Roles(
@@ -35,7 +35,7 @@ def inject(name, args, roles=ROLES, down=()):
     fault = Fault(f"{name}-1", name, 0, 5 * S, args)
 
     async def go():
-        ledger = Ledger(cluster, FakeEnv(), FakeSystem())
+        ledger = Ledger(cluster, FakeEnv())
         injection = await ledger.inject(
             nemesis.aim(Scene(cluster.nodes, {"g": roles}), fault), lease_s=9.0
         )
@@ -293,6 +293,6 @@ def test_what_a_fault_in_words_did_is_told_in_words(text, told):
 
     async def go():
         aim = nemesis.aim(Scene(cluster.nodes, {"g": ROLES}), fault)
-        return await Ledger(cluster, FakeEnv(), FakeSystem()).inject(aim, lease_s=9.0)
+        return await Ledger(cluster, FakeEnv()).inject(aim, lease_s=9.0)
 
     assert asyncio.run(go()).note == told

@@ -1,0 +1,83 @@
+"""Operations: what administrators do, bounded, and recorded from their begin to their end."""
+
+import asyncio
+
+import pytest
+
+from harness.case import Fault
+from harness.faults import conductor as conductors
+from harness.faults.aimed import load_nemesis
+from harness.plugins import NodeRole, Roles
+from harness.recorder import Recorder
+from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+
+ROLES = Roles({"m2": NodeRole("leader", 3)}, ("m1", "m2", "m3"))
+
+
+class System(FakeSystem):
+    async def groups(self):
+        return {"catalog": ROLES}
+
+
+def do(text, *, down=(), system=None):
+    """What the cluster was told, and the ops of the nemesis."""
+
+    async def main():
+        cluster, env = FakeCluster(down), FakeEnv()
+        recorder = Recorder(env)
+        conductor = conductors.FaultConductor(
+            cluster=cluster,
+            env=env,
+            system=system or System(),
+            nemeses={text: load_nemesis(text)},
+            recorder=recorder,
+            observe_roles=lambda roles: None,
+        )
+        injection = await conductor.strike(Fault("f", text, at_ns=0, duration_ns=1))
+        assert injection.targets == ()  # nothing is left to heal
+        await conductor.heal_active()
+        return cluster.calls, [op.value for op in recorder.history()]
+
+    return asyncio.run(main())
+
+
+def test_an_operation_is_told_from_its_begin_to_its_end():
+    calls, (begin, end) = do("do step-down on leader")
+    assert calls == []
+    assert (begin["action"], begin["kind"], begin["targets"]) == ("inject", "operation", ["m2"])
+    assert begin["what"] == {"fault": "operation", "name": "step-down", "variant": ""}
+    assert (end["action"], end["note"]) == ("heal", "asked m2")
+    assert end["bite"] == {"count": 1, "unit": "operations"}
+
+
+def test_what_nobody_could_do_has_done_nothing():
+    _, (_, end) = do("do step-down on node:m1")
+    assert end["bite"]["count"] == 0
+
+
+def test_a_rolling_restart_takes_one_node_at_a_time_and_leaves_those_that_are_down():
+    calls, (_, end) = do("do rolling-restart on members variant=changed", down=("m2",))
+    assert end["note"] == "restarted m1, m3 in turn as changed"
+    assert calls == [
+        ("stop", "m1"), ("start", "m1", "changed"), ("stop", "m2"),
+        ("stop", "m3"), ("start", "m3", "changed"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["hang", "rolling-restart"])
+def test_an_operation_and_a_wait_for_readiness_are_bounded(monkeypatch, name):
+    monkeypatch.setattr("harness.faults.operations.OPERATION_BOUND_S", 0.05)
+    monkeypatch.setattr("harness.faults.operations.READY_BOUND_S", 0.001)
+
+    class Hanging(System):
+        def __init__(self):
+            self.operations = {"hang": self.hang}
+
+        async def hang(self, nodes):
+            await asyncio.Event().wait()
+
+        async def ready(self):
+            await self.hang(())
+
+    _, (_, end) = do(f"do {name} on all", system=Hanging())
+    assert end["bite"]["count"] == (name == "rolling-restart")
