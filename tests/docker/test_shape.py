@@ -6,9 +6,10 @@ import time
 import pytest
 
 from bench.docker_links import CASES, NODES, Sending, measure, probe_plan
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import CLIENT, Capability, Link, LinkQuality
 from harness.environments.docker import undo
 from harness.environments.docker.labels import keeper_name
+from harness.errors import UsageError
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.waiting import LIMIT_S
 
@@ -150,3 +151,16 @@ def test_clients_have_links_too_and_a_stall_ends_with_what_it_held(environment):
     assert not answered_in_a_stall
     assert name == "n1"
     assert bite.count > 0
+
+
+def test_an_engine_without_packet_queues_is_found_out_before_a_fault(environment, monkeypatch):
+    command = ["sh", "-c", "echo no NFQUEUE here; exit 3"]
+    monkeypatch.setattr("harness.environments.docker.rules.probe_command", lambda: command)
+
+    async def main(session):
+        assert Capability.DELAY not in session.cluster.capabilities
+        assert Capability.PARTITION in session.cluster.capabilities
+        with pytest.raises(UsageError, match=r"lacks packet queues .no NFQUEUE here.; load"):
+            await session.cluster.shape(LINK, LinkQuality(delay_ms=1), lease_s=1)
+
+    environment.execute(probe_plan(), main)
