@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bench.docker_links import CASES, NODES, Sending, measure, probe_plan
+from bench.docker_links import CASES, NODES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
 from harness.cluster import CLIENT, Capability, Link, LinkQuality
 from harness.environments.docker import undo
 from harness.environments.docker.labels import keeper_name
@@ -57,6 +57,20 @@ def test_one_direction_is_as_bad_as_asked_and_the_other_whole(environment, engin
         assert whole.got == asked.sending.datagrams
         assert whole.late == 0
         assert whole.delay_ms < 50
+
+
+def test_a_rate_holds_for_tcp_whose_offload_makes_super_packets(environment, engine):
+    plan = probe_plan()
+
+    async def main(session):
+        await session.cluster.shape(LINK, TCP_RATE, lease_s=LONG_S)
+        there = await tcp_kb_s(engine, plan.run_id, "b", "a")
+        return there, await tcp_kb_s(engine, plan.run_id, "a", "b")
+
+    there, back = environment.execute(plan, main)
+
+    assert there == pytest.approx(64, rel=0.2)
+    assert back > 640
 
 
 def test_faults_on_one_link_add_up_and_heal_one_by_one(environment, engine):
