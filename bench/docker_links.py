@@ -2,8 +2,9 @@
 
 `python -m bench.docker_links` deploys two nodes, worsens the link from b to a, and sends numbered
 datagrams both ways. It prints a row for each quality: what was asked, what the direction that was
-shaped showed, and what the other one did. The probe runs in the containers, knows nothing of rules
-or queues, and compares the containers' clocks, which are one.
+shaped showed, and what the other one did; at last, how fast a TCP connection is. The probe runs in
+the containers, knows nothing of rules or queues, and compares the containers' clocks, which are
+one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import container_name
 from harness.plugins import DeploymentPlan, Session
 
-__all__ = ["CASES", "NODES", "Asked", "Flow", "Sending", "main", "measure", "probe_plan"]
+__all__ = [
+    "CASES",
+    "NODES",
+    "Asked",
+    "Flow",
+    "Sending",
+    "main",
+    "measure",
+    "probe_plan",
+    "tcp_kb_s",
+]
 
 NODES: Final = ("a", "b")
 _PORT: Final = 7000
@@ -82,6 +93,28 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
 """
 
 
+# One connection that carries so many bytes: the receiver's words are none, the sender's are the
+# peer and the bytes.
+_TCP_PROBE: Final = """
+import socket, sys, time
+if sys.argv[1:]:
+    for _ in range(600):
+        try:
+            conn = socket.create_connection((sys.argv[1], 9200))
+            break
+        except OSError:
+            time.sleep(0.1)
+    conn.sendall(bytes(int(sys.argv[2])))
+    conn.close()
+else:
+    conn, _ = socket.create_server(("0.0.0.0", 9200)).accept()
+    total, first = len(conn.recv(1)), time.monotonic()
+    while data := conn.recv(65536):
+        total += len(data)
+    print(total / 1000 / (time.monotonic() - first))
+"""
+
+
 class Sending(NamedTuple):
     """Datagrams that each end sends to the other."""
 
@@ -110,6 +143,7 @@ class Flow(NamedTuple):
         return self.late / max(1, self.got)
 
 
+TCP_BYTES: Final = 500_000
 DENSE: Final = Sending()
 WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
@@ -132,6 +166,7 @@ CASES: Final[Mapping[str, Asked]] = MappingProxyType(
         "rate": Asked(LinkQuality(rate_kb_s=64), lambda flow: flow.kb_s, 64, "kB/s", WIDE),
     }
 )
+TCP_RATE: Final = LinkQuality(rate_kb_s=64)
 
 
 def probe_plan() -> DeploymentPlan:
@@ -149,15 +184,28 @@ async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tupl
 
     def ask(me: str, peer: str) -> Flow:
         words = [me, peer, *map(str, (*sending, _QUIET_S))]
-        command = ["python3", "-c", _PROBE, *words]
-        result = engine.exec(container_name(run_id, me), command, user="65532")
-        if result.code != 0:
-            raise RuntimeError(f"the probe failed at {me}: {result.output[-500:]}")
-        return Flow(**msgspec.json.decode(result.output))
+        return Flow(**msgspec.json.decode(_run(engine, run_id, me, _PROBE, *words)))
 
     a, b = NODES
     answers = await asyncio.gather(asyncio.to_thread(ask, a, b), asyncio.to_thread(ask, b, a))
     return answers[0], answers[1]
+
+
+async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float:
+    """How fast one TCP connection carries `TCP_BYTES`."""
+    sending = asyncio.to_thread(_run, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
+    said, _ = await asyncio.gather(
+        asyncio.to_thread(_run, engine, run_id, sink, _TCP_PROBE), sending
+    )
+    return float(said)
+
+
+def _run(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
+    command = ["python3", "-c", probe, *words]
+    result = engine.exec(container_name(run_id, node), command, user="65532")
+    if result.code != 0:
+        raise RuntimeError(f"the probe failed at {node}: {result.output[-500:]}")
+    return result.output
 
 
 def main() -> int:
@@ -175,6 +223,12 @@ def main() -> int:
             values = (asked.shows(flow) for flow in (shaped, healed, other))
             cells = ["-" if value is None else f"{value:.1f}" for value in values]
             print(form.format(name, f"{asked.wanted:g} {asked.unit}", *cells, bite.count or 0))
+        fault = await session.cluster.shape([Link("b", "a")], TCP_RATE, lease_s=_LEASE_S)
+        speeds = [await tcp_kb_s(engine, plan.run_id, *ends) for ends in (("b", "a"), ("a", "b"))]
+        bite = await session.cluster.heal(fault)
+        speeds.insert(1, await tcp_kb_s(engine, plan.run_id, "b", "a"))
+        cells = [f"{speed:.1f}" for speed in speeds]
+        print(form.format("TCP", f"{TCP_RATE.rate_kb_s} kB/s", *cells, bite.count or 0))
 
     DockerEnvironment().execute(plan, run)
     engine.close()

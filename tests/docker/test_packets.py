@@ -91,6 +91,15 @@ def test_a_stall_holds_everything_until_it_is_over():
     assert scheduler.verdicts(500.0) == [(2, ACCEPT), (3, ACCEPT)]
 
 
+def test_a_stall_goes_on_when_another_fault_on_the_link_is_healed():
+    scheduler = scheduler_of([Quality(stall=1), Quality(delay_ms=100)])
+    scheduler.arrive(packet(1, bits=3), 10.0)
+    scheduler.learn({FLOW: {1: Quality(stall=1)}}, 11.0)
+    assert scheduler.verdicts(500.0) == []
+    scheduler.learn({}, 501.0)
+    assert scheduler.verdicts(501.0) == [(1, ACCEPT)]
+
+
 def test_what_a_healed_fault_held_goes_on_at_once_and_on_its_links_only():
     scheduler = Scheduler(lambda: 0.5)
     slow = {1: Quality(delay_ms=5000)}

@@ -5,10 +5,11 @@ import time
 
 import pytest
 
-from bench.docker_links import CASES, NODES, Sending, measure, probe_plan
-from harness.cluster import CLIENT, Link, LinkQuality
+from bench.docker_links import CASES, NODES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
+from harness.cluster import CLIENT, Capability, Link, LinkQuality
 from harness.environments.docker import undo
 from harness.environments.docker.labels import keeper_name
+from harness.errors import UsageError
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.waiting import LIMIT_S
 
@@ -56,6 +57,20 @@ def test_one_direction_is_as_bad_as_asked_and_the_other_whole(environment, engin
         assert whole.got == asked.sending.datagrams
         assert whole.late == 0
         assert whole.delay_ms < 50
+
+
+def test_a_rate_holds_for_tcp_whose_offload_makes_super_packets(environment, engine):
+    plan = probe_plan()
+
+    async def main(session):
+        await session.cluster.shape(LINK, TCP_RATE, lease_s=LONG_S)
+        there = await tcp_kb_s(engine, plan.run_id, "b", "a")
+        return there, await tcp_kb_s(engine, plan.run_id, "a", "b")
+
+    there, back = environment.execute(plan, main)
+
+    assert there == pytest.approx(64, rel=0.2)
+    assert back > 640
 
 
 def test_faults_on_one_link_add_up_and_heal_one_by_one(environment, engine):
@@ -150,3 +165,16 @@ def test_clients_have_links_too_and_a_stall_ends_with_what_it_held(environment):
     assert not answered_in_a_stall
     assert name == "n1"
     assert bite.count > 0
+
+
+def test_an_engine_without_packet_queues_is_found_out_before_a_fault(environment, monkeypatch):
+    command = ["sh", "-c", "echo no NFQUEUE here; exit 3"]
+    monkeypatch.setattr("harness.environments.docker.rules.probe_command", lambda: command)
+
+    async def main(session):
+        assert Capability.DELAY not in session.cluster.capabilities
+        assert Capability.PARTITION in session.cluster.capabilities
+        with pytest.raises(UsageError, match=r"lacks packet queues .no NFQUEUE here.; load"):
+            await session.cluster.shape(LINK, LinkQuality(delay_ms=1), lease_s=1)
+
+    environment.execute(probe_plan(), main)

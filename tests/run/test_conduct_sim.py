@@ -11,7 +11,8 @@ import toy_register
 from harness.case import Case, Fault
 from harness.checking import judge
 from harness.cluster import Link
-from harness.errors import InfrastructureError, TargetError
+from harness.environments.sim.cluster import SimCluster
+from harness.errors import InfrastructureError, TargetError, UsageError
 from harness.ops import NEMESIS, OpType, Verdict
 from harness.planning import plan_case
 from harness.plugins import Completion, Convergence
@@ -603,3 +604,9 @@ def test_a_client_that_wants_to_end_the_process_has_crashed_at_one_operation(rai
     assert {op.type for op in crashed} == {OpType.INFO}
     results = judge(outcome.history, plan.case, plan.checkers).results
     assert {r.verdict for r in results if r.checker == "linearizable-register"} == {Verdict.VALID}
+
+
+def test_a_cluster_that_can_do_less_than_its_environment_refuses_before_any_fault(monkeypatch):
+    monkeypatch.setattr(SimCluster, "capabilities", property(lambda _: {}))
+    with pytest.raises(UsageError, match=r"cannot run here.*'partition'; use (?!.*--env sim)"):
+        run(kudu(1, "partition-leader"))

@@ -169,6 +169,7 @@ class LinkFaults:
                 outputs = await self._run(dict.fromkeys(fault.owners, command))
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
+            fault.end_lease()
             return fault.touched
 
     async def heal_among(self, ends: set[str]) -> list[str]:

@@ -232,11 +232,11 @@ class Scheduler:
             self._last_due_s.pop(flow, None)
             self._free_at_s.pop(flow, None)
         waiting = sorted((*self._held, *self._stalled), key=lambda held: held.number)
-        freed = [held for held in waiting if self._is_over(held.packet)]
+        freed = [held for held in waiting if self._is_freed(held.packet)]
         if freed:
             self._verdicts += [(held.packet.id, ACCEPT) for held in freed]
-            self._stalled = [held for held in self._stalled if not self._is_over(held.packet)]
-            self._held = [held for held in self._held if not self._is_over(held.packet)]
+            self._stalled = [held for held in self._stalled if not self._is_freed(held.packet)]
+            self._held = [held for held in self._held if not self._is_freed(held.packet)]
             heapq.heapify(self._held)
         unknown, self._unknown = self._unknown, []
         for packet in unknown:
@@ -248,6 +248,10 @@ class Scheduler:
     def _is_over(self, packet: Packet) -> bool:
         """Whether a fault marked it that is not there, or not known yet."""
         return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
+
+    def _is_freed(self, packet: Packet) -> bool:
+        """Whether a fault that held it is over, and no other one stalls it."""
+        return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
         """Take what is decided by now: packet and `ACCEPT` or `DROP`, in the order to say it."""

@@ -145,7 +145,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 if ! {_SERVED}; then
   python3 -I -S -c "$program" </dev/null >/dev/null 2>{_STDERR} &
 fi
-looks=300
+looks=200
 until {_SERVED}; do
   [ $((looks -= 1)) -gt 0 ] && [ ! -s {_STDERR} ] || {{ cat {_STDERR}; exit 5; }}
   sleep 0.1

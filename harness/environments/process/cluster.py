@@ -219,7 +219,8 @@ class ProcessCluster:
 
 
 def _refuse(capability: Capability) -> NoReturn:
-    raise unsupported(ENVIRONMENT, capability, _ALTERNATIVES)
+    packets = capability in {Capability.DROP, Capability.REORDER}
+    raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))
 
 
 def _checked_lease_s(lease_s: float) -> float:
