@@ -57,7 +57,7 @@ async def every_operation(cluster: Deployed) -> None:
     assert (deleted["table_id"], deleted["schema_version"]) == (table_id, 2)
     assert (await cluster.ok(client, "locate", name="u"))["result"] == "not-found"
     await cluster.until_converged()
-    dumps = await cluster.target.snapshot(cluster.env, cluster.settings)
+    dumps = await cluster.system.snapshot()
     for dump in dumps["tservers"].values():
         assert {t["table_id"] for t in dump["tablets"]} <= {other["table_id"]}
         assert all(t["data_state"] == "READY" for t in dump["tablets"])
