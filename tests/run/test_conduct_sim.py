@@ -531,22 +531,23 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
 
 
 class Stubborn:
-    """A nemesis whose second fault does not take."""
-
-    requires = frozenset()
+    """The simulation, where the second kill does not take."""
 
     def __init__(self):
-        self.inner = load_plugin("nemeses", "kill-leader")
-        self.faults = 0
+        self.sim = load_plugin("environments", "sim")
 
-    async def inject(self, cluster, roles, fault, *, lease_s):
-        self.faults += 1
-        if self.faults == 2:
-            raise InfrastructureError("the process would not die")
-        return await self.inner.inject(cluster, roles, fault, lease_s=lease_s)
+    def execute(self, plan, main):
+        async def body(session):
+            kills = itertools.count(1)
 
-    async def heal(self, cluster, injection):
-        return await self.inner.heal(cluster, injection)
+            async def kill(node, **named):
+                if next(kills) == 2:
+                    raise InfrastructureError("the process would not die")
+                return await session.cluster.kill(node, **named)
+
+            return await main(Behaving(session, cluster=Behaving(session.cluster, kill=kill)))
+
+        return self.sim.execute(plan, body)
 
 
 def test_a_fault_that_does_not_take_ends_the_run_at_once_and_keeps_the_history(tmp_path):
@@ -557,7 +558,7 @@ def test_a_fault_that_does_not_take_ends_the_run_at_once_and_keeps_the_history(t
     case = toy(13, faults=faults, time_limit_s=1000.0)
     folder.write_case(case)
     with pytest.raises(InfrastructureError, match="would not die"):
-        run(case, folder, nemeses={"kill-leader": Stubborn()})
+        run(case, folder, Stubborn())
     stored = load_run(folder.path)
     assert stored.record is None
     assert [op.value["action"] for op in stored.history.of_process(NEMESIS)] == ["inject", "heal"]

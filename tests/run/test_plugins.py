@@ -13,7 +13,7 @@ import sys
 class Old:
     api_version = 0
 class Hollow:
-    api_version = 1
+    api_version = 2
     name = "hollow"
 def Raises():
     raise ValueError("boom")
@@ -49,7 +49,7 @@ def strange_plugins(tmp_path, monkeypatch):
     ("name", "words"),
     [
         ("old", "has api_version 0"),
-        ("hollow", "lacks doc, requires, plan, inject, heal"),
+        ("hollow", "lacks doc, requires, plan, aim"),
         ("raises", "does not load: ValueError"),
         ("exits", "does not load: SystemExit"),
         ("absent", "does not load: ModuleNotFoundError"),
