@@ -145,6 +145,8 @@ class Flow(NamedTuple):
 
 TCP_BYTES: Final = 500_000
 DENSE: Final = Sending()
+MANY: Final = Sending(datagrams=6000, pause_s=0.001)
+"""Of a share of these the standard deviation is at most 0.5 %."""
 WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
@@ -161,8 +163,10 @@ class Asked(NamedTuple):
 CASES: Final[Mapping[str, Asked]] = MappingProxyType(
     {
         "delay": Asked(LinkQuality(delay_ms=200), lambda flow: flow.delay_ms, 200, "ms"),
-        "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%"),
-        "reorder": Asked(LinkQuality(reorder=0.1), lambda flow: 100 * flow.reordered, 10, "%"),
+        "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%", MANY),
+        "reorder": Asked(
+            LinkQuality(reorder=0.1), lambda flow: 100 * flow.reordered, 10, "%", MANY
+        ),
         "rate": Asked(LinkQuality(rate_kb_s=64), lambda flow: flow.kb_s, 64, "kB/s", WIDE),
     }
 )
