@@ -130,7 +130,7 @@ class FaultConductor:
         over = msgspec.structs.replace(begun, note=done or f"nobody did {what.name}")
         bite = {"count": int(done is not None), "unit": "operations"}
         self._note(fault, "heal", over, {"bite": bite})
-        return Injection(targets=(), note=over.note)
+        return over if done is not None else Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
         """Heal one fault and say what it did; `None` where it is not active (any more)."""
@@ -187,8 +187,8 @@ class FaultConductor:
             over.cancel()
             for remove in traps:
                 remove()
-        if sprung.done():
-            return cast("Injection", sprung.result())
+        if sprung.done() or left < 0:  # it may be at work while the chaos ends
+            return cast("Injection", await sprung)
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"
         )

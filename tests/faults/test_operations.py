@@ -34,9 +34,10 @@ def do(text, *, down=(), system=None):
             observe_roles=lambda roles: None,
         )
         injection = await conductor.strike(Fault("f", text, at_ns=0, duration_ns=1))
-        assert injection.targets == ()  # nothing is left to heal
-        await conductor.heal_active()
-        return cluster.calls, [op.value for op in recorder.history()]
+        assert await conductor.heal("f") is None  # nothing is left to undo
+        ops = [op.value for op in recorder.history()]
+        assert bool(injection.targets) is bool(ops[-1]["bite"]["count"])
+        return cluster.calls, ops
 
     return asyncio.run(main())
 

@@ -1,0 +1,109 @@
+"""Faults that wait for an event: they strike once, and none is lost where the chaos ends."""
+
+import asyncio
+
+from harness.case import Fault
+from harness.cluster import ClusterEvent
+from harness.faults.aimed import load_nemesis
+from harness.faults.conductor import FaultConductor
+from harness.plugins import NodeRole, Roles
+from harness.recorder import Recorder
+from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+
+TEXT = "kill it when event leader term=4"
+
+
+class System(FakeSystem):
+    async def groups(self):
+        return {"catalog": Roles({"m2": NodeRole("leader", 3)}, ("m1", "m2", "m3"))}
+
+
+class Trapping(FakeCluster):
+    def __init__(self):
+        super().__init__()
+        self.springs = {}
+
+    def trap(self, kind, spring):
+        self.springs.setdefault(kind, []).append(spring)
+        return lambda: self.springs[kind].remove(spring)
+
+    async def happen(self, node, kind, **data):
+        for spring in tuple(self.springs.get(kind, ())):
+            await spring(ClusterEvent(0, node, kind, data))
+
+
+def play(script, text=TEXT):
+    """Run `script(cluster, conductor)` beside one fault; the ops of the nemesis."""
+
+    async def main():
+        cluster, env = Trapping(), FakeEnv()
+        recorder = Recorder(env)
+        conductor = FaultConductor(
+            cluster=cluster,
+            env=env,
+            system=System(),
+            nemeses={text: load_nemesis(text)},
+            recorder=recorder,
+            observe_roles=lambda roles: None,
+        )
+        fault = Fault("f", text, at_ns=0, duration_ns=1)
+        chaos = asyncio.ensure_future(conductor.run((fault,)))
+        while not cluster.springs:  # noqa: ASYNC110 - a turn of the loop
+            await asyncio.sleep(0)
+        await script(cluster, conductor)
+        await chaos
+        await conductor.heal_active()
+        assert not any(cluster.springs.values())
+        return cluster, [op.value for op in recorder.history()]
+
+    return asyncio.run(main())
+
+
+def test_it_strikes_whom_the_event_was_of_and_only_once():
+    async def script(cluster, conductor):
+        await cluster.happen("m1", "leader", term=3)
+        for _ in range(2):
+            await cluster.happen("m3", "leader", term=4)
+
+    cluster, ops = play(script)
+    assert [call[:2] for call in cluster.calls] == [("kill", "m3"), ("start", "m3")]
+    assert [(op["action"], op["targets"]) for op in ops] == [
+        ("inject", ["m3"]),
+        ("heal", ["m3"]),
+    ]
+
+
+def test_who_leads_is_who_said_so_last():
+    async def script(cluster, conductor):
+        await cluster.happen("m1", "leader", term=9)
+        await cluster.happen("t1", "tablet-report")
+
+    cluster, _ = play(script, "kill leader when event tablet-report")
+    assert cluster.calls[0][:2] == ("kill", "m1")
+
+
+def test_what_is_at_work_when_the_chaos_ends_is_healed():
+    async def script(cluster, conductor):
+        kill = cluster.kill
+
+        async def slowly(node, **named):
+            conductor.end()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return await kill(node, **named)
+
+        cluster.kill = slowly
+        await cluster.happen("m3", "leader", term=4)
+
+    cluster, ops = play(script)
+    assert [op["action"] for op in ops] == ["inject", "heal"]
+    assert cluster.down == set()
+
+
+def test_an_event_that_does_not_come_is_a_miss():
+    async def script(cluster, conductor):
+        await cluster.happen("m1", "leader", term=3)
+        conductor.end()
+
+    cluster, (op,) = play(script)
+    assert (op["targets"], "missed" in op["note"], cluster.calls) == ([], True, [])
