@@ -74,8 +74,8 @@ class Progress:
             bite = value["bite"]
             count, unit = bite["count"], bite["unit"]
             hit = f"an unknown number of {unit}" if count is None else measured(count, unit)
-            what = f"{hit} off" if unit == "ms" else f"{hit} hit"
-            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {what}")
+            did = {"ms": "off", "operations": "done"}.get(unit, "hit")
+            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {hit} {did}")
 
     def _show(self, passed_s: float, run_s: float) -> None:
         total = sum(self._counts.values())
