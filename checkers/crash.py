@@ -20,14 +20,13 @@ from checkers._disturbances import (
 )
 from checkers._sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.timeline import EXCUSED_AFTER_NS
 
 __all__ = ["CrashChecker"]
 
 EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
-EXCUSED_AFTER_NS: Final = 10 * NS_PER_S
-"""What a node was told of its disk or clock may end it a little later."""
 NEAR_NS: Final = 10 * NS_PER_S
 """An engine that failed may tell of an exit, or of its own failure, this much later."""
 

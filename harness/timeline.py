@@ -32,6 +32,7 @@ __all__ = [
     "CPU",
     "CUT",
     "DISK",
+    "EXCUSED_AFTER_NS",
     "FACTS_MAX",
     "KILL",
     "OPERATION",
@@ -69,6 +70,8 @@ CLOCK: Final = "clock"
 CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
+EXCUSED_AFTER_NS: Final = 10_000_000_000
+"""What its disk or clock told a node may end it so much later: it is not blamed, but restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}

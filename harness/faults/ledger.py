@@ -18,7 +18,6 @@ from typing import Final
 
 import msgspec
 
-from harness.case import NS_PER_S
 from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
@@ -35,11 +34,9 @@ from harness.faults.kinds import (
     Restart,
     Shape,
 )
+from harness.timeline import EXCUSED_AFTER_NS
 
-__all__ = ["EXCUSED_AFTER_NS", "Injection", "Ledger"]
-
-EXCUSED_AFTER_NS: Final = 10 * NS_PER_S
-"""What its disk or clock told a node may end it so much later; the checker `crash` agrees."""
+__all__ = ["Injection", "Ledger"]
 
 _DID: Final = {
     "kill": "killed",

@@ -86,25 +86,29 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     one_way: bool = False
 
     @property
+    def ends(self) -> list[Nodes]:
+        """The two sets of nodes; none where it is a shape."""
+        return [end for end in (self.left, self.right) if end is not None]
+
+    @property
     def needs_leader(self) -> bool:
         """Whether it depends on who leads."""
-        return any(end is not None and end.needs_leader for end in (self.left, self.right))
+        return any(end.needs_leader for end in self.ends)
 
     @property
     def draws(self) -> bool:
         """Whether it depends on a draw."""
-        ends = (self.left, self.right)
-        return bool(self.shape) or any(end is not None and end.draws for end in ends)
+        return bool(self.shape) or any(end.draws for end in self.ends)
 
     @property
     def group(self) -> str:
         """Whose leader it means, if it does."""
-        return next((end.group for end in (self.left, self.right) if end and end.group), "")
+        return next((end.group for end in self.ends if end.group), "")
 
     @property
     def names_it(self) -> bool:
         """Whether one end is the node of an event."""
-        return any(end is not None and end.names_it for end in (self.left, self.right))
+        return any(end.names_it for end in self.ends)
 
 
 def check_names(
@@ -112,9 +116,8 @@ def check_names(
 ) -> None:
     """Raise `UsageError` for a node, a role or a group that the target does not declare."""
     if isinstance(selector, Links):
-        for end in (selector.left, selector.right):
-            if end is not None:
-                check_names(end, specs, groups)
+        for end in selector.ends:
+            check_names(end, specs, groups)
         return
     roles = sorted({spec.role for spec in specs.values()})
     if selector.word == "node" and selector.name not in specs:

@@ -138,12 +138,7 @@ class KuduSystem:
         return Roles(by_node, tuple(self._layout.masters))
 
     async def _role(self, address: str) -> NodeRole | None:
-        raft = await self._ask(
-            address,
-            "MasterService.GetMasterRegistration",
-            m.GetMasterRegistrationRequest(),
-            m.GetMasterRegistrationResponse,
-        )
+        raft = await self._registration(address)
         if raft is None or raft.error is not None:
             return None
         if raft.role != "LEADER":
@@ -156,6 +151,14 @@ class KuduSystem:
         )
         serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
         return NodeRole("leader", raft.meta.term, ready=serves)
+
+    async def _registration(self, address: str) -> m.GetMasterRegistrationResponse | None:
+        return await self._ask(
+            address,
+            "MasterService.GetMasterRegistration",
+            m.GetMasterRegistrationRequest(),
+            m.GetMasterRegistrationResponse,
+        )
 
     async def converged(self) -> Convergence:
         """Whether masters, tablets and tablet servers agree and nothing is under way."""
@@ -209,12 +212,7 @@ class KuduSystem:
         return f"{', '.join(done)} stepped down" if done else None
 
     async def _step_down(self, address: str) -> bool:
-        state = await self._ask(
-            address,
-            "MasterService.GetMasterRegistration",
-            m.GetMasterRegistrationRequest(),
-            m.GetMasterRegistrationResponse,
-        )
+        state = await self._registration(address)
         if state is None or state.role != "LEADER":
             return False
         request = LeaderStepDownRequest(state.meta.master_uuid, SYSTEM_TABLET_ID)

@@ -3,7 +3,10 @@
 import asyncio
 
 from harness.cluster import Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
-from harness.plugins import Convergence
+from harness.faults.aimed import load_nemesis
+from harness.faults.conductor import FaultConductor
+from harness.plugins import Convergence, NodeRole, Roles
+from harness.recorder import Recorder
 
 MASTERS = ("m1", "m2", "m3")
 
@@ -23,13 +26,16 @@ class FakeEnv:
 
 
 class FakeSystem:
-    """Always ready; `step-down` says what it was asked."""
+    """Always ready, and m2 leads; `step-down` says what it was asked."""
 
     def __init__(self):
         self.operations = {"step-down": self.step_down}
 
     async def ready(self):
         return Convergence(ok=True)
+
+    async def groups(self):
+        return {"catalog": Roles({"m2": NodeRole("leader", 3)}, MASTERS)}
 
     async def step_down(self, nodes):
         return f"asked {', '.join(nodes)}" if "m2" in nodes else None
@@ -112,3 +118,18 @@ class FakeCluster:
         felt = self.requests if self.disks.get(node, DiskQuality()) != DiskQuality() else 0
         self.disks[node] = quality
         return felt
+
+
+def conductor_of(text, cluster, system=None):
+    """A conductor of one fault in words, and its recorder."""
+    env = FakeEnv()
+    recorder = Recorder(env)
+    conductor = FaultConductor(
+        cluster=cluster,
+        env=env,
+        system=system or FakeSystem(),
+        nemeses={text: load_nemesis(text)},
+        recorder=recorder,
+        observe_roles=lambda roles: None,
+    )
+    return conductor, recorder

@@ -4,18 +4,9 @@ import asyncio
 
 from harness.case import Fault
 from harness.cluster import ClusterEvent
-from harness.faults.aimed import load_nemesis
-from harness.faults.conductor import FaultConductor
-from harness.plugins import NodeRole, Roles
-from harness.recorder import Recorder
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+from tests.faults.cluster import FakeCluster, conductor_of
 
 TEXT = "kill it when event leader term=4"
-
-
-class System(FakeSystem):
-    async def groups(self):
-        return {"catalog": Roles({"m2": NodeRole("leader", 3)}, ("m1", "m2", "m3"))}
 
 
 class Trapping(FakeCluster):
@@ -36,16 +27,8 @@ def play(script, text=TEXT):
     """Run `script(cluster, conductor)` beside one fault; the ops of the nemesis."""
 
     async def main():
-        cluster, env = Trapping(), FakeEnv()
-        recorder = Recorder(env)
-        conductor = FaultConductor(
-            cluster=cluster,
-            env=env,
-            system=System(),
-            nemeses={text: load_nemesis(text)},
-            recorder=recorder,
-            observe_roles=lambda roles: None,
-        )
+        cluster = Trapping()
+        conductor, recorder = conductor_of(text, cluster)
         fault = Fault("f", text, at_ns=0, duration_ns=1)
         chaos = asyncio.ensure_future(conductor.run((fault,)))
         while not cluster.springs:  # noqa: ASYNC110 - a turn of the loop

@@ -5,34 +5,15 @@ import asyncio
 import pytest
 
 from harness.case import Fault
-from harness.faults import conductor as conductors
-from harness.faults.aimed import load_nemesis
-from harness.plugins import NodeRole, Roles
-from harness.recorder import Recorder
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
-
-ROLES = Roles({"m2": NodeRole("leader", 3)}, ("m1", "m2", "m3"))
-
-
-class System(FakeSystem):
-    async def groups(self):
-        return {"catalog": ROLES}
+from tests.faults.cluster import FakeCluster, FakeSystem, conductor_of
 
 
 def do(text, *, down=(), system=None):
     """What the cluster was told, and the ops of the nemesis."""
 
     async def main():
-        cluster, env = FakeCluster(down), FakeEnv()
-        recorder = Recorder(env)
-        conductor = conductors.FaultConductor(
-            cluster=cluster,
-            env=env,
-            system=system or System(),
-            nemeses={text: load_nemesis(text)},
-            recorder=recorder,
-            observe_roles=lambda roles: None,
-        )
+        cluster = FakeCluster(down)
+        conductor, recorder = conductor_of(text, cluster, system)
         injection = await conductor.strike(Fault("f", text, at_ns=0, duration_ns=1))
         assert await conductor.heal("f") is None  # nothing is left to undo
         ops = [op.value for op in recorder.history()]
@@ -70,7 +51,7 @@ def test_an_operation_and_a_wait_for_readiness_are_bounded(monkeypatch, name):
     monkeypatch.setattr("harness.faults.operations.OPERATION_BOUND_S", 0.05)
     monkeypatch.setattr("harness.faults.operations.READY_BOUND_S", 0.001)
 
-    class Hanging(System):
+    class Hanging(FakeSystem):
         def __init__(self):
             self.operations = {"hang": self.hang}
 

@@ -6,28 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
+from harness.cluster import Capability, Fidelity
+from harness.environments.real.capabilities import EVERYWHERE
 
 __all__ = ["CAPABILITIES", "LINK_QUALITY"]
 
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys(
-        (
-            Capability.START,
-            Capability.STOP,
-            Capability.KILL,
-            Capability.PAUSE,
-            Capability.WIPE,
-            Capability.PARTITION,
-            Capability.PARTITION_ONE_WAY,
-            Capability.RESET,
-            Capability.AIM_AT_EVENTS,
-            *ENV_NODES_ONLY,
-            Capability.DROP,
-            Capability.STALL,
-        ),
-        Fidelity.EXACT,
-    )
+    dict.fromkeys((*EVERYWHERE, Capability.DROP), Fidelity.EXACT)
     | dict.fromkeys(
         (
             Capability.DELAY,  # by a program that waits for a processor like all others

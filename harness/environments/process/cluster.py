@@ -9,7 +9,6 @@ from typing import Final, NoReturn
 
 from harness.cluster import (
     CLIENT,
-    ENV_NODES_ONLY,
     Bite,
     Capability,
     ClusterEvent,
@@ -24,6 +23,7 @@ from harness.cluster import (
 )
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
+from harness.environments.real.capabilities import EVERYWHERE
 from harness.environments.real.logs import EventBus
 from harness.environments.real.power import power_cut
 from harness.environments.real.traps import Traps
@@ -33,24 +33,7 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys(
-        (
-            Capability.START,
-            Capability.STOP,
-            Capability.KILL,
-            Capability.PAUSE,
-            Capability.WIPE,
-            Capability.PARTITION,
-            Capability.PARTITION_ONE_WAY,
-            Capability.DELAY,
-            Capability.THROTTLE,
-            Capability.STALL,
-            Capability.RESET,
-            Capability.AIM_AT_EVENTS,
-            *ENV_NODES_ONLY,
-        ),
-        Fidelity.EXACT,
-    )
+    dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE), Fidelity.EXACT)
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
