@@ -29,6 +29,7 @@ __all__ = [
     "BASE",
     "CHECKPOINT",
     "CLIENT",
+    "CLOCKS",
     "DRIFT_PPM_MAX",
     "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
@@ -102,7 +103,10 @@ ENV_NODES_ONLY: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""What reaches nodes on `Env` alone, whose disk and clock are ours."""
+"""What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
+environment says so (`harness.plugins.Environment`)."""
+
+CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
 
 
 class Fidelity(enum.Enum):
@@ -149,6 +153,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `setup`: commands that run in order before the first start on an empty data folder. `image`, or
     a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
     1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
+    `clock_probe`: a command that has a foreign program say what time it is, in seconds since 1970.
     """
 
     name: str
@@ -168,6 +173,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int | None = None
     cpus: float | None = None
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
+    clock_probe: tuple[str, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
@@ -394,10 +400,14 @@ class Cluster(Protocol):
         """Undo every fault of links, clocks and disks and thaw every node. Starts nothing."""
         ...
 
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
         """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`.
 
-        Over restarts too. What was set before no longer holds; zeros make a good clock.
+        Over restarts too. What was set before no longer holds; zeros make a good clock. Of a
+        foreign program only the wall clock runs fast or slow.
+
+        Returns by how many ms the node felt its wall clock jump, what it had drifted included;
+        `None` where it is as told, since the clock is ours.
         """
         ...
 

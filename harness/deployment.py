@@ -69,6 +69,11 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
             raise UsageError(
                 f"node {spec.name!r} has an empty command in `setup`; each is a tuple of words"
             )
+        if spec.clock_probe and spec.entry is not None:
+            raise UsageError(
+                f"node {spec.name!r} has a `clock_probe`, but it is written against `Env`, whose "
+                "clock is the harness's own; drop it"
+            )
         _check_limits(spec)
         for name, variant in spec.variants.items():
             _check_variant(spec, name, variant)
@@ -236,6 +241,7 @@ def words_of(spec: NodeSpec) -> list[str]:
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
     if isinstance(spec.ready, ReadyCommand):
         words += spec.ready.command
+    words += spec.clock_probe
     for form in forms_of(spec).values():
         words += [*form.command, *form.environment.values()]
     return words

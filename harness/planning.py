@@ -5,23 +5,39 @@ Everything that can be refused is refused here, before the first node starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
-from harness.cluster import Capability, Fidelity, NodeSpec, env_nodes_only, unsupported
+from harness.cluster import (
+    CLOCKS,
+    ENV_NODES_ONLY,
+    Capability,
+    Fidelity,
+    NodeSpec,
+    env_nodes_only,
+    unsupported,
+)
 from harness.deployment import check_nodes, refuse_in_simulation
-from harness.drawing import draw_case, expand_any, needs_env
+from harness.drawing import draw_case, expand_any
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.registry import load_plugin, plugin_names
 
-__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_nodes", "refuse_unable"]
+__all__ = [
+    "Plan",
+    "check_fault_args",
+    "foreign_clocks",
+    "plan_case",
+    "reaches_foreign",
+    "refuse_nodes",
+    "refuse_unable",
+]
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
@@ -85,8 +101,9 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
+    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes}, target)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -131,11 +148,44 @@ def refuse_unable(
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
 
 
-def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], target: Target) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not."""
-    foreign = [name for name, spec in specs.items() if spec.entry is None]
-    if foreign and needs_env(nemesis):
-        raise env_nodes_only(f"the nemesis {nemesis.name!r}", foreign)
+def reaches_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
+    """What of `ENV_NODES_ONLY` it can do to foreign programs as well."""
+    found: Mapping[Capability, Fidelity] = getattr(environment, "reaches_foreign", {})
+    return found
+
+
+def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
+    """The foreign programs whose clocks these nemeses may make wrong."""
+    specs = {node.name: node for node in nodes if node.entry is None}
+    return frozenset(
+        name for nemesis in nemeses.values() for name in _may_hit(nemesis, specs, CLOCKS)
+    )
+
+
+def _may_hit(
+    nemesis: Nemesis, specs: Mapping[str, NodeSpec], what: Collection[Capability]
+) -> list[str]:
+    """Those of these nodes that it may do any of `what` to; one that cannot tell may hit all."""
+    if nemesis.requires.isdisjoint(what):
+        return []
+    may_hit = getattr(nemesis, "may_hit", None)
+    return list(specs) if may_hit is None else list(may_hit(specs, what))
+
+
+def refuse_nodes(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    reach: Collection[Capability] = (),
+) -> None:
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
+
+    `reach`: what of `ENV_NODES_ONLY` can be done to foreign programs here.
+    """
+    foreign = {name: spec for name, spec in specs.items() if spec.entry is None}
+    beyond = _may_hit(nemesis, foreign, ENV_NODES_ONLY - frozenset(reach))
+    if beyond:
+        raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
         check_target(specs, target)

@@ -442,6 +442,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None  # for node logs; None keeps nothing
     link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
     clients: int = 1  # how many there are at once
+    clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may make wrong
 
 
 class Session(Protocol):
@@ -467,7 +468,9 @@ class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
     Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
-    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say.
+    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say, and
+    `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and how
+    faithfully.
     """
 
     api_version: int

@@ -28,7 +28,7 @@ from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
 from harness.ops import History, Op
-from harness.planning import Plan, refuse_unable
+from harness.planning import Plan, foreign_clocks, refuse_unable
 from harness.plugins import (
     Client,
     Convergence,
@@ -100,6 +100,7 @@ def conduct(
         folder=logs_below if folder is None else folder.path,
         link_proxy=link_proxy,
         clients=plan.case.concurrency + 1,  # and our own
+        clocks=foreign_clocks(plan.nemeses, plan.nodes),
     )
     log = None if folder is None else folder.open_log()
 

@@ -6,7 +6,7 @@ What one hits is decided at the moment of the fault.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape
 from harness.faults.operations import ROLLING_RESTART
 from harness.faults.schedules import Schedule, Trigger
-from harness.faults.selectors import Nodes, check_names, cut_links, pick
+from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
 from harness.faults.words import Sentence, are_words, parse
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
 from harness.registry import load_plugin
@@ -106,6 +106,16 @@ class AimedNemesis:
                     _check_operation(sentence.kind, specs, target)
             except UsageError as error:
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
+
+    def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
+        """Those of these nodes to which it may do something that needs any of `what`."""
+        hit = [
+            name
+            for sentence in self.sentences
+            if not sentence.requires.isdisjoint(what) and isinstance(sentence.whom, Nodes)
+            for name in may_mean(sentence.whom, specs)
+        ]
+        return list(dict.fromkeys(hit))
 
     def needs_leader_for(self, fault: Fault) -> bool | str:
         """Whether this fault aims by who leads, so that it is worth waiting for; or in which group.

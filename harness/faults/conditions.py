@@ -28,7 +28,7 @@ class _Laid:
     def __init__(self, what: Condition, nodes: Sequence[str], now_ns: int) -> None:
         self.what = what
         self.nodes = list(nodes)
-        self.hit = len(nodes)
+        self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # requests of disks, or ms by which wall clocks jumped
         self.new = True  # what happened so far was before it
@@ -45,12 +45,14 @@ class Conditions:
         self._env = env
         self._laid: dict[str, _Laid] = {}
         self._offsets_ms: dict[str, float] = {}
+        self._measured: set[str] = set()  # nodes of which it is said what they felt of a drift
         self._turn = asyncio.Lock()
 
     async def lay(self, fault_id: str, what: Condition, nodes: Sequence[str]) -> None:
         """Make it worse for these nodes."""
         laid = self._laid[fault_id] = _Laid(what, nodes, self._env.clock.monotonic_ns())
         await self._settle(laid, nodes)
+        laid.unmeasured = sum(node not in self._measured for node in nodes)
         laid.new = False
         if isinstance(what, Clock) and what.strobe_ms:
             flashes = self._flash(laid, what.strobe_ms / _MS_PER_S)
@@ -65,7 +67,7 @@ class Conditions:
         match laid.what:
             case Clock():
                 lasted_ms = (self._env.clock.monotonic_ns() - laid.since_ns) / _NS_PER_MS
-                drifted_ms = abs(laid.what.drift_ppm) * lasted_ms / _PPM * laid.hit
+                drifted_ms = abs(laid.what.drift_ppm) * lasted_ms / _PPM * laid.unmeasured
                 return Bite(math.ceil(laid.touched + drifted_ms), "ms")
             case Disk():
                 return Bite(int(laid.touched), "requests")
@@ -96,9 +98,12 @@ class Conditions:
             offset_ms = sum(clock.offset_ms for one, clock in clocks if not one.dark)
             drift_ppm = sum(clock.drift_ppm for _, clock in clocks)
             offset_ns = round(offset_ms * _NS_PER_MS)
-            await self._cluster.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
+            felt_ms = await self._cluster.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
             touched = abs(offset_ms - self._offsets_ms.get(node, 0.0))
             self._offsets_ms[node] = offset_ms
+            if felt_ms is not None:
+                touched = felt_ms
+                self._measured.add(node)
         elif kind is Cpu:
             factors = [one.what.factor for one in laid if isinstance(one.what, Cpu)]
             await self._cluster.slow(node, factor=math.prod(factors))

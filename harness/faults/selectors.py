@@ -34,7 +34,16 @@ from harness.cluster import CLIENT, Link, NodeSpec
 from harness.errors import UsageError
 from harness.plugins import Scene
 
-__all__ = ["LINK_SHAPES", "WORDS", "Links", "Nodes", "check_names", "cut_links", "pick"]
+__all__ = [
+    "LINK_SHAPES",
+    "WORDS",
+    "Links",
+    "Nodes",
+    "check_names",
+    "cut_links",
+    "may_mean",
+    "pick",
+]
 
 MEMBERS: Final = "members"
 NONMEMBERS: Final = "nonmembers"
@@ -127,6 +136,15 @@ def check_names(
     if selector.among not in {"", MEMBERS, NONMEMBERS, *roles, *groups}:
         known = ", ".join([MEMBERS, NONMEMBERS, *roles, *groups])
         raise UsageError(f"'@{selector.among}' chooses among nobody; write @ and one of {known}")
+
+
+def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
+    """Those of these nodes that it may mean at any moment; who is a member nobody knows yet."""
+    if selector.word == "node":
+        return [name for name in specs if name == selector.name]
+    role = selector.name if selector.word == "role" else selector.among
+    those = [name for name, spec in specs.items() if spec.role == role]
+    return those or ([] if selector.word == "role" else list(specs))
 
 
 def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str, ...]:

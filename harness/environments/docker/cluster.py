@@ -538,9 +538,9 @@ class DockerCluster:
 
     # --- clocks, disks and CPU ---------------------------------------------------------------
 
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
-        """Make the clock that the node sees wrong; only that of a node on `Env` is ours."""
-        await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
+        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
+        return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Make the disk that the node sees bad; only that of a node on `Env` is ours."""

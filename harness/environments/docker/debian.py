@@ -25,7 +25,7 @@ from harness.errors import InfrastructureError
 __all__ = ["PACKAGES", "SUITE", "cache_folder", "root_file_system"]
 
 SUITE: Final = "bookworm"  # its python3 is 3.11, which the wheels are chosen for
-PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "python3")
+PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
 _EXCLUDED: Final = (
     *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),
     *("./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/i18n/*"),

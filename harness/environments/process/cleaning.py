@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.environments import procfs
+from harness.environments.process.clocks import remove_clocks
 from harness.environments.procfs import ProcessId
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
@@ -40,6 +41,7 @@ def clean_dead_runs() -> list[str]:
             lines.append(f"killed {role} (pid {process.pid}) of run {run_id}")
     for folder, owner in _dead_scratch_folders():
         lines += _remove_proxies(owner)
+        lines += remove_clocks(folder)
         shutil.rmtree(folder, onerror=_ignore_missing)
         lines.append(f"removed {folder} of run {owner['run_id']}")
     return lines

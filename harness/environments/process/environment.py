@@ -26,11 +26,14 @@ from harness.environments import procfs
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
+from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import STABLE_ADDRESS
+from harness.environments.real.capabilities import FOREIGN
+from harness.environments.real.control import prove_clocks
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
@@ -64,6 +67,7 @@ class ProcessEnvironment:
     name = ENVIRONMENT
     doc = "local processes, links through a user-space proxy; no root, no containers"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
+    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
 
     def unavailable(self) -> str | None:
         """Linux only: pidfds and /proc."""
@@ -129,6 +133,7 @@ def _check(plan: DeploymentPlan) -> None:
                 )
         account_of(spec.user)  # refuses one that is not there
     check_nodes(plan.nodes)
+    check_clocks(sorted(plan.clocks))
 
 
 class _Run:
@@ -160,7 +165,8 @@ class _Run:
             log.parent.mkdir(parents=True, exist_ok=True)
         warden = self._warden = Warden.start(plan.run_id, log=log)
         # Guarded before anything else, so it is undone after everything else.
-        warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", str(self._scratch)]))
+        left = [str(self._scratch), *clock_files(self._scratch, plan.clocks)]
+        warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
         topology = Topology(plan.nodes, ports)
@@ -181,6 +187,7 @@ class _Run:
                 warden=warden,
                 ports=ports,
                 topology=topology,
+                faked_clock=spec.name in plan.clocks,
             )
         self._env = self._client_env(topology)
         await start_in_order(
@@ -188,6 +195,7 @@ class _Run:
             lambda name: self._nodes[name].start(),
             lambda name: self._nodes[name].require_ready(),
         )
+        await prove_clocks(node.control for node in self._nodes.values())
         cluster = ProcessCluster(
             self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
         )
@@ -301,6 +309,7 @@ class _Run:
             log.close()
         if self._ports is not None:
             self._ports.close()
+        await attempt("clocks", asyncio.to_thread(remove_clocks, self._scratch))
         await attempt("scratch folder", asyncio.to_thread(shutil.rmtree, self._scratch))
         if self._warden is not None:
             await attempt("warden", asyncio.to_thread(self._warden.close))

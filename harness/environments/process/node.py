@@ -20,11 +20,13 @@ from harness.environments import procfs
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
 from harness.environments.process.child import Child
+from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
 from harness.environments.real import probe
 from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
+from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
@@ -67,7 +69,9 @@ class ProcessNode:
         warden: Warden,
         ports: Ports,
         topology: Topology,
+        faked_clock: bool = False,
     ) -> None:
+        """`faked_clock`: a foreign program that is started with libfaketime."""
         self.spec = spec
         self.log = log
         self._run_id = run_id
@@ -103,7 +107,15 @@ class ProcessNode:
         )
         if spec.entry is not None:
             log.hand_answers_to(self.control.hear)
+        self._clock = self._with_clock(folder) if faked_clock else None
         self._make_data_folder()
+
+    def _with_clock(self, scratch: Path) -> ProcessClock:
+        clock = ProcessClock(
+            self.spec, scratch, warden=self._warden, pid=lambda: self.pid, run=self._run_once
+        )
+        self.control.foreign_clock = ForeignClock(self.spec, clock)
+        return clock
 
     def _make_data_folder(self) -> None:
         self._data.mkdir(parents=True)
@@ -238,6 +250,7 @@ class ProcessNode:
     def _command(self, boot: int) -> tuple[list[str], dict[str, str]]:
         spec, environment = self._form, self._environment()
         if spec.entry is None:
+            environment |= {} if self._clock is None else self._clock.environment(environment)
             return [self._filled(word) for word in spec.command], environment
         node = NodeFile(
             name=spec.name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import ENV_NODES_ONLY, Capability
+from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
 
-__all__ = ["EVERYWHERE"]
+__all__ = ["EVERYWHERE", "FOREIGN"]
 
 EVERYWHERE: Final = (
     Capability.START,
@@ -21,3 +23,11 @@ EVERYWHERE: Final = (
     Capability.AIM_AT_EVENTS,
     *ENV_NODES_ONLY,
 )
+
+FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
+    {
+        Capability.CLOCK_SKEW: Fidelity.EXACT,
+        Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # of the wall clock; the other stays true
+    }
+)
+"""Of `ENV_NODES_ONLY`, what is done to foreign programs as well: by libfaketime."""

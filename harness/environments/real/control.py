@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -28,10 +28,20 @@ from harness.cluster import (
     env_nodes_only,
 )
 from harness.environments.faulty import ClockError
+from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.lines import NodeLine
 from harness.errors import InfrastructureError
 
-__all__ = ["OBEYED", "STOPPED", "Command", "Condition", "NodeControl", "Obeyed", "Stopped"]
+__all__ = [
+    "OBEYED",
+    "STOPPED",
+    "Command",
+    "Condition",
+    "NodeControl",
+    "Obeyed",
+    "Stopped",
+    "prove_clocks",
+]
 
 OBEYED: Final = "obeyed"
 STOPPED: Final = "stopped"
@@ -97,6 +107,7 @@ class NodeControl:
         self._state = state
         self._send = send
         self._springs_have_run = springs_have_run
+        self.foreign_clock: ForeignClock | None = None
         self.condition = Condition()
         self._boot = 0
         self._number = 0  # of the last command
@@ -188,13 +199,19 @@ class NodeControl:
 
     # --- the verbs ----------------------------------------------------------------------------
 
-    async def skew(self, *, offset_ns: int, drift_ppm: int) -> None:
+    async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
         """See `harness.cluster.Cluster.skew`; in force on return where the node is running."""
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
+        if self.foreign_clock is not None:
+            async with self._turn:
+                return await self.foreign_clock.skew(
+                    self._state(), offset_ns=offset_ns, drift_ppm=drift_ppm
+                )
         self._check_ours("a clock fault")
         since_ns = time.time_ns()
         clock = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=since_ns)
         await self._set(clock=clock)
+        return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
         """See `harness.cluster.Cluster.worsen_disk`; in force on return where it is running.
@@ -209,6 +226,9 @@ class NodeControl:
 
     async def mend(self) -> None:
         """Make clock and disk good, where they are not."""
+        if self.foreign_clock is not None:
+            async with self._turn:
+                await self.foreign_clock.mend(self._state())
         clock = self.condition.clock
         if clock.offset_ns or clock.drift_ppm or self.condition.disk != DiskQuality():
             await self._set(clock=ClockError(), disk=DiskQuality())
@@ -269,3 +289,15 @@ class NodeControl:
         except TimeoutError:
             return not self._lives(boot)
         return True
+
+
+async def prove_clocks(controls: Iterable[NodeControl]) -> None:
+    """See that faults of clocks reach the foreign programs that are started for them.
+
+    Raises the error of the first that they do not reach, once all have been looked into.
+    """
+    clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
+    proofs = (clock.prove() for clock in clocks)
+    for answer in await asyncio.gather(*proofs, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer

@@ -1,0 +1,153 @@
+"""libfaketime for the foreign programs of a run in processes.
+
+What it reads is in the machine's shared memory, where its semaphore and its page must be and where
+the kernel notes reads whatever other file systems do. The names hold a digest of the run's scratch
+folder, by which `harness clean` finds them; the warden removes them with that folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cluster import NodeSpec
+from harness.environments.faulty import ClockError
+from harness.environments.process.oneshot import run_once
+from harness.environments.real.faketime import (
+    PAGE,
+    SEMAPHORE,
+    Names,
+    find_library,
+    preload,
+    setting,
+    without_waits,
+)
+from harness.environments.real.foreignclock import PROCESSES
+from harness.environments.real.readiness import COMMAND_S
+from harness.environments.warden import Warden
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["ProcessClock", "check_clocks", "clock_files", "remove_clocks"]
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where shm_open(3) and sem_open(3) look
+_COPY: Final = "libfaketime-harness.so"
+
+
+def check_clocks(nodes: Iterable[str]) -> None:
+    """Raise `UsageError` where libfaketime is missing, and the clocks of `nodes` are to be hit."""
+    wanted = ", ".join(nodes)
+    if wanted and find_library() is None:
+        raise UsageError(
+            f"faults of the clocks of foreign programs ({wanted}) need libfaketime, which is not "
+            "installed; install it (apt-get install libfaketime), or use --env docker"
+        )
+
+
+def _name(scratch: Path, node: str) -> str:
+    digest = hashlib.blake2b(str(scratch).encode(), digest_size=6).hexdigest()
+    return f"harness-{digest}-{node}"
+
+
+def clock_files(scratch: Path, nodes: Iterable[str]) -> list[str]:
+    """The paths of all that the clocks of these nodes have in shared memory, if anything."""
+    return [str(_MEMORY / file) for node in nodes for file in Names.of(_name(scratch, node))]
+
+
+def remove_clocks(scratch: Path) -> list[str]:
+    """Remove what a run with this scratch folder has left in shared memory; a line for each."""
+    lines = []
+    for file in sorted(_MEMORY.glob(f"*{_name(scratch, '')}*")):
+        file.unlink(missing_ok=True)
+        lines.append(f"removed {file}")
+    return lines
+
+
+class ProcessClock:
+    """How the driver reaches the libfaketime of one node (`foreignclock.Reach`)."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        scratch: Path,
+        *,
+        warden: Warden,
+        pid: Callable[[], int | None],
+        run: Callable[[Sequence[str], float, Callable[[bytes], None]], Awaitable[int | None]],
+    ) -> None:
+        """Its files are made at once. `run` runs a command beside the node, with placeholders."""
+        self._spec = spec
+        self._name = _name(scratch, spec.name)
+        self._names = Names.of(self._name)
+        self._library = scratch / _COPY
+        self._scratch = scratch
+        self._warden = warden
+        self._pid = pid
+        self._run = run
+        try:
+            self._make()
+        except OSError as error:
+            raise InfrastructureError(f"libfaketime cannot be set up: {error}") from error
+
+    def _make(self) -> None:
+        if not self._library.exists():
+            found = find_library()
+            assert found is not None, "looked for before"
+            self._library.write_bytes(without_waits(found.read_bytes()))
+            self._library.chmod(0o644)
+        for name, data in ((self._names.semaphore, SEMAPHORE), (self._names.page, PAGE)):
+            path = _MEMORY / name
+            path.write_bytes(data)
+            path.chmod(0o666)  # whoever the node runs as
+        self._write(setting(ClockError()))
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """What the node's environment, which has `given`, needs as well."""
+        return preload(str(self._library), self._name, str(_MEMORY), given)
+
+    def _write(self, line: str) -> None:
+        path = _MEMORY / self._names.setting
+        new = path.with_suffix(".new")
+        new.write_text(f"{line}\n", encoding="ascii")
+        new.chmod(0o644)
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # as if nobody had read it in ages
+        new.replace(path)
+
+    async def write(self, line: str) -> None:
+        """Make this the setting, at once and as a whole."""
+        try:
+            self._write(line)
+        except OSError as error:
+            raise InfrastructureError(
+                f"the clock of {self._spec.name} cannot be set: {error}"
+            ) from error
+
+    async def was_read(self) -> bool:
+        """Whether somebody has read it since it was written."""
+        return (_MEMORY / self._names.setting).stat().st_atime_ns != 0
+
+    async def processes(self) -> str:
+        """What `PROCESSES` prints of the node's process and its descendants."""
+        pid = self._pid()
+        if pid is None:
+            return "it has ended"
+        output = bytearray()
+        await run_once(
+            [*PROCESSES, str(pid)],
+            environment=dict(os.environ),
+            folder=self._scratch,
+            account=None,  # root may look at all, and where the harness is not, all is its own
+            warden=self._warden,
+            key=f"look/{self._spec.name}",
+            timeout_s=COMMAND_S,
+            on_output=output.extend,
+        )
+        return output.decode("utf-8", "replace")
+
+    async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
+        """Run a command beside the node."""
+        output = bytearray()
+        code = await self._run(command, COMMAND_S, output.extend)
+        return code, output.decode("utf-8", "replace")
