@@ -41,6 +41,10 @@ DATABASE = NodeSpec(
     ),
     command=(f"{BIN}/postgres", "-D", "{data}/pg", "--config-file={files}/postgresql.conf"),
     ready=ReadyCommand((f"{BIN}/pg_isready", "--host={host}", f"--port={{port:{DATABASE_PORT}}}")),
+    clock_probe=(  # what time it is, as its own clock has it
+        *(f"{BIN}/psql", "--host={host}", f"--port={{port:{DATABASE_PORT}}}"),
+        *("--username=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
+    ),
 )
 
 

@@ -36,14 +36,16 @@ from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, LINK_QUALITY
+from harness.environments.docker.clocks import give_clocks
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
-from harness.environments.docker.node import DockerNode, Incarnation
+from harness.environments.docker.node import DockerNode, Incarnation, Logs
 from harness.environments.docker.outputs import follow
+from harness.environments.real.control import prove_clocks
 from harness.environments.real.exits import EXIT_HOST, is_foreign
-from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.logs import EventBus
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
@@ -98,6 +100,7 @@ class DockerCluster:
         self._traps = Traps(bus, [node.control for node in self._nodes.values()])
         self._tasks: set[asyncio.Task[Any]] = set()
         self._containers = Containers(engine, blueprint)
+        give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
         self._unshapable: str | None = None
 
@@ -191,6 +194,7 @@ class DockerCluster:
         if self._unshapable is not None:
             _log.warning("docker: links can be cut but not shaped: %s", self._unshapable)
         await start_in_order(self.nodes, self.start, self._require_ready)
+        await prove_clocks(node.control for node in self._nodes.values())
         return endpoints
 
     async def _create_node(self, name: str) -> dict[str, tuple[str, int]]:
@@ -590,7 +594,3 @@ class DockerCluster:
         finally:
             for entry in self._nodes.values():
                 entry.log.close()
-
-
-Logs = Callable[[str], NodeLog]
-"""Makes the log of a node."""

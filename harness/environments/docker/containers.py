@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.cluster import BASE
+from harness.environments.docker import clocks
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import ContainerSpec, Engine
@@ -50,58 +51,70 @@ class Containers:
     """What a run makes in the engine for its nodes."""
 
     def __init__(self, engine: Engine, blueprint: Blueprint) -> None:
-        self._engine = engine
+        self.engine = engine
         self._blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
         self.ending = False  # no set-up command is waited for any more
+        self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
         """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
-        keeper = self._blueprint.places[node].keeper
-        self._engine.create(self._blueprint.keeper(node))
-        self._engine.start(keeper)
-        state = self._engine.state(keeper)
+        keeper, clock = self.keeper(node), self._blueprint.places[node].clock
+        if clock:
+            create_volume(self.engine, clock, self._blueprint.labels(node), in_memory=True)
+        self.engine.create(self._blueprint.keeper(node))
+        self.engine.start(keeper)
+        if clock:
+            clocks.prepare(self.engine, keeper)
+            self._library = self._library or clocks.library(self.engine, keeper)
+        state = self.engine.state(keeper)
         return state.ports if state is not None and state.running else {}
+
+    def keeper(self, node: str) -> str:
+        """The container that keeps the node's network namespace."""
+        return self._blueprint.places[node].keeper
 
     def create(self, node: str, variant: str = BASE) -> None:
         """Create the node's container with its code, on the data folder that there is."""
         volume = self._blueprint.places[node].volume
-        create_volume(self._engine, volume, self._blueprint.labels(node))
+        create_volume(self.engine, volume, self._blueprint.labels(node))
         self._fill(node, self._blueprint.container(node, variant))
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
         """Create a container with all that does not change from start to start."""
-        self._engine.create(spec)
-        self._engine.put_archive(spec.name, "/", self._blueprint.code)
+        self.engine.create(spec)
+        self.engine.put_archive(spec.name, "/", self._blueprint.code)
+        if self._library is not None and self._blueprint.places[node].clock:
+            self.engine.put_archive(spec.name, "/", self._library)
         folder = self._blueprint.data_folder(node)
         if folder is not None:
-            self._engine.put_archive(spec.name, "/", folder)
+            self.engine.put_archive(spec.name, "/", folder)
         files = self._blueprint.files(node)
         if files is not None:
-            self._engine.put_archive(spec.name, "/", files)
+            self.engine.put_archive(spec.name, "/", files)
 
     def replace(self, node: str, variant: str) -> None:
         """Have another container run the node, as this variant, on the same data folder."""
-        self._engine.remove(self._blueprint.places[node].container)
+        self.engine.remove(self._blueprint.places[node].container)
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
         """The same on an empty data folder."""
         place = self._blueprint.places[node]
-        self._engine.remove(place.container)
-        remove_volume(self._engine, place.volume)
+        self.engine.remove(place.container)
+        remove_volume(self.engine, place.volume)
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
         """Start the container; its output, opened before."""
         container = self._blueprint.places[node].container
-        self._engine.put_archive(container, "/", node_file)
+        self.engine.put_archive(container, "/", node_file)
         files = self._blueprint.files(node)
         if files is not None:
-            self._engine.put_archive(container, "/", files)
-        attachment = self._engine.attach(container)
+            self.engine.put_archive(container, "/", files)
+        attachment = self.engine.attach(container)
         try:
-            self._engine.start(container)
+            self.engine.start(container)
         except InfrastructureError:
             attachment.close()
             raise
@@ -113,19 +126,19 @@ class Containers:
         """Run the set-up commands in order, up to the first that fails; `take` gets each line."""
         for words in self._blueprint.specs[node].setup:
             spec = self._blueprint.setup(node, variant, words)
-            self._engine.remove(spec.name)
+            self.engine.remove(spec.name)
             self._fill(node, spec)
             try:
                 code, output = self._run(spec, take)
             finally:
-                self._engine.remove(spec.name)
+                self.engine.remove(spec.name)
             if code != 0:
                 return Failed(spec.command, code, output)
         return None
 
     def _run(self, spec: ContainerSpec, take: Callable[[bytes], None]) -> tuple[int | None, str]:
         lines: list[bytes] = []
-        attachment = self._engine.attach(spec.name)
+        attachment = self.engine.attach(spec.name)
 
         def read() -> None:
             try:
@@ -137,7 +150,7 @@ class Containers:
 
         reader = threading.Thread(target=read, name=f"setup-{spec.name}", daemon=True)
         try:
-            self._engine.start(spec.name)
+            self.engine.start(spec.name)
             reader.start()
             code = self._wait(spec.name)
             reader.join(_READ_S)
@@ -149,12 +162,12 @@ class Containers:
         """Its exit code; `None` when it took too long, or nobody waits any more."""
         deadline_s = time.monotonic() + SETUP_S
         while time.monotonic() < deadline_s and not self.ending:
-            state = self._engine.wait(container, timeout_s=_LOOK_S)
+            state = self.engine.wait(container, timeout_s=_LOOK_S)
             if state is None:
                 raise InfrastructureError(f"docker: {container} is gone")
             if not state.running:
                 return state.exit_code
-        self._engine.kill(container)
+        self.engine.kill(container)
         return None
 
     def port(self, node: str, port: int, path: str) -> str | None:
@@ -165,13 +178,15 @@ class Containers:
         place = self._blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
         command = ["python3", "-I", "-c", self._probe, *asked]
-        found = self._engine.exec(place.keeper, command, user=_PROBE_USER)
+        found = self.engine.exec(place.keeper, command, user=_PROBE_USER)
         return None if found.code == 0 else found.output
 
     def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
         """Run a command in the node's container, as its user; exit code and output."""
         command = [*_TIMED, *self._blueprint.filled(node, words)]
-        found = self._engine.exec(self._blueprint.places[node].container, command, user="")
+        place = self._blueprint.places[node]
+        environment = clocks.NO_PRELOAD if place.clock else None
+        found = self.engine.exec(place.container, command, user="", environment=environment)
         return None if found.code == _TIMED_OUT else found.code, found.output
 
 

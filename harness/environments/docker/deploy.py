@@ -28,7 +28,7 @@ import msgspec
 
 from harness.cluster import BASE, CLIENT, NodeSpec
 from harness.deployment import as_variant, check_nodes, forms_of
-from harness.environments.docker import sources
+from harness.environments.docker import clocks, sources
 from harness.environments.docker.archives import tar_files, tar_folder
 from harness.environments.docker.dockerfiles import image_of
 from harness.environments.docker.engine import ContainerSpec, Engine
@@ -36,6 +36,7 @@ from harness.environments.docker.labels import (
     CONTROLLER_LABEL,
     NODE_LABEL,
     RUN_LABEL,
+    clock_volume_name,
     container_name,
     keeper_name,
     network_name,
@@ -72,6 +73,7 @@ class Place(msgspec.Struct, frozen=True):
     keeper: str
     address: str
     volume: str = ""
+    clock: str = ""  # the volume with its shared memory, where its clock may be made wrong
 
 
 def check_plan(plan: DeploymentPlan) -> None:
@@ -159,6 +161,7 @@ class Blueprint:
                 keeper_name(plan.run_id, name),
                 str(network[_FIRST_HOST + index]),
                 volume_name(plan.run_id, name),
+                clock_volume_name(plan.run_id, name) if name in plan.clocks else "",
             )
             for index, name in enumerate(self.specs)
         }
@@ -174,6 +177,11 @@ class Blueprint:
             for variant, form in forms_of(spec).items()
         }
         self.code = sources.archive_of(sources.packages_of(plan.nodes))
+
+    @property
+    def clocks(self) -> list[str]:
+        """The foreign programs whose clocks may be made wrong."""
+        return [name for name, place in self.places.items() if place.clock]
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -206,9 +214,14 @@ class Blueprint:
             # A user id of root gains its capabilities by executing a file, which this would forbid.
             no_new_privileges=False,
             read_only=True,
+            volumes=self._shared_memory(node),
             memory_bytes_max=_KEEPER_MEMORY_BYTES_MAX,
             processes_max=_KEEPER_PROCESSES_MAX,
         )
+
+    def _shared_memory(self, node: str) -> dict[str, str]:
+        volume = self.places[node].clock
+        return {volume: clocks.SHARED_MEMORY} if volume else {}
 
     def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
         """A command of the node, as it reads in its container."""
@@ -230,6 +243,8 @@ class Blueprint:
         }
         if spec.entry is not None:
             environment[NODE_FILE_VARIABLE] = _NODE_FILE
+        if place.clock:
+            environment |= clocks.environment(environment)
         return ContainerSpec(
             listens=spec.entry is not None,
             name=place.container,
@@ -242,13 +257,16 @@ class Blueprint:
             memory_bytes_max=(spec.memory_mib or _MEMORY_MIB) * _MIB,
             processes_max=_PROCESSES_MAX,
             cpus=spec.cpus,
-            volumes={place.volume: sources.DATA_FOLDER},
+            volumes={place.volume: sources.DATA_FOLDER, **self._shared_memory(node)},
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
         """The container that runs one command of the node's set-up, and ends."""
+        container = self.container(node, variant)
         return msgspec.structs.replace(
-            self.container(node, variant),
+            container,
+            environment=container.environment
+            | (clocks.NO_PRELOAD if self.places[node].clock else {}),
             name=setup_name(self._plan.run_id, node),
             command=self.filled(node, words),
         )

@@ -536,14 +536,23 @@ class Engine:
         return Attachment(stream, lambda: self._translated("read the output of", container), tail)
 
     @_repeated
-    def exec(self, container: str, command: Sequence[str], *, user: str = "0") -> ExecResult:
+    def exec(
+        self,
+        container: str,
+        command: Sequence[str],
+        *,
+        user: str = "0",
+        environment: dict[str, str] | None = None,
+    ) -> ExecResult:
         """Run an idempotent command in a container that runs and has a shell, as `user`.
 
         It must say the same when it runs again: a busy engine loses the end of what a command
         says, or all of it, and then tells of its success (moby/moby#27289, docker/docker-py#2042).
         """
         with self._translated(f"run {command[0]!r} in", container):
-            made = self._api.exec_create(container, [*_WHOLE, *command], user=user)
+            made = self._api.exec_create(
+                container, [*_WHOLE, *command], user=user, environment=environment
+            )
             said = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
         output, end, code = said.rpartition(_END)
         if not end or not code.isdigit():

@@ -19,6 +19,7 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
 from harness.environments.docker.labels import RUN_LABEL, this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
+from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
@@ -49,6 +50,7 @@ class DockerEnvironment:
     name = ENVIRONMENT
     doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
+    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
 
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""

@@ -27,6 +27,7 @@ __all__ = [
     "RUN_LABEL",
     "Controller",
     "Life",
+    "clock_volume_name",
     "container_name",
     "keeper_name",
     "life",
@@ -127,3 +128,8 @@ def setup_name(run_id: str, node: str) -> str:
 def volume_name(run_id: str, node: str) -> str:
     """The volume with the node's data folder."""
     return f"{container_name(run_id, node)}.data"
+
+
+def clock_volume_name(run_id: str, node: str) -> str:
+    """The volume with the node's shared memory, where its clock may be made wrong."""
+    return f"{container_name(run_id, node)}.shm"

@@ -11,7 +11,10 @@ from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import LineWatch
 
-__all__ = ["DockerNode", "Incarnation"]
+__all__ = ["DockerNode", "Incarnation", "Logs"]
+
+Logs = Callable[[str], NodeLog]
+"""Makes the log of a node."""
 
 
 class Incarnation:

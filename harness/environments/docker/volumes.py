@@ -6,7 +6,7 @@ command nor the image of one that it has made. Volumes carry the run's labels, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.environments.docker.engine import Engine, Found
 from harness.errors import InfrastructureError
@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["create_volume", "remove_volume", "volumes"]
 
 
-def create_volume(engine: Engine, name: str, labels: dict[str, str]) -> None:
-    """Create a volume; one that is there already stays as it is."""
+_IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
+
+
+def create_volume(
+    engine: Engine, name: str, labels: dict[str, str], *, in_memory: bool = False
+) -> None:
+    """Create a volume; one that is there already stays as it is.
+
+    One in memory is as the engine makes `/dev/shm`, and empty when no container runs that has it.
+    """
 
     def make(api: APIClient) -> Any:
-        return api.create_volume(name, labels=labels)
+        options = {"driver": "local", "driver_opts": _IN_MEMORY} if in_memory else {}
+        return api.create_volume(name, labels=labels, **options)
 
     engine.call(f"create the volume {name}", make)
 

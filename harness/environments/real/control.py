@@ -102,7 +102,7 @@ class NodeControl:
 
         `springs_have_run` waits for what the last event of a node has sprung.
         """
-        self._spec = spec
+        self.spec = spec
         self._turn = turn
         self._state = state
         self._send = send
@@ -151,7 +151,7 @@ class NodeControl:
                 return
             obeyed = msgspec.convert(line.data, Obeyed)
         except msgspec.ValidationError as error:  # its program wrote this, not its runner
-            _log.warning("%s answered %r: %s", self._spec.name, line.data, error)
+            _log.warning("%s answered %r: %s", self.spec.name, line.data, error)
             return
         self._touched += obeyed.touched - self._touched_in_life
         self._touched_in_life = obeyed.touched
@@ -165,7 +165,7 @@ class NodeControl:
 
     def stop_at(self, kinds: tuple[str, ...]) -> None:
         """Have the node stand still at events of these kinds, until their springs have run."""
-        if self._spec.entry is not None and kinds != self.condition.stops_at:
+        if self.spec.entry is not None and kinds != self.condition.stops_at:
             self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
             self._begin(self._pass_on())
 
@@ -174,7 +174,7 @@ class NodeControl:
             await self._tell()
 
     async def _let_go_on(self, stop: int, boot: int) -> None:
-        await self._springs_have_run(self._spec.name)
+        await self._springs_have_run(self.spec.name)
         if self._boot == boot:
             self._goes_on = max(self._goes_on, stop)
             await self._tell()  # whoever has the turn may wait for the node
@@ -187,7 +187,7 @@ class NodeControl:
             self._behind = True
 
     def _begin(self, telling: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(telling, name=f"tell-{self._spec.name}")
+        task = asyncio.get_running_loop().create_task(telling, name=f"tell-{self.spec.name}")
         self._tasks.add(task)
         task.add_done_callback(self._told)
 
@@ -195,7 +195,7 @@ class NodeControl:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # It goes on by itself, and strikes are late at worst.
-            _log.warning("%s was not told: %s", self._spec.name, error)
+            _log.warning("%s was not told: %s", self.spec.name, error)
 
     # --- the verbs ----------------------------------------------------------------------------
 
@@ -234,8 +234,8 @@ class NodeControl:
             await self._set(clock=ClockError(), disk=DiskQuality())
 
     def _check_ours(self, what: str) -> None:
-        if self._spec.entry is None:
-            raise env_nodes_only(what, [self._spec.name])
+        if self.spec.entry is None:
+            raise env_nodes_only(what, [self.spec.name])
 
     def _command(self) -> bytes:
         self._number += 1
@@ -254,7 +254,7 @@ class NodeControl:
             number, boot = self._number, self._boot
         if not await self._obeyed(0, boot, _START_TIMEOUT_S):
             raise InfrastructureError(
-                f"{self._spec.name} has not begun to listen to the harness "
+                f"{self.spec.name} has not begun to listen to the harness "
                 f"{_START_TIMEOUT_S:.0f} s after its start"
             )
         for _ in range(_ATTEMPTS - 1):
@@ -266,7 +266,7 @@ class NodeControl:
                 await self._send(self._command())
         if not await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
             raise InfrastructureError(
-                f"{self._spec.name} runs, but has not done what it was told to its clock and its "
+                f"{self.spec.name} runs, but has not done what it was told to its clock and its "
                 f"disk within {_ANSWER_TIMEOUT_S:.0f} s"
             )
 
