@@ -469,8 +469,8 @@ class Environment(Protocol):
 
     Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
     `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say, and
-    `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and how
-    faithfully.
+    `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and what else
+    it does to them less faithfully.
     """
 
     api_version: int

@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1); then they
-fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1,
+HARNESS_REQUIRE_FAKETIME=1); then they fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -9,6 +9,7 @@ import importlib.util
 import warnings
 
 from harness.environments.docker import DockerEnvironment
+from harness.environments.real.faketime import find_library
 from results.diagnosis import SparkAndJava
 from tests.browser_support import find_chromium
 
@@ -42,9 +43,15 @@ def missing_browser():
     return None if find_chromium() else f"there is no Chromium; {fix}"
 
 
+def missing_faketime():
+    """Why no process can be given a wrong clock here, or `None`."""
+    return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
+
+
 NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
+    "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
 }
 

@@ -11,9 +11,11 @@ import msgspec
 
 from harness.cli.output import say
 from harness.cli.parser import Parser
-from harness.cluster import Capability, Fidelity
+from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
 from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
+from harness.planning import reaches_foreign
+from harness.plugins import Environment
 from harness.registry import GROUPS, load_plugin, plugin_names
 
 __all__ = ["main"]
@@ -52,9 +54,9 @@ def _entries(group: str) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {"name": name, "doc": plugin.doc}
         if group == "environments":
             able = plugin.capabilities
-            entry["capabilities"] = {
-                item.value: able.get(item, Fidelity.NONE).value for item in Capability
-            }
+            entry["capabilities"] = _fidelities(able)
+            if hasattr(plugin, "reaches_foreign"):
+                entry["capabilities_foreign"] = _fidelities(_of_foreign(plugin))
         if group == "targets":
             entry["profiles"] = list(plugin.profiles)
             entry["bugs"] = dict(plugin.bugs)
@@ -62,17 +64,35 @@ def _entries(group: str) -> list[dict[str, Any]]:
     return entries
 
 
+def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
+    """What it can do to foreign programs."""
+    able = {
+        what: how for what, how in environment.capabilities.items() if what not in ENV_NODES_ONLY
+    }
+    return able | dict(reaches_foreign(environment))
+
+
+def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
+    return {item.value: able.get(item, Fidelity.NONE).value for item in Capability}
+
+
 def _print_faults() -> None:
-    """Which fault works where, by what each needs and each environment says it can do."""
+    """Which fault works where, by what each needs and each environment says it can do.
+
+    Foreign programs have columns of their own: their disks and clocks are not the harness's.
+    """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name in plugin_names("environments"):
         with contextlib.suppress(UsageError):  # said above
-            able[name] = load_plugin("environments", name).capabilities
+            environment = load_plugin("environments", name)
+            able[name] = environment.capabilities
+            if hasattr(environment, "reaches_foreign"):
+                able[f"{name}, foreign"] = _of_foreign(environment)
     say("faults (--fault), and where they work:")
-    say(f"  {'':40} {' '.join(f'{name:12}' for name in able)}".rstrip())
+    say(f"  {'':40} {' '.join(f'{name:16}' for name in able)}".rstrip())
     for text in EXAMPLES:
         needs = parse(text).requires
-        cells = [f"{_fidelity(needs, capabilities):12}" for capabilities in able.values()]
+        cells = [f"{_fidelity(needs, capabilities):16}" for capabilities in able.values()]
         say(f"  {text:40} {' '.join(cells)}".rstrip())
 
 

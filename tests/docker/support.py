@@ -26,9 +26,16 @@ def echo_nodes(count: int) -> tuple[NodeSpec, ...]:
     )
 
 
-def plan_of(nodes, folder=None, run_id=None) -> DeploymentPlan:
+def plan_of(nodes, folder=None, run_id=None, clocks=()) -> DeploymentPlan:
     run_id = run_id or f"test-{secrets.token_hex(4)}"
-    return DeploymentPlan(run_id=run_id, nodes=tuple(nodes), seed=7, knobs={}, folder=folder)
+    return DeploymentPlan(
+        run_id=run_id,
+        nodes=tuple(nodes),
+        seed=7,
+        knobs={},
+        folder=folder,
+        clocks=frozenset(clocks),
+    )
 
 
 async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIMIT_S) -> Any:

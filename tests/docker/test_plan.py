@@ -19,8 +19,8 @@ NETWORK = ipaddress.IPv4Network("10.7.8.0/24")
 PORTS = {"a": (80, 81), "b": (90,)}
 
 
-def blueprint(*nodes):
-    return deploy.Blueprint(plan_of(nodes, run_id="r"), "image:1", NETWORK)
+def blueprint(*nodes, clocks=()):
+    return deploy.Blueprint(plan_of(nodes, run_id="r", clocks=clocks), "image:1", NETWORK)
 
 
 def unpacked(archive):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["create_volume", "remove_volume", "volumes"]
 
 
-_IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
+_IN_MEMORY: Final[dict[str, Any]] = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
 
 
 def create_volume(
@@ -29,8 +29,8 @@ def create_volume(
     """
 
     def make(api: APIClient) -> Any:
-        options = {"driver": "local", "driver_opts": _IN_MEMORY} if in_memory else {}
-        return api.create_volume(name, labels=labels, **options)
+        options: dict[str, Any] = _IN_MEMORY if in_memory else {}
+        return api.create_volume(name, driver="local", driver_opts=options, labels=labels)
 
     engine.call(f"create the volume {name}", make)
 

@@ -26,8 +26,9 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it does not stand still meanwhile
         Capability.CLOCK_SKEW: Fidelity.EXACT,
         Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # of the wall clock; the other stays true
     }
 )
-"""Of `ENV_NODES_ONLY`, what is done to foreign programs as well: by libfaketime."""
+"""What is done to foreign programs in another way, or less faithfully; clocks by libfaketime."""

@@ -30,7 +30,7 @@ from harness.cluster import (
 from harness.environments.faulty import ClockError
 from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.lines import NodeLine
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 
 __all__ = [
     "OBEYED",
@@ -207,7 +207,11 @@ class NodeControl:
                 return await self.foreign_clock.skew(
                     self._state(), offset_ns=offset_ns, drift_ppm=drift_ppm
                 )
-        self._check_ours("a clock fault")
+        if self.spec.entry is None:
+            raise UsageError(
+                f"a clock fault cannot reach {self.spec.name}: a foreign program, which was "
+                "started without libfaketime, since no fault of its case is one of its clock"
+            )
         since_ns = time.time_ns()
         clock = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=since_ns)
         await self._set(clock=clock)
@@ -219,7 +223,8 @@ class NodeControl:
         What a node that was killed has felt since it was last heard of is not known, nor counted.
         """
         check_disk_quality(quality)
-        self._check_ours("a disk fault")
+        if self.spec.entry is None:
+            raise env_nodes_only("a disk fault", [self.spec.name])
         await self._set(disk=quality)
         touched, self._touched = self._touched, 0
         return touched
@@ -232,10 +237,6 @@ class NodeControl:
         clock = self.condition.clock
         if clock.offset_ns or clock.drift_ppm or self.condition.disk != DiskQuality():
             await self._set(clock=ClockError(), disk=DiskQuality())
-
-    def _check_ours(self, what: str) -> None:
-        if self.spec.entry is None:
-            raise env_nodes_only(what, [self.spec.name])
 
     def _command(self) -> bytes:
         self._number += 1

@@ -1,0 +1,177 @@
+"""The wall clock of a foreign program goes wrong and right again; who cannot hear it is refused."""
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import NodeSpec, ReadyLog
+from harness.environments.process import ProcessEnvironment
+from harness.environments.process import clocks as clocks_module
+from harness.environments.real import foreignclock
+from harness.environments.warden import ROLE_VARIABLE
+from harness.errors import UsageError
+from harness.plugins import DeploymentPlan
+from tests.cleaning import only_cleaner
+from tests.process.conftest import processes_of
+from tests.toxiproxy.conftest import REPOSITORY
+from tests.waiting import LIMIT_S, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.faketime]
+
+MEMORY = Path("/dev/shm")
+S = 1_000_000_000
+PAUSE_S = 0.05
+
+
+def program(*command, setup=()):
+    return NodeSpec(name="x", role="r", ports=(), command=command, setup=setup)
+
+
+WALL = "{package:tests}/tests/process/wallclock.py"
+CLOCK = NodeSpec(
+    name="x",
+    role="r",
+    ports=(),
+    command=(sys.executable, WALL, str(PAUSE_S)),
+    setup=(("sh", "-c", 'echo "setup preload=$LD_PRELOAD"'),),
+    ready=ReadyLog("ready"),
+)
+
+
+def plan_of(spec, run_id):
+    return DeploymentPlan(
+        run_id=run_id, nodes=(spec,), seed=1, knobs={}, folder=None, clocks=frozenset({"x"})
+    )
+
+
+def left_in_memory():
+    return [file.name for file in MEMORY.glob("*harness-*-x.*")]
+
+
+def shift_s(line):
+    """How far off the node's wall clock was, by the monotonic one that all processes share."""
+    _, wall, monotonic = line.split()
+    return float(wall) - float(monotonic) - (time.time() - time.monotonic())
+
+
+async def new_lines(cluster, count):
+    """Lines of the node's log that it wrote from now on."""
+    before = len(await cluster.logs("x", last_lines=10_000))
+    lines = []
+
+    def enough():
+        return len(lines) >= count
+
+    async with asyncio.timeout(LIMIT_S):
+        while not enough():
+            await asyncio.sleep(PAUSE_S)
+            all_lines = await cluster.logs("x", last_lines=10_000)
+            lines = [line for line in all_lines[before:] if line.startswith("time ")]
+    return lines
+
+
+def near(found_s, wanted_s, within_s=0.25):
+    return abs(found_s - wanted_s) <= within_s
+
+
+def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(monkeypatch):
+    monkeypatch.setattr(foreignclock, "_FELT_WITHIN_S", LIMIT_S)
+
+    async def main(session):
+        cluster = session.cluster
+        assert "setup preload=" in await cluster.logs("x", last_lines=10_000)  # not with it
+        assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
+
+        assert await cluster.skew("x", offset_ns=-3 * S) == 3000
+        lines = await new_lines(cluster, 4)
+        assert all(near(shift_s(line), -3) for line in lines)
+        pauses = [float(b.split()[2]) - float(a.split()[2]) for a, b in itertools.pairwise(lines)]
+        assert all(PAUSE_S <= pause < LIMIT_S for pause in pauses)  # it slept, by its own clock too
+
+        await cluster.kill("x")  # what is wrong with a machine outlasts its nodes
+        await cluster.start("x")
+        assert near(shift_s((await new_lines(cluster, 1))[0]), -3)
+        await cluster.heal_all()
+        assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
+
+        began_s = time.monotonic()
+        await cluster.skew("x", offset_ns=0, drift_ppm=2_000_000)
+        line = (await new_lines(cluster, 10))[-1]
+        drifted_s = 2 * (float(line.split()[2]) - began_s)
+        assert near(shift_s(line), drifted_s)
+        felt_ms = await cluster.skew("x", offset_ns=0, drift_ppm=0)
+        assert felt_ms >= 1000 * drifted_s - 250
+        assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
+
+    ProcessEnvironment().execute(plan_of(CLOCK, f"clock-{os.getpid()}-1"), main)
+    assert left_in_memory() == []
+
+
+async def never(session):
+    raise AssertionError("the run began")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("{data}/go", "1000"), r"/go is a Go program, and Go has a clock of its own"),
+        (("env", "-u", "LD_PRELOAD", "sleep", "1000"), "sleep has not loaded libfaketime"),
+        (("sleep", "1000"), "it has not asked for the time within"),
+    ],
+    ids=["Go", "not loaded", "idle"],
+)
+def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, command, words):
+    monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
+    # Any program becomes one of Go's by what Go's linker puts into those.
+    make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")
+    with pytest.raises(UsageError, match=f"a clock fault cannot reach x: .*{words}"):
+        ProcessEnvironment().execute(
+            plan_of(program(*command, setup=(make,)), f"clock-{os.getpid()}-2"), never
+        )
+    assert left_in_memory() == []
+
+
+def test_without_libfaketime_it_is_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(clocks_module, "find_library", lambda: None)
+    with pytest.raises(UsageError, match="need libfaketime, which is not installed; install it"):
+        ProcessEnvironment().execute(plan_of(CLOCK, "clock-none"), never)
+
+
+DRIVER = """
+import asyncio, sys
+from tests.process.test_clocks import *
+async def main(session):
+    await session.cluster.skew("x", offset_ns=5 * S)
+    print("skewed", flush=True)
+    await asyncio.Event().wait()
+ProcessEnvironment().execute(plan_of(CLOCK, sys.argv[1]), main)
+"""
+
+
+@pytest.mark.parametrize("warden_too", [False, True])
+def test_nothing_is_left_of_a_killed_driver(warden_too):
+    run_id = f"clock-{os.getpid()}-{3 + warden_too}"
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, run_id], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdout.readline() == "skewed\n"
+        assert len(left_in_memory()) == 3
+        with only_cleaner():
+            if warden_too:
+                for pid in processes_of(run_id):
+                    environ = Path(f"/proc/{pid}/environ").read_bytes()
+                    if f"{ROLE_VARIABLE}=warden".encode() in environ:
+                        os.kill(pid, signal.SIGKILL)
+            driver.kill()
+            driver.wait(LIMIT_S)
+            if warden_too:
+                assert any("harness-" in line for line in ProcessEnvironment().clean())
+            wait_until(lambda: processes_of(run_id) == [])
+            wait_until(lambda: left_in_memory() == [])
