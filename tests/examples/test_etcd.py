@@ -52,3 +52,12 @@ def test_in_processes_it_is_refused(capsys, tmp_path):
 
     assert code == EXIT_USAGE
     assert "{address:n1:2380}" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+def test_its_clock_is_out_of_reach(capsys, tmp_path):
+    words = ["--env", "docker", "--fault", "clock one offset=5s", "--store", str(tmp_path)]
+    assert main([*RUN, *words]) == EXIT_USAGE
+    assert "etcd is a Go program, and Go has a clock of its own" in capsys.readouterr().err

@@ -25,6 +25,25 @@ WORLDS = [
 
 
 @pytest.mark.slow
+@pytest.mark.faketime
+@pytest.mark.parametrize("environment", WORLDS)
+def test_its_clock_goes_wrong_as_it_says_itself(capsys, tmp_path, environment):
+    words = "clock node:db offset=-5s at 1s for 1s"
+    main(
+        [
+            *("run", "--target", "postgres", "--workload", "register", "--env", environment),
+            *("--fault", words, "--seed", "4", "--time-limit", "3"),
+            *("--store", str(tmp_path), "--json"),
+        ]
+    )
+    report = json.loads(capsys.readouterr().out)
+    (stats,) = [result for result in report["checkers"] if result["checker"] == "stats"]
+    (fault,) = stats["details"]["certificate"]["faults"]
+    assert (fault["bite"]["unit"], fault["targets"]) == ("ms", ["db"])
+    assert abs(fault["bite"]["count"] - 10_000) < 2000  # there and back, measured on a busy host
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", WORLDS)
 def test_its_register_survives_kills_and_cuts_by_role(capsys, tmp_path, environment):
     for pace in (1, 2, 3):  # a crowded machine may not come to what is asked for
