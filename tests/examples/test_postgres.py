@@ -38,7 +38,7 @@ def test_its_clock_goes_wrong_as_it_says_itself(capsys, tmp_path, environment):
     )
     report = json.loads(capsys.readouterr().out)
     (stats,) = [result for result in report["checkers"] if result["checker"] == "stats"]
-    (fault,) = stats["details"]["certificate"]["faults"]
+    (fault,) = stats["details"]["faults"]
     assert (fault["bite"]["unit"], fault["targets"]) == ("ms", ["db"])
     assert abs(fault["bite"]["count"] - 10_000) < 2000  # there and back, measured on a busy host
 
