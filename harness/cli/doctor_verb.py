@@ -96,13 +96,23 @@ def _environments() -> list[Finding]:
 
 def _optional() -> list[Finding]:
     """What plug-ins look for and can do without; one that does not load is said by `_plugins`."""
-    findings = []
+    findings = [_faketime()]
     for name in plugin_names("diagnoses"):
         with contextlib.suppress(UsageError):
             diagnosis: Diagnosis = load_plugin("diagnoses", name)
             ok, detail = diagnosis.look()
             findings.append(Finding(ok, name, detail, optional=True))
     return findings
+
+
+def _faketime() -> Finding:
+    from harness.environments.real.faketime import find_library
+
+    found = find_library()
+    lack = (
+        "faults of the clocks of foreign programs in processes need it: apt-get install libfaketime"
+    )
+    return Finding(found is not None, "libfaketime", str(found or lack), optional=True)
 
 
 def _plugins() -> list[Finding]:

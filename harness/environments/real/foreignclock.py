@@ -115,6 +115,7 @@ class ForeignClock:
         self._reach = reach
         self._error = ClockError()
         self._unfelt_ns = 0  # a change that nobody had read when it was made
+        self._last: _Seen | None = None  # what the probe found after the last change
 
     async def prove(self) -> None:
         """See that the node hears libfaketime, once it is ready; raises `UsageError` if not."""
@@ -162,20 +163,31 @@ class ForeignClock:
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         running = state is NodeState.RUNNING
         felt_ns = self._unfelt_ns if self._unfelt_ns and await self._reach.was_read() else 0
-        before = await self._look() if running and self._spec.clock_probe else ""
+        before = await self._before() if running and self._spec.clock_probe else None
         now_ns = time.time_ns()
         changed_ns = abs(offset_ns - shift_ns(self._error, now_ns))
         self._error = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=now_ns)
         await self._reach.write(setting(self._error))
         self._unfelt_ns = 0
-        after = await self._look() if isinstance(before, _Seen) else ""
-        if isinstance(before, _Seen) and isinstance(after, _Seen):
-            felt_ns += abs(after.shift_ns - before.shift_ns)
+        after = None if before is None else await self._look()
+        self._last = after if isinstance(after, _Seen) else None
+        if before is not None and self._last is not None:
+            felt_ns += abs(self._last.shift_ns - before.shift_ns)
         elif running and await self._read_within(_FELT_WITHIN_S):
             felt_ns += changed_ns
         else:
             self._unfelt_ns = changed_ns
         return felt_ns // _NS_PER_MS
+
+    async def _before(self) -> _Seen | None:
+        """How far off the clock is before a change; not asked again where it keeps its distance.
+
+        A strobe has no time for two probes a flash.
+        """
+        if self._last is not None and not self._error.drift_ppm:
+            return self._last
+        seen = await self._look()
+        return seen if isinstance(seen, _Seen) else None
 
     async def mend(self, state: NodeState) -> None:
         """Make it right, where it is not."""
