@@ -116,8 +116,12 @@ class Conditions:
                 one.touched += touched
 
     async def _flash(self, laid: _Laid, wait_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
         while True:
-            await asyncio.sleep(wait_s)
+            # To change a real clock and to measure it takes a part of the time between two flashes.
+            due_s = max(due_s + wait_s, loop.time())
+            await asyncio.sleep(due_s - loop.time())
             laid.dark = not laid.dark
             await self._settle(laid, laid.nodes)
 
