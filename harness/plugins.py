@@ -289,6 +289,8 @@ class Nemesis(Protocol):
     faults that were written by hand are refused before anything starts. `needs_leader` is false
     for a nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says
     it of one fault, by a bool or the name of the group.
+    `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
+    (default: all).
     `suits_all` is false for one that only some targets name in `nemeses`.
     """
 
