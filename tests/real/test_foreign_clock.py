@@ -1,5 +1,6 @@
 """libfaketime: what it is told, which programs do not hear it, and what is counted as felt."""
 
+import asyncio
 import re
 import struct
 import time
@@ -87,7 +88,7 @@ class FakeNode:
     def __init__(self, *, hears=True, asks=True, answer=None):
         self.hears, self.asks, self.answer = hears, asks, answer
         self.line = setting(ClockError())
-        self.read = False
+        self.read = self.hangs = False
 
     async def write(self, line):
         self.line, self.read = line, False
@@ -101,6 +102,8 @@ class FakeNode:
 
     async def ask(self, command):
         assert command == ("now",)
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.answer is not None:
             return self.answer
         now_ns = time.time_ns()
@@ -148,6 +151,16 @@ async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     node.hears = True
     await clock.mend(UP)  # it is right already
     assert node.line.startswith("+0.000000000 ")
+
+
+@on_a_loop
+async def test_a_probe_that_hangs_is_given_up_and_reads_are_looked_at(monkeypatch):
+    monkeypatch.setattr(foreignclock, "_PROBE_S", 0.01)
+    node = FakeNode()
+    node.hangs = True
+    clock = clock_of(node)
+    assert await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) == 5000
+    assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 5000
 
 
 @on_a_loop

@@ -126,7 +126,12 @@ class ProcessClock:
 
     async def was_read(self) -> bool:
         """Whether somebody has read it since it was written."""
-        return (_MEMORY / self._names.setting).stat().st_atime_ns != 0
+        try:
+            return (_MEMORY / self._names.setting).stat().st_atime_ns != 0
+        except OSError as error:
+            raise InfrastructureError(
+                f"what sets the clock of {self._spec.name} is gone: {error}"
+            ) from error
 
     async def processes(self) -> str:
         """What `PROCESSES` prints of the node's process and its descendants."""

@@ -39,6 +39,8 @@ _ASKS_WITHIN_S: Final = 10.0
 _FELT_WITHIN_S: Final = 0.25
 """Shorter than half a strobe of twice a second."""
 _LOOK_S: Final = 0.02
+_PROBE_S: Final = 2.0
+"""In the run a probe that hangs, since the node does, is soon given up."""
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 
@@ -114,6 +116,7 @@ class ForeignClock:
         self._spec = spec
         self._reach = reach
         self._error = ClockError()
+        self._turn = asyncio.Lock()
         self._unfelt_ns = 0  # a change that nobody had read when it was made
         self._last: _Seen | None = None  # what the probe found after the last change
 
@@ -161,6 +164,10 @@ class ForeignClock:
         That includes a change before that was felt only later: by a node that was paused, say.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
+        async with self._turn:
+            return await self._skew(state, offset_ns, drift_ppm)
+
+    async def _skew(self, state: NodeState, offset_ns: int, drift_ppm: int) -> int:
         running = state is NodeState.RUNNING
         felt_ns = self._unfelt_ns if self._unfelt_ns and await self._reach.was_read() else 0
         before = await self._before() if running and self._spec.clock_probe else None
@@ -169,7 +176,7 @@ class ForeignClock:
         self._error = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=now_ns)
         await self._reach.write(setting(self._error))
         self._unfelt_ns = 0
-        after = None if before is None else await self._look()
+        after = None if before is None else await self._look_soon()
         self._last = after if isinstance(after, _Seen) else None
         if before is not None and self._last is not None:
             felt_ns += abs(self._last.shift_ns - before.shift_ns)
@@ -186,7 +193,7 @@ class ForeignClock:
         """
         if self._last is not None and not self._error.drift_ppm:
             return self._last
-        seen = await self._look()
+        seen = await self._look_soon()
         return seen if isinstance(seen, _Seen) else None
 
     async def mend(self, state: NodeState) -> None:
@@ -201,6 +208,13 @@ class ForeignClock:
                 return False
             await asyncio.sleep(_LOOK_S)
         return True
+
+    async def _look_soon(self) -> _Seen | str:
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                return await self._look()
+        except TimeoutError:
+            return "the command took too long"
 
     async def _look(self) -> _Seen | str:
         """What the node's `clock_probe` says of its clock now; or why it says nothing."""
