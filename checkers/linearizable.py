@@ -21,6 +21,7 @@ from checkers._catalog_history import CatalogHistory, catalog_history, shown_tab
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
+from checkers.history_models.engine import OPERATIONS_MAX, Told, judged, linearizable
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -29,9 +30,8 @@ from checkers.linearizability import (
     Operation,
     Result,
     check_operations,
-    observations,
 )
-from checkers.linearizability.certificate import Certificate, certify, certify_core
+from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.models.register import (
     Cas,
@@ -53,68 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogLinearizable", "Judged", "RegisterLinearizable"]
 
-VERDICTS = {
-    Result.OK: Verdict.VALID,
-    Result.ILLEGAL: Verdict.INVALID,
-    Result.UNKNOWN: Verdict.UNKNOWN,
-}
-OPERATIONS_MAX = 64
 CONFLICTS_MAX = 3
 CORE_SHOWN_MAX = 9
 NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many, to look at first
-
-
-def _details(
-    outcome: CheckOutcome, proof: Certificate | None, operations: int, unknown: int
-) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "operations": operations,
-        "unknown": unknown,
-        "steps": outcome.steps,
-        "configurations": outcome.configurations,
-        "decided_by": outcome.decided_by,
-        "returns_passed": outcome.progress,
-        "returns": outcome.returns,
-        # Whether a larger budget may decide it.
-        "limited": outcome.result is Result.UNKNOWN
-        or (proof is not None and not proof.confirmed_by),
-    }
-    if proof is not None:
-        details["proof"] = proof.to_json()
-    failure = outcome.failure
-    if failure is not None:
-        details["failure"] = {
-            "operation": failure.operation,
-            "previous": failure.previous,
-            "core": list(failure.core[:OPERATIONS_MAX]),
-            "core_minimal": failure.core_minimal,
-            "weakened": len(failure.weakened),
-            "projection": failure.projection,
-            "survivors_total": failure.survivors_total,
-            "survivors": [
-                {
-                    "state": survivor.state_text[:2000],
-                    "last": list(survivor.order[-10:]),
-                    "pending": list(survivor.pending[:OPERATIONS_MAX]),
-                    "unknown_used": list(survivor.unknown_used[:OPERATIONS_MAX]),
-                }
-                for survivor in failure.survivors
-            ],
-        }
-    return details
-
-
-UNDECIDED = "undecided"
-UNCONFIRMED = "a search found no legal order, but nothing else could confirm that in time"
-
-
-def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict, str]:
-    """The verdict that may be passed on, and the reason where it is unknown."""
-    if proof is None:
-        return Verdict.UNKNOWN, outcome.reason
-    if not proof.confirmed_by:
-        return Verdict.UNKNOWN, UNCONFIRMED
-    return VERDICTS[outcome.result], ""
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
@@ -139,10 +80,6 @@ def _rule(pair: Pair) -> str:
     if pair.invoke.f in READS | {"read"}:
         return "missing" if result == "not-found" else "stale-read"
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
-
-
-def _linearizable(operations: int, unknown: int) -> str:
-    return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
 
 
 def _offenders(failure: Failure) -> tuple[int, ...]:
@@ -191,38 +128,25 @@ class CatalogLinearizable:
                 return self._contradicted(found, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
         outcome = _replayed(converted) or _searched(model, converted, end_s, self._limits)
-        certified = certify(model, converted.operations, outcome, limits=self._limits)
-        verdict, reason = _verdict(outcome, certified)
-        unknown = sum(operation.is_unknown for operation in converted.operations)
-        details = _details(outcome, certified, len(converted.operations), unknown)
-        details["looked"] = {"answers": observations(model, converted.operations)}
-        if outcome.failure is None or verdict is Verdict.UNKNOWN:
-            if verdict is Verdict.VALID:
-                reason = _linearizable(len(converted.operations), unknown)
-            else:
-                details["rule"] = UNDECIDED
-            return CheckResult(self.name, verdict, reason, details=details)
-        failure = outcome.failure
-        details["rule"] = _rule(converted.pairs[failure.operation])
-        projected = None
-        if failure.projection:
-            projected = next(n for n in model.names if failure.projection == f"name {n!r}")
-        text = explain_failure(
-            failure, converted.pairs, None if projected is not None else model, projected=projected
-        )
-        seen = [index for index in failure.core if index in converted.seen_creates]
-        text += [
-            f"Op {index}, whose answer was lost, did take effect: op "
-            f"{converted.seen_creates[index]} saw its table."
-            for index in seen
-        ]
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {sentence(converted.pairs[failure.operation])}",
-            tuple(text),
-            _offenders(failure),
-            details,
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            projected = None
+            if failure.projection:
+                projected = next(n for n in model.names if failure.projection == f"name {n!r}")
+            whole = None if projected is not None else model
+            text = explain_failure(failure, converted.pairs, whole, projected=projected)
+            text += [
+                f"Op {index}, whose answer was lost, did take effect: op "
+                f"{converted.seen_creates[index]} saw its table."
+                for index in failure.core
+                if index in converted.seen_creates
+            ]
+            failing = converted.pairs[failure.operation]
+            return Told(sentence(failing), text, _offenders(failure), _rule(failing))
+
+        return judged(
+            self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
         )
 
     def _contradicted(
@@ -413,7 +337,7 @@ class RegisterLinearizable:
         counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
         return Judged(
             orders.valid & ~found.malformed,
-            [_linearizable(operations, unknown) for operations, unknown in counts],
+            [linearizable(operations, unknown) for operations, unknown in counts],
             orders.configurations,
         )
 
@@ -425,42 +349,28 @@ class RegisterLinearizable:
         operations = [operation for operation in found if operation is not None]
         model = Register(None)
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
-        unknown = sum(operation.is_unknown for operation in operations)
-        proof = certify(model, operations, outcome, limits=self._limits)
-        verdict, reason = _verdict(outcome, proof)
-        details = _details(outcome, proof, len(operations), unknown)
-        details["looked"] = {"answers": observations(model, operations)}
-        failure = outcome.failure
-        if failure is None or verdict is Verdict.UNKNOWN:
-            if verdict is Verdict.VALID:
-                reason = _linearizable(len(operations), unknown)
-            else:
-                details["rule"] = UNDECIDED
-            return CheckResult(self.name, verdict, reason, details=details)
-        details["rule"] = _rule(pairs[failure.operation])
-        said = {
-            operation.id: (
-                f"process {operation.client_id} did "
-                f"{model.describe_operation(operation.input, operation.output)} "
-                f"{where(pairs[operation.id])}"
-            )
-            for operation in operations
-        }
-        states = sorted({survivor.state_text for survivor in failure.survivors})
-        refusal = "but no order of the operations that respects real time allows it"
-        text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
-        offenders = _offenders(failure)
-        if len(offenders) > 1:
-            small = "" if failure.core_minimal else " (not proven minimal)"
-            text.append(f"With these it is a contradiction whatever the others did{small}:")
-            text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
-            if len(offenders) > 1 + CORE_SHOWN_MAX:
-                text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {said[failure.operation]}",
-            tuple(text),
-            offenders,
-            details,
-        )
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            said = {
+                operation.id: (
+                    f"process {operation.client_id} did "
+                    f"{model.describe_operation(operation.input, operation.output)} "
+                    f"{where(pairs[operation.id])}"
+                )
+                for operation in operations
+            }
+            states = sorted({survivor.state_text for survivor in failure.survivors})
+            refusal = "but no order of the operations that respects real time allows it"
+            text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
+            offenders = _offenders(failure)
+            if len(offenders) > 1:
+                small = "" if failure.core_minimal else " (not proven minimal)"
+                text.append(f"With these it is a contradiction whatever the others did{small}:")
+                text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
+                if len(offenders) > 1 + CORE_SHOWN_MAX:
+                    text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
+            failing = failure.operation
+            return Told(said[failing], text, offenders, _rule(pairs[failing]))
+
+        return judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
