@@ -21,9 +21,14 @@ from checkers._catalog_history import CatalogHistory, catalog_history, shown_tab
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
-from checkers.history_models.engine import OPERATIONS_MAX, Told, judged, linearizable
+from checkers.history_models.engine import (
+    OPERATIONS_MAX,
+    Told,
+    judged,
+    linearizable,
+    operation_of,
+)
 from checkers.linearizability import (
-    UNKNOWN,
     CheckOutcome,
     Failure,
     Limits,
@@ -291,22 +296,17 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-    process = call.process if isinstance(call.process, int) else -1
     if done is None or done.type is OpType.INFO:
-        return Operation(process, given, call.index, UNKNOWN, None, call.index)
+        return operation_of(pair, given)
     answer = done.value if isinstance(done.value, dict) else {}
     if done.type is OpType.FAIL:
-        if not (isinstance(given, Cas) and answer.get("result") == "mismatch"):
-            return None
-        return Operation(process, given, call.index, False, done.index, call.index)
-    output: Any = None
-    if isinstance(given, Read):
-        if "value" not in answer:
-            raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-        output = distinct(answer["value"])
-    elif isinstance(given, Cas):
-        output = True
-    return Operation(process, given, call.index, output, done.index, call.index)
+        mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
+        return operation_of(pair, given, False) if mismatch else None
+    if not isinstance(given, Read):
+        return operation_of(pair, given, True if isinstance(given, Cas) else None)
+    if "value" not in answer:
+        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
+    return operation_of(pair, given, distinct(answer["value"]))
 
 
 class RegisterLinearizable:

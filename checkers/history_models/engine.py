@@ -9,10 +9,11 @@ proves nothing means that the search is wrong, and what a wrong search says is n
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -47,16 +48,15 @@ from harness.ops import (
 __all__ = [
     "BROKEN",
     "LinearizabilityCheck",
+    "LinearizabilityModel",
     "Told",
     "bad_op",
     "failed",
-    "history_of",
     "judged",
     "linearizable",
-    "nothing_happened",
+    "operation_of",
     "refuse_settings",
     "request_of",
-    "unreturned",
 ]
 
 NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
@@ -75,23 +75,17 @@ STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 AnyOperation = Operation[Any, Any]
 
 
-def history_of(ops: Iterable[Op]) -> History:
-    """The history of `ops`; raises `HistoryError` for ops that no clients can have made."""
-    return ops if isinstance(ops, History) else History(ops)
-
-
 def failed(pair: Pair) -> bool:
     """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
     return pair.type is OpType.FAIL
 
 
-def nothing_happened(history: History, did_nothing: Callable[[Pair], bool] = failed) -> bool:
-    """Whether the history itself says that no operation took effect, nor may have.
-
-    Recorded histories of Knossos hold a nemesis alone, or operations that all failed, and are
-    valid: that is all there was. A history without any op says nothing of the kind.
-    """
-    return len(history) > 0 and all(map(did_nothing, history.pairs))
+def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
+    """The operation that `pair` records; without an `answer` nobody knows whether it happened."""
+    call, done = pair.invoke, pair.completion
+    assert isinstance(call.process, int), "pairs are of clients only"
+    returned = None if done is None or answer is UNKNOWN else done.index
+    return Operation(call.process, given, call.index, answer, returned, call.index)
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
@@ -125,11 +119,6 @@ def request_of(pair: Pair) -> Op:
     if done is None or done.type is not OpType.OK or done.value is None:
         return call
     return call if call.value is not None and isinstance(done.value, dict) else done
-
-
-def unreturned(pair: Pair) -> bool:
-    """Whether nobody knows if the operation took effect."""
-    return pair.type is OpType.INFO
 
 
 def linearizable(operations: int, unknown: int) -> str:
@@ -232,7 +221,8 @@ class LinearizabilityCheck:
     """Operations, whose ids are indices of invocations, ready to be checked against a model.
 
     Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
-    unknown, unless `nothing_happened`.
+    unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
+    that all failed, and are valid, since that is all there was.
     """
 
     name: str
@@ -369,6 +359,40 @@ class LinearizabilityCheck:
             if position >= first:
                 described.append(_cut(self.model.describe_state(state), STATE_CHARS_MAX))
         return described
+
+
+class LinearizabilityModel(abc.ABC):
+    """A `HistoryModel` whose operations are checked against a `Model`."""
+
+    api_version = 1
+    kind = "model"
+    name: ClassVar[str]
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
+        """See `HistoryModel`."""
+        refuse_settings(self.name, settings)
+        history = ops if isinstance(ops, History) else History(ops)
+        found = [self._operation(pair) for pair in history.pairs]
+        kept = self._reduced([operation for operation in found if operation is not None])
+        # A history without any op does not say that nothing happened.
+        idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
+        return LinearizabilityCheck(self.name, self._model(kept), kept, nothing_happened=idle)
+
+    @abc.abstractmethod
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        """What the operations are checked against."""
+
+    @abc.abstractmethod
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        """The same question, asked with fewer operations of unknown outcome."""
+        return operations
+
+    def _did_nothing(self, pair: Pair) -> bool:
+        """Whether the history itself says that the operation took no effect, nor may have."""
+        return failed(pair)
 
 
 def _cut(text: str, most: int) -> str:
