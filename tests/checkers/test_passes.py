@@ -12,7 +12,6 @@ import pytest
 from checkers import linearizable
 from checkers._catalog_history import catalog_history
 from checkers.catalog_passes import Contradiction, contradictions, passes, refute
-from checkers.catalog_passes.views import Tenancy, TenancyInput
 from checkers.linearizability import (
     CheckOutcome,
     Limits,
@@ -23,6 +22,7 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.models.catalog import Catalog
+from checkers.linearizability.models.catalog_views import Tenancy, TenancyInput
 from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
 from harness.ops import History, OpType, Verdict
