@@ -53,10 +53,11 @@ def answer_of(operation: CatalogOperation) -> Answer | None:
 
 
 def is_plain_list(answer: Answer) -> bool:
-    """Whether a listing names every table by an id, and no name or id twice."""
+    """Whether it is a listing, which names every table by an id, and no name or id twice."""
     names = {name for name, _, _ in answer.listing}
     ids = {ident for _, ident, _ in answer.listing}
-    return len(names) == len(ids) == len(answer.listing) and None not in ids
+    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
+    return answer.result == "ok" and plain
 
 
 # --- the versions of one table ----------------------------------------------------------------

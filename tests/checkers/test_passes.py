@@ -207,6 +207,17 @@ def test_a_list_that_leaves_out_a_table() -> None:
     assert_refuted(h, {create, torn, gone}, "the list leaves it out")
 
 
+def test_a_list_that_was_refused_shows_nothing_to_the_passes() -> None:
+    h = Writer()
+    create = h.create(0, "a", "T1")
+    refused = h.fail(1, "list", {}, "not-found")
+    h.delete(0, "a", "T1")
+    assert found_in(h.history) == []
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=60)
+    assert result.verdict is Verdict.INVALID
+    assert set(result.operations) == {create, refused}
+
+
 def test_a_name_that_was_missing_in_the_middle() -> None:
     h = Writer()
     h.create(0, "b", "T1")
