@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
@@ -24,6 +24,7 @@ from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, r
 from checkers.history_models.engine import (
     OPERATIONS_MAX,
     Told,
+    convicted,
     judged,
     linearizable,
     operation_of,
@@ -47,7 +48,7 @@ from checkers.linearizability.models.register import (
     distinct,
 )
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, OpType, Pair
 from harness.vocabularies.ddl import READS
 
 if TYPE_CHECKING:
@@ -103,21 +104,25 @@ class Judged(NamedTuple):
     configurations: npt.NDArray[np.int64]
 
 
-class CatalogLinearizable:
-    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+class _Linearizable:
+    """What both have: a search with limits."""
 
     api_version = 1
-    name = "linearizable-catalog"
-    doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def __init__(self, *, limits: Limits | None = None) -> None:
         """`limits` bounds the search; its time comes from `check`."""
         self._limits = limits or Limits()
 
-    def bounded(self, *, steps: int, configurations: int) -> CatalogLinearizable:
+    def bounded(self, *, steps: int, configurations: int) -> Self:
         """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return CatalogLinearizable(limits=limits)
+        return type(self)(limits=replace(self._limits, steps=steps, configurations=configurations))
+
+
+class CatalogLinearizable(_Linearizable):
+    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+
+    name = "linearizable-catalog"
+    doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
@@ -172,15 +177,10 @@ class CatalogLinearizable:
             "unknown": sum(operation.is_unknown for operation in converted.operations),
             "decided_by": f"a pass over the {found.part.name}",
             "proof": proof.to_json(),
-            "rule": _rule(converted.pairs[found.core[0]]),
         }
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {sentence(converted.pairs[found.core[0]])}",
-            tuple(text),
-            found.core,
-            details,
+        blamed = converted.pairs[found.core[0]]
+        return convicted(
+            self.name, Told(sentence(blamed), text, found.core, _rule(blamed)), details
         )
 
     def _conflicting(self, converted: CatalogHistory) -> CheckResult:
@@ -202,21 +202,14 @@ class CatalogLinearizable:
         against = conflict(shown, told.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {told.text}",
-            tuple(text),
-            tuple(
-                index
-                for found in converted.conflicts[:CONFLICTS_MAX]
-                for index in (found.first, found.second)
-            ),
-            {
-                "conflicts": len(converted.conflicts),
-                "proof": proof.to_json(),
-                "rule": "created-twice",
-            },
+        shown_ops = [
+            index
+            for found in converted.conflicts[:CONFLICTS_MAX]
+            for index in (found.first, found.second)
+        ]
+        details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
+        return convicted(
+            self.name, Told(told.text, text, tuple(shown_ops), "created-twice"), details
         )
 
 
@@ -309,21 +302,11 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
     return operation_of(pair, given, distinct(answer["value"]))
 
 
-class RegisterLinearizable:
+class RegisterLinearizable(_Linearizable):
     """One register with reads, writes and compare-and-set, initially null."""
 
-    api_version = 1
     name = "linearizable-register"
     doc = "reads, writes and compare-and-sets of one register are linearizable"
-
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
-        self._limits = limits or Limits()
-
-    def bounded(self, *, steps: int, configurations: int) -> RegisterLinearizable:
-        """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return RegisterLinearizable(limits=limits)
 
     def check_columns(self, columns: KeyColumns, case: object) -> Judged:
         """Judge the histories of many keys; those that are not proven valid want `check`."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from checkers.history_models.transactions import ElleModel, ListAppend, RwRegister, blamed
+from checkers.history_models.transactions import ElleModel, ListAppend, RwRegister, blamed, refuted
 from harness.ops import CheckResult, History, ModelSettings
 
 if TYPE_CHECKING:
@@ -36,13 +36,8 @@ def _sentences(result: ElleResult) -> tuple[str, ...]:
 
 
 def _details(result: ElleResult) -> dict[str, Any]:
-    drawings = [
-        case.drawing for cases in result.anomalies.values() for case in cases if case.drawing
-    ]
     return {
-        "not": list(result.not_),
-        "also_not": list(result.also_not),
-        "counts": dict(result.counts),
+        **refuted(result, _DRAWINGS_MAX),
         "statistics": dict(result.statistics),
         "anomalies": {
             name: [
@@ -55,7 +50,6 @@ def _details(result: ElleResult) -> dict[str, Any]:
             ]
             for name, cases in result.anomalies.items()
         },
-        "drawings": drawings[:_DRAWINGS_MAX],
     }
 
 

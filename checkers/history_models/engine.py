@@ -51,6 +51,7 @@ __all__ = [
     "LinearizabilityModel",
     "Told",
     "bad_op",
+    "convicted",
     "failed",
     "judged",
     "linearizable",
@@ -163,17 +164,16 @@ def judged(
     if failure is None:
         reason = linearizable(len(operations), details["unknown"])
         return CheckResult(name, Verdict.VALID, reason, details=details)
-    told = tell(failure, proof)
+    return convicted(name, tell(failure, proof), details)
+
+
+def convicted(name: str, told: Told, details: dict[str, Any]) -> CheckResult:
+    """The result of the check `name` on a history that is proven to be invalid."""
     if told.rule:
         details["rule"] = told.rule
-    return CheckResult(
-        name,
-        Verdict.INVALID,
-        f"not linearizable: {told.subject}",
-        tuple(told.sentences),
-        told.operations,
-        details,
-    )
+    text, blamed = tuple(told.sentences), told.operations
+    reason = f"not linearizable: {told.subject}"
+    return CheckResult(name, Verdict.INVALID, reason, text, blamed, details)
 
 
 def _details(

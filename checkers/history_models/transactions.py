@@ -21,7 +21,7 @@ from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op,
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
-__all__ = ["ElleCheck", "ElleModel", "ListAppend", "RwRegister", "blamed", "shortened"]
+__all__ = ["ElleCheck", "ElleModel", "ListAppend", "RwRegister", "blamed", "refuted", "shortened"]
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
 VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
@@ -109,21 +109,23 @@ def _sentences(result: ElleResult) -> list[str]:
 
 def _details(result: ElleResult, operations: int) -> dict[str, Any]:
     """What `harness check --json` and the pages want to know of a check of `operations`."""
-    drawings = [
-        case.drawing
-        for shown in result.anomalies.values()
-        for case in shown
-        if case.drawing is not None
-    ]
     return {
         "operations": operations,
         "configurations": 0,
+        **refuted(result, DRAWINGS_MAX),
         "anomalies": sorted(result.anomalies),
-        "counts": dict(result.counts),
+        **{key: value for key, value in result.statistics.items() if key != "operations"},
+    }
+
+
+def refuted(result: ElleResult, drawings: int) -> dict[str, Any]:
+    """Details of a check: how many anomalies, the models they refute, the first `drawings`."""
+    cases = [case for shown in result.anomalies.values() for case in shown]
+    return {
         "not": list(result.not_),
         "also_not": list(result.also_not),
-        "drawings": drawings[:DRAWINGS_MAX],
-        **{key: value for key, value in result.statistics.items() if key != "operations"},
+        "counts": dict(result.counts),
+        "drawings": [case.drawing for case in cases if case.drawing][:drawings],
     }
 
 
