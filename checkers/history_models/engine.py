@@ -362,7 +362,7 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(abc.ABC):
-    """A `HistoryModel` whose operations are checked against a `Model`."""
+    """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too."""
 
     api_version = 1
     kind = "model"
@@ -377,6 +377,12 @@ class LinearizabilityModel(abc.ABC):
         # A history without any op does not say that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         return LinearizabilityCheck(self.name, self._model(kept), kept, nothing_happened=idle)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
+        del case
+        prepared = self.prepare(history, ModelSettings())
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
     @abc.abstractmethod
     def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:

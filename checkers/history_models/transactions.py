@@ -130,7 +130,10 @@ def refuted(result: ElleResult, drawings: int) -> dict[str, Any]:
 
 
 class ElleModel(abc.ABC):
-    """A `HistoryModel` of transactions; `unordered` says why none may assume orders of versions."""
+    """A `HistoryModel` of transactions; a `Checker` of runs, too.
+
+    `unordered` says why orders of versions may not be assumed, if so.
+    """
 
     api_version = 1
     kind = "elle"
@@ -149,6 +152,12 @@ class ElleModel(abc.ABC):
                 )
         check_names(settings.consistency_models, ())
         return self._understood(ops if isinstance(ops, History) else History(ops), settings)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
+        del case
+        prepared = self.prepare(history, ModelSettings())
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
     @abc.abstractmethod
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:

@@ -6,7 +6,7 @@ from checkers import linearizable
 from checkers.elle.columns import _Builder
 from checkers.history_models import engine
 from harness.errors import HistoryError
-from harness.ops import ModelSettings, Op, OpType, Verdict
+from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin, plugin_names
 
 TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
@@ -296,3 +296,15 @@ def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
     result, _ = judge(model, [("0!", "txn", value), ("0+", "txn", value)])
     assert result.details["transactions"] == 1
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "lines"),
+    [
+        ("cas-register", [*WROTE_1, *read(0)]),
+        ("list-append", [("0!", "txn", [["r", "x", None]]), ("0+", "txn", [["r", "x", [7]]])]),
+    ],
+)
+def test_a_model_judges_a_run_as_a_checker(model, lines):
+    plugin = load_plugin("models", model)
+    assert plugin.check(History(ops(*lines)), None, time_limit_s=300) == judge(model, lines)[0]
