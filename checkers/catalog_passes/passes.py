@@ -31,6 +31,7 @@ from checkers.catalog_passes.views import (
     answer_of,
     is_plain_list,
     shape_of,
+    shown_by,
     tenancies,
     tenancy_of,
     versions_of,
@@ -176,14 +177,8 @@ def _by_table(known: Iterable[CatalogOperation]) -> dict[str, list[CatalogOperat
     """Table id -> the operations that show it."""
     tables: dict[str, list[CatalogOperation]] = {}
     for operation in known:
-        answer = answer_of(operation)
-        assert answer is not None
-        if isinstance(operation.input, ListTables):
-            if is_plain_list(answer):
-                for _, ident, _ in answer.listing:
-                    tables.setdefault(str(ident), []).append(operation)
-        elif answer.table_id is not None and answer.result == "ok":
-            tables.setdefault(answer.table_id, []).append(operation)
+        for table in shown_by(operation):
+            tables.setdefault(table, []).append(operation)
     return tables
 
 

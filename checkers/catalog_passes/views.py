@@ -38,6 +38,7 @@ __all__ = [
     "answer_of",
     "is_plain_list",
     "shape_of",
+    "shown_by",
     "tenancies",
     "tenancy_of",
     "versions_of",
@@ -58,6 +59,16 @@ def is_plain_list(answer: Answer) -> bool:
     ids = {ident for _, ident, _ in answer.listing}
     plain = len(names) == len(ids) == len(answer.listing) and None not in ids
     return answer.result == "ok" and plain
+
+
+def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
+    """The ids of the tables that a known operation shows."""
+    answer = answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return ()
+    if isinstance(operation.input, ListTables):
+        return tuple(str(e[1]) for e in answer.listing) if is_plain_list(answer) else ()
+    return () if answer.table_id is None else (answer.table_id,)
 
 
 # --- the versions of one table ----------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from checkers import linearizable
 from checkers.elle.columns import _Builder
 from checkers.history_models import engine
+from checkers.linearizability import CheckOutcome, Result
 from harness.errors import HistoryError
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin, plugin_names
@@ -275,6 +276,14 @@ def test_an_order_of_revisions_that_proves_nothing_is_a_crash(monkeypatch):
     result, _ = judge("catalog", lines)
     assert result.verdict is Verdict.UNKNOWN
     assert result.reason.startswith("the check crashed: its own certificate does not hold: ")
+
+
+def test_a_search_that_lies_gives_no_verdict(monkeypatch):
+    lie = CheckOutcome(result=Result.OK, reason="", witness=((0, 2),))
+    monkeypatch.setattr(engine, "check_operations", lambda *_, **__: lie)
+    result, drawn = judge("cas-register", [*WROTE_1, *read(0)])
+    assert (result.verdict, drawn) == (UNKNOWN, None)
+    assert result.reason.startswith(f"{engine.BROKEN} for the verdict Ok: operation 2 is not legal")
 
 
 def test_every_shipped_model_says_what_it_is():
