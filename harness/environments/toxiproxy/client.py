@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -122,6 +122,18 @@ class ToxiproxyClient:
         """Reset the open connections (our server only); returns how many there were."""
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
+
+    async def share_address(
+        self, listen: str, *, callers: str, proxies: Mapping[str, str], otherwise: str
+    ) -> None:
+        """Have one address lead to the proxy of whoever calls (our server only)."""
+        body = {
+            "listen": listen,
+            "callers": callers,
+            "proxies": dict(proxies),
+            "otherwise": otherwise,
+        }
+        await self._request("POST", "addresses", body=body)
 
     # --- toxics --------------------------------------------------------------------------------
 
