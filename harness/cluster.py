@@ -140,9 +140,9 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{name}`            | the node's name                                                  |
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
-    A program that tells others where it is binds `{host}:{port:...}` and says `{address:...}`, which
-    is the same for all; `{peer:...}` differs by node in processes. Only nodes with an `entry` run
-    in simulation.
+    A program that tells others where it is binds `{host}:{port:...}` and says `{address:...}`: this
+    is the same for all, where `{peer:...}` differs by node in processes. Only nodes with an `entry`
+    run in simulation.
 
     All else is optional; `docs/deployments.md` has it with an example. `after`: the node starts
     once those are ready, at deployment and when everything is started again (`ready`; without one a
@@ -150,6 +150,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `setup`: commands that run in order before the first start on an empty data folder. `image`, or
     a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
     1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
+    `debian_package`: what to install where its program is missing, for the message that says so.
     """
 
     name: str
@@ -169,6 +170,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int | None = None
     cpus: float | None = None
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
+    debian_package: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, order=True):

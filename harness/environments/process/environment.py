@@ -32,6 +32,7 @@ from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import shared_ports
+from harness.environments.process.programs import require_programs
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
@@ -123,6 +124,8 @@ def _check(plan: DeploymentPlan) -> None:
                 )
         account_of(spec.user)  # refuses one that is not there
     check_nodes(plan.nodes)
+    for spec in plan.nodes:
+        require_programs(spec)
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
         node, port = shared[0]
