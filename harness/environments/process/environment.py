@@ -124,8 +124,6 @@ def _check(plan: DeploymentPlan) -> None:
                 )
         account_of(spec.user)  # refuses one that is not there
     check_nodes(plan.nodes)
-    for spec in plan.nodes:
-        require_programs(spec)
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
         node, port = shared[0]
@@ -136,6 +134,8 @@ def _check(plan: DeploymentPlan) -> None:
         )
     if shared:
         require_socket_owners()
+    for spec in plan.nodes:
+        require_programs(spec)
 
 
 class _Run:
