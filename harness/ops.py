@@ -18,6 +18,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
 | "harness" | unread      | final reads that were given up, and why                     |
+| "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |

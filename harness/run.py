@@ -172,6 +172,8 @@ class _Run:
 
     async def _phases(self) -> None:
         self._phase("setup")
+        if any(spec.entry is None for spec in self.cluster.nodes.values()):
+            self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
         await self._become_ready()
         watching = None
         if not self._scribe.announced:

@@ -173,7 +173,7 @@ def test_a_given_link_proxy_cannot_tell_callers_apart(run):
 def test_a_port_that_is_taken_everywhere_is_refused(run):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        spec = NodeSpec(name="b", role="r", ports=(port,), command=("x", "{host:b}"))
+        spec = NodeSpec(name="b", role="r", ports=(port,), command=("true", "{host:b}"))
         with pytest.raises(UsageError, match=rf"listen on 127\..*:{port}.*another port"):
             run(never, [spec], wait=False)
 

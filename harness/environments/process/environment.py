@@ -177,7 +177,8 @@ class _Run:
         await topology.build(plan.run_id, proxy.client, callers)
         self._faults = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
         for spec in plan.nodes:
-            node_log = NodeLog(spec.name, self._bus, self._log_path(spec.name))
+            path, stamp = self._log_path(spec.name), spec.entry is None
+            node_log = NodeLog(spec.name, self._bus, path, stamp=stamp)
             self._logs.append(node_log)
             self._nodes[spec.name] = ProcessNode(
                 spec,
