@@ -1,4 +1,4 @@
-"""Real etcd: three members in processes or in Docker, asked by their JSON gateway. See README.md."""
+"""Real etcd: three members in processes or in Docker, by their JSON gateway. See README.md."""
 
 import json
 from base64 import b64decode, b64encode
@@ -10,16 +10,14 @@ from harness.plugins import Convergence, Deployment, NodeRole, Option, Request, 
 from harness.webclient import DeclinedError, Web, WebClient, agreement, ask_each
 from workloads.list_append import play
 
-NAMES = ("n1", "n2", "n3")
+NAMES, KEY, TXN = ("n1", "n2", "n3"), "register", "/v3/kv/txn"
 MEMBERS = [Address(name, 2379) for name in NAMES]
 COMMAND = (
-    "etcd --name=NODE --data-dir={data}/etcd"
-    " --listen-client-urls=http://{host}:{port:2379} --listen-peer-urls=http://{host}:{port:2380}"
-    " --advertise-client-urls=http://{address:NODE:2379}"
-    " --initial-advertise-peer-urls=http://{address:NODE:2380}"
+    "etcd --name={name} --data-dir={data}/etcd --listen-client-urls=http://{host}:{port:2379}"
+    " --listen-peer-urls=http://{host}:{port:2380} --advertise-client-urls=http://{address:ME:2379}"
+    " --initial-advertise-peer-urls=http://{address:ME:2380}"
     " --initial-cluster=" + ",".join(f"{n}=http://{{address:{n}:2380}}" for n in NAMES)
 )
-KEY, ABSENT = "register", {"mod_revision": 0, "value": "bnVsbA=="}  # null
 
 
 def b64(value: Any) -> str:
@@ -27,8 +25,6 @@ def b64(value: Any) -> str:
 
 
 class EtcdSystem:
-    """The three members that run, as the harness looks at them."""
-
     def __init__(self, deployment: Deployment) -> None:
         self.env, self.settings = deployment.env, deployment.settings
 
@@ -37,7 +33,6 @@ class EtcdSystem:
         return WebClient(self.env, process, MEMBERS, self.operate, **how)
 
     async def operate(self, web: Web, request: Request) -> Any:
-        """One operation of `register` or `list-append`; each list is a key."""
         value = request.value
         if request.f == "read":
             return {"result": "ok", "value": (await self.read(web, [KEY]))[KEY][1]}
@@ -50,27 +45,24 @@ class EtcdSystem:
         while True:  # a transaction is written only if nothing changed since it was read
             seen = await self.read(web, [key for _, key, _ in value])
             answer, changed = play(value, {key: lists or [] for key, (_, lists) in seen.items()})
-            same = [
-                {"key": b64(k), "target": "MOD", "mod_revision": r} for k, (r, _) in seen.items()
-            ]
-            if not changed or await self.write(web, changed, same):
+            if not changed or await self.write(web, changed, [same for same, _ in seen.values()]):
                 return answer
             web.had_no_effect()
 
-    async def read(self, web: Web, keys: list[str]) -> dict[str, tuple[Any, Any]]:
-        """The revision and the value of each key, all as of one moment."""
+    async def read(self, web: Web, keys: list[str]) -> dict[str, tuple[dict[str, Any], Any]]:
+        """What says that a key did not change since, and its value: all as of one moment."""
         stale = "SERIALIZABLE-READS" in self.settings.bugs
         gets = [{"request_range": {"key": b64(key), "serializable": stale}} for key in keys]
-        replies = (await web.ask("POST", "/v3/kv/txn", {"success": gets}))["responses"]
-        kvs = [reply["response_range"].get("kvs", [ABSENT])[0] for reply in replies]
-        seen = [(kv["mod_revision"], json.loads(b64decode(kv["value"]))) for kv in kvs]
-        return dict(zip(keys, seen, strict=True))
+        found = (await web.ask("POST", TXN, {"success": gets}))["responses"]
+        kvs = [each["response_range"].get("kvs", [{}])[0] for each in found]
+        values = [json.loads(b64decode(kv["value"])) if kv else None for kv in kvs]
+        same = [{"target": "MOD", "mod_revision": kv.get("mod_revision", 0)} for kv in kvs]
+        return {k: ({"key": b64(k), **s}, v) for k, s, v in zip(keys, same, values, strict=True)}
 
     async def write(self, web: Web, values: dict[str, Any], same: list[Any]) -> bool:
-        """Write all of these values at once, if all comparisons hold."""
         puts = [{"request_put": {"key": b64(k), "value": b64(v)}} for k, v in values.items()]
-        body = {"compare": same, "success": puts}
-        return "succeeded" in await web.ask("POST", "/v3/kv/txn", body, changes=True)
+        answer = await web.ask("POST", TXN, {"compare": same, "success": puts}, changes=True)
+        return "succeeded" in answer
 
     def core(self, rng: Any) -> list[str]:
         return sorted(rng.sample(NAMES, 2))
@@ -93,17 +85,16 @@ class EtcdSystem:
 
 class Etcd:
     api_version, name, doc = 2, "etcd", "an example: three members of real etcd"
-    vocabularies, profiles = frozenset({"register", "list-append"}), ("strict",)
+    vocabularies, profiles, open = frozenset({"register", "list-append"}), ("strict",), EtcdSystem
     bugs = {"SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum"}
     options = (
         Option("image", "", "an image with `etcd` on its path; by default one is built"),
         Option("pinned", False, "clients stay with one member, even if it is down"),
     )
-    open = EtcdSystem
 
     def nodes(self, settings: Any) -> list[NodeSpec]:
         image, ready = settings.options["image"] or None, ReadyHttp(2379, "/health")
         what = {"image": image, "dockerfile": None if image else "{package:etcd_example}"}
         what |= {"role": "member", "ports": (2379, 2380), "debian_package": "etcd-server"}
-        commands = {n: tuple(COMMAND.replace("NODE", n).split()) for n in NAMES}
+        commands = {n: tuple(COMMAND.replace("ME", n).split()) for n in NAMES}
         return [NodeSpec(name=n, command=c, ready=ready, **what) for n, c in commands.items()]

@@ -154,8 +154,10 @@ def _align(
 ) -> tuple[dict[str, int], str]:
     """What to subtract from the times of each clock, and how well that is known."""
     known = {(node, term): time for time, node, term in leaders}
-    offsets: dict[str, list[int]] = {"wall": [], "seconds": [], "stamp": []}
+    offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
+        if log.clock == "stamp":
+            continue  # what foreign programs call an election may be anything
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = known.get((log.node, int(match[1]))) if match is not None else None
