@@ -101,10 +101,15 @@ class CallerBook:
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
         """This process is this caller's from now on, in place of the last one of the same part.
 
-        So are its descendants, unless it is `alone`.
+        So are its descendants, unless it is `alone`. Raises `InfrastructureError`.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"
-        (self.folder / f"{caller}~{part}").write_text(text, encoding="ascii")
+        try:
+            (self.folder / f"{caller}~{part}").write_text(text, encoding="ascii")
+        except OSError as error:
+            raise InfrastructureError(
+                f"whose process {process} is, cannot be noted: {error}"
+            ) from error
 
     def _entries(self) -> Iterator[tuple[str, list[int]]]:
         for path in sorted(self.folder.iterdir()):
@@ -113,11 +118,9 @@ class CallerBook:
                 continue  # just being written
             process = ProcessId.parse(words[0])
             if procfs.is_alive(process):
-                pids = [process.pid]
-                yield (
-                    path.name.partition("~")[0],
-                    (pids if words[1] == "alone" else procfs.family(process.pid)),
-                )
+                alone = words[1] == "alone"
+                pids = [process.pid] if alone else procfs.family(process.pid)
+                yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
         """The caller whose socket has these ends; `None` where it is nobody's in the book.

@@ -14,7 +14,7 @@ from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
 from harness.environments.process.placeholders import fill, shared_ports
-from harness.errors import UsageError
+from harness.errors import InfrastructureError, UsageError
 from tests.process.test_foreign import Web
 from tests.waiting import LIMIT_S, wait_until
 
@@ -199,3 +199,9 @@ def test_placeholders(tmp_path):
     for wrong in ("{address:y:3}", "{host:z}"):
         with pytest.raises(UsageError, match="cannot be filled in"):
             fill(wrong, spec, **known)
+
+
+def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):
+    book = CallerBook(tmp_path / "gone")
+    with pytest.raises(InfrastructureError, match="cannot be noted"):
+        book.note("n1", procfs.identify(os.getpid()))

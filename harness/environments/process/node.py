@@ -214,12 +214,12 @@ class ProcessNode:
             on_lost=self._output_lost,
             account=self._account,
         )
-        self._callers.note(self.spec.name, child.identity)
         self._child = child
         self.control.started(boot)
         self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
+        self._callers.note(self.spec.name, child.identity)
         said = {"variant": self._variant} if self.spec.variants else {}
         self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
 

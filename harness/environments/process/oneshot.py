@@ -45,9 +45,9 @@ async def run_once(
         on_lost=lambda _: None,  # less is shown of what it printed
         account=account,
     )
-    on_start(child.identity)
     warden.guard(key, Kill(*child.identity))
     try:
+        on_start(child.identity)
         in_time = await child.wait_exited(timeout_s)
     finally:
         child.signal(signal.SIGKILL)
