@@ -25,14 +25,19 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
         raise ValueError(f"{status_line[:100]!r} is not an HTTP answer")
     pairs = (line.partition(":") for line in lines)
-    return int(parts[1]), {name.lower(): value.strip() for name, _, value in pairs}
+    headers = {name.lower(): value.strip() for name, _, value in pairs}
+    if parts[0] == "HTTP/1.0":
+        headers.setdefault("connection", "close")
+    return int(parts[1]), headers
 
 
 async def _read_body(reader: asyncio.StreamReader, status: int, headers: dict[str, str]) -> bytes:
-    """The body by its length, or in chunks as Go sends longer ones (RFC 9112 section 7.1)."""
-    if status == 204:
+    """The body by its length, to the end of the stream, or in chunks as Go sends longer ones."""
+    if status in {204, 304}:
         return b""
     if headers.get("transfer-encoding", "").lower() != "chunked":
+        if "content-length" not in headers and headers.get("connection", "").lower() == "close":
+            return await _read_to_end(reader)
         return await reader.readexactly(_checked_size(int(headers.get("content-length", "0"))))
     body = b""
     while True:
@@ -48,3 +53,11 @@ def _checked_size(size: int) -> int:
     if not 0 <= size <= REPLY_BYTES_MAX:
         raise ValueError(f"an answer of {size} bytes; the limit is {REPLY_BYTES_MAX}")
     return size
+
+
+async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while piece := await reader.read(65536):
+        body += piece
+        _checked_size(len(body))
+    return body

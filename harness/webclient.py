@@ -174,21 +174,21 @@ async def ask_each(
     within_s: float = 1.0,
 ) -> dict[str, Any]:
     """What each node answers in time, by its name; silent ones are left out."""
+    found: dict[str, Any] = {}
 
-    async def ask_one(address: Address) -> Any:
+    async def ask_one(address: Address) -> None:
         web = Web(env, address, hello=None)
         try:
             async with asyncio.timeout(within_s):
-                return await web.ask(method, path, body)
+                found[address.node] = await web.ask(method, path, body)
         except _FAILURES:
-            return None
+            return
         finally:
             await web.close()
 
     asked = list(nodes)
-    answers = await asyncio.gather(*map(ask_one, asked))
-    pairs = zip(asked, answers, strict=True)
-    return {address.node: answer for address, answer in pairs if answer is not None}
+    await asyncio.gather(*map(ask_one, asked))
+    return {address.node: found[address.node] for address in asked if address.node in found}
 
 
 def agreement(found: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:

@@ -156,14 +156,17 @@ def test_a_connection_that_the_server_gives_up_is_opened_anew():
 def test_all_are_asked_at_once_and_silent_ones_left_out():
     async def body():
         async with (
-            Server(lambda path: plain({"path": path})) as here,
+            Server(lambda path: plain(None if path == "/nothing" else {"path": path})) as here,
             Server(lambda path: None) as mute,
         ):
             env = env_of(a=here, b=free_place(), c=mute)
             nodes = [A, B, Address("c", 1)]
-            return await ask_each(env, nodes, "POST", "/state", {}, within_s=0.2)
+            return [
+                await ask_each(env, nodes, "POST", path, {}, within_s=0.2)
+                for path in ("/state", "/nothing")
+            ]
 
-    assert asyncio.run(body()) == {"a": {"path": "/state"}}
+    assert asyncio.run(body()) == [{"a": {"path": "/state"}}, {"a": None}]
 
 
 def test_agreement():
@@ -192,6 +195,8 @@ def test_answers_are_read_by_length_and_in_chunks():
     assert read(plain({"a": 1}))[2] == b'{"a": 1}'
     assert json.loads(read(CHUNKED)[2]) == [1, 2]
     assert read(b"HTTP/1.1 204 No\r\nX-Y: z\r\n\r\n") == (204, {"x-y": "z"}, b"")
+    old = b"HTTP/1.0 200 OK\r\n\r\nto the end"
+    assert read(old) == (200, {"connection": "close"}, b"to the end")
     for bad in (b"SSH-2.0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"):
         with pytest.raises(ValueError, match=r"HTTP answer|bytes"):
             read(bad)
