@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkers._catalog_history import READS, CatalogHistory, catalog_history, shown_tables
+from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
@@ -43,6 +43,7 @@ from checkers.linearizability.models.register import (
 )
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.vocabularies.ddl import READS
 
 if TYPE_CHECKING:
     import numpy as np

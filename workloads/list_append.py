@@ -4,26 +4,23 @@ Each element is appended once in a run, so that a read tells whose appends it sa
 order. A key that enough was appended to is left to the final reads, and a new one takes its place:
 lists stay short, and so do the answers of reads.
 
-Vocabulary `list-append`: txn, whose value is a list of micro-operations ["append", key, element]
-and ["r", key, null], in the order in which they happen, all or none of them. Keys are strings,
-elements integers. The answer is the same list, with the whole list of the key, as it was there,
-in place of each null: [] for a key that nobody appended to. Reads see earlier appends of the same
-transaction.
+The vocabulary is `list-append` of `harness.vocabularies.transactions`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.transactions import Mop, Txn
 
-__all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload", "play"]
+__all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload"]
 
 KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
@@ -33,8 +30,6 @@ FINAL_KEYS_MAX: Final = 2000
 _FINAL_WIDTH: Final = 8
 """Keys read by one final transaction."""
 _PROBE_RETRIES_MAX: Final = 1_000_000
-
-Mop = list[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,25 +70,12 @@ class _ListAppendOps:
                 newest += 1
                 keys[place] = (newest, 0)
         following = dataclasses.replace(self, keys=tuple(keys), newest=newest, count=count)
-        return Emit(Draft("txn", mops, process), following)
+        return Emit(Draft(Txn.f, Txn(mops).asked(), process), following)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Outcomes change nothing."""
         del ctx, event
         return self
-
-
-def play(mops: Sequence[Mop], lists: Mapping[str, list[Any]]) -> tuple[list[Mop], dict[str, Any]]:
-    """The answer of a transaction where the lists are these, and the lists that it changes.
-
-    For targets that read all keys of a transaction first and write them afterwards.
-    """
-    now, changed, answer = dict(lists), {}, []
-    for f, key, element in mops:
-        if f == "append":
-            now[key] = changed[key] = [*now[key], element]
-        answer.append([f, key, element if f == "append" else now[key]])
-    return answer, changed
 
 
 def key_name(number: int) -> str:
@@ -152,13 +134,13 @@ class ListAppendWorkload:
         del case
         key = f"probe-{attempt}"
         element = -1 - attempt * _PROBE_RETRIES_MAX - min(retry, _PROBE_RETRIES_MAX - 1)
-        return (Request("txn", [["append", key, element]]), Request("txn", [["r", key, None]]))
+        return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:
         """A read of every list that there can be, the first 2000 of them, some at a time."""
         numbers = range(min(FINAL_KEYS_MAX, _keys_at_most(case)))
         reads: list[Mop] = [["r", key_name(number), None] for number in numbers]
         return tuple(
-            Request("txn", reads[start : start + _FINAL_WIDTH])
+            Request.of(Txn(reads[start : start + _FINAL_WIDTH]))
             for start in range(0, len(reads), _FINAL_WIDTH)
         )

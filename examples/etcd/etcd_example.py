@@ -7,8 +7,8 @@ from typing import Any
 from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address
 from harness.plugins import Convergence, Deployment, NodeRole, Option, Request, Roles
+from harness.vocabularies.transactions import play
 from harness.webclient import DeclinedError, Web, WebClient, agreement, ask_each
-from workloads.list_append import play
 
 NAMES, KEY, TXN = ("n1", "n2", "n3"), "register", "/v3/kv/txn"
 MEMBERS = [Address(name, 2379) for name in NAMES]

@@ -23,7 +23,7 @@ from harness.ops import NEMESIS, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.recorder import Recorder
 
-__all__ = ["LEASE_GRACE_S", "FaultConductor"]
+__all__ = ["LEASE_GRACE_S", "FaultConductor", "trigger_of"]
 
 LEASE_GRACE_S: Final = 120.0
 """How long after its planned end a fault may be healed by its lease alone: longer than the phases
@@ -141,7 +141,7 @@ class FaultConductor:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        trigger = _trigger_of(self._nemeses[fault.nemesis], fault)
+        trigger = trigger_of(self._nemeses[fault.nemesis], fault)
         if trigger is not None:
             injection = await self._ambush(fault, trigger)
         else:
@@ -239,7 +239,8 @@ class FaultConductor:
         self._recorder.record(NEMESIS, OpType.INFO, fault.nemesis, value)
 
 
-def _trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
+def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
+    """The event of a node that the fault waits for, if it does."""
     asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
     return None if asks is None else asks(fault)
 

@@ -10,9 +10,10 @@ from checkers.transactional import ElleListAppend
 from harness.case import Case
 from harness.ops import OpType, Verdict
 from harness.options import with_defaults
+from harness.vocabularies.transactions import play
 from tests.checkers.histories import Writer
 from tests.workloads.test_append import Driver
-from workloads.list_append import FINAL_KEYS_MAX, ListAppendWorkload, play
+from workloads.list_append import FINAL_KEYS_MAX, ListAppendWorkload
 
 
 def case(*, time_limit_s: float = 60.0, **options: Any) -> Case:
