@@ -1,11 +1,12 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1,
-HARNESS_REQUIRE_FAKETIME=1); then they fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD and FAKETIME); then they fail.
+Which tools a test needs, its marks say.
 """
 
 import functools
 import gc
 import importlib.util
+import shutil
 import warnings
 
 from harness.environments.docker import DockerEnvironment
@@ -43,6 +44,11 @@ def missing_browser():
     return None if find_chromium() else f"there is no Chromium; {fix}"
 
 
+def missing_etcd():
+    """Why no etcd can be started here, or `None`."""
+    return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
+
+
 def missing_faketime():
     """Why no process can be given a wrong clock here, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
@@ -52,6 +58,7 @@ NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
+    "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
 }
 
