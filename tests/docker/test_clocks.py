@@ -37,7 +37,7 @@ def test_the_wall_clock_of_a_container_goes_wrong_and_right_again(environment, e
         cluster = session.cluster
 
         async def shift():
-            return shift_s((await new_lines(cluster, 2))[-1])
+            return shift_s((await new_lines(cluster, 2, "x"))[-1])
 
         assert "setup preload=" in await cluster.logs("x", last_lines=10_000)  # not with it
         assert near(await shift(), 0)

@@ -1,6 +1,7 @@
 """The wall clock of a foreign program goes wrong and right again; who cannot hear it is refused."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -28,15 +29,17 @@ pytestmark = [pytest.mark.process, pytest.mark.faketime]
 MEMORY = Path("/dev/shm")
 S = 1_000_000_000
 PAUSE_S = 0.05
+# Of this process alone: others on this machine may run the same tests.
+NAME = os.environ.get("CLOCK_NODE", f"x{os.getpid()}")
 
 
 def program(*command, setup=()):
-    return NodeSpec(name="x", role="r", ports=(), command=command, setup=setup)
+    return NodeSpec(name=NAME, role="r", ports=(), command=command, setup=setup)
 
 
 WALL = "{package:tests}/tests/process/wallclock.py"
 CLOCK = NodeSpec(
-    name="x",
+    name=NAME,
     role="r",
     ports=(),
     command=(sys.executable, WALL, str(PAUSE_S)),
@@ -47,12 +50,12 @@ CLOCK = NodeSpec(
 
 def plan_of(spec, run_id):
     return DeploymentPlan(
-        run_id=run_id, nodes=(spec,), seed=1, knobs={}, folder=None, clocks=frozenset({"x"})
+        run_id=run_id, nodes=(spec,), seed=1, knobs={}, folder=None, clocks=frozenset({NAME})
     )
 
 
 def left_in_memory():
-    return [file.name for file in MEMORY.glob("*harness-*-x.*")]
+    return [file.name for file in MEMORY.glob(f"*harness-*-{NAME}.*")]
 
 
 def shift_s(line):
@@ -61,9 +64,9 @@ def shift_s(line):
     return float(wall) - float(monotonic) - (time.time() - time.monotonic())
 
 
-async def new_lines(cluster, count):
+async def new_lines(cluster, count, name=NAME):
     """Lines of the node's log that it wrote from now on."""
-    before = len(await cluster.logs("x", last_lines=10_000))
+    before = len(await cluster.logs(name, last_lines=10_000))
     lines = []
 
     def enough():
@@ -72,7 +75,7 @@ async def new_lines(cluster, count):
     async with asyncio.timeout(LIMIT_S):
         while not enough():
             await asyncio.sleep(PAUSE_S)
-            all_lines = await cluster.logs("x", last_lines=10_000)
+            all_lines = await cluster.logs(name, last_lines=10_000)
             lines = [line for line in all_lines[before:] if line.startswith("time ")]
     return lines
 
@@ -86,27 +89,27 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(monkeypatch):
 
     async def main(session):
         cluster = session.cluster
-        assert "setup preload=" in await cluster.logs("x", last_lines=10_000)  # not with it
+        assert "setup preload=" in await cluster.logs(NAME, last_lines=10_000)  # not with it
         assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
 
-        assert await cluster.skew("x", offset_ns=-3 * S) == 3000
+        assert await cluster.skew(NAME, offset_ns=-3 * S) == 3000
         lines = await new_lines(cluster, 4)
         assert all(near(shift_s(line), -3) for line in lines)
         pauses = [float(b.split()[2]) - float(a.split()[2]) for a, b in itertools.pairwise(lines)]
         assert all(PAUSE_S <= pause < LIMIT_S for pause in pauses)  # it slept, by its own clock too
 
-        await cluster.kill("x")  # what is wrong with a machine outlasts its nodes
-        await cluster.start("x")
+        await cluster.kill(NAME)  # what is wrong with a machine outlasts its nodes
+        await cluster.start(NAME)
         assert near(shift_s((await new_lines(cluster, 1))[0]), -3)
         await cluster.heal_all()
         assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
 
         began_s = time.monotonic()
-        await cluster.skew("x", offset_ns=0, drift_ppm=2_000_000)
+        await cluster.skew(NAME, offset_ns=0, drift_ppm=2_000_000)
         line = (await new_lines(cluster, 10))[-1]
         drifted_s = 2 * (float(line.split()[2]) - began_s)
         assert near(shift_s(line), drifted_s)
-        felt_ms = await cluster.skew("x", offset_ns=0, drift_ppm=0)
+        felt_ms = await cluster.skew(NAME, offset_ns=0, drift_ppm=0)
         assert felt_ms >= 1000 * drifted_s - 250
         assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
 
@@ -131,7 +134,7 @@ def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, 
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
     # Any program becomes one of Go's by what Go's linker puts into those.
     make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")
-    with pytest.raises(UsageError, match=f"a clock fault cannot reach x: .*{words}"):
+    with pytest.raises(UsageError, match=f"a clock fault cannot reach {NAME}: .*{words}"):
         ProcessEnvironment().execute(
             plan_of(program(*command, setup=(make,)), f"clock-{os.getpid()}-2"), never
         )
@@ -148,7 +151,7 @@ DRIVER = """
 import asyncio, sys
 from tests.process.test_clocks import *
 async def main(session):
-    await session.cluster.skew("x", offset_ns=5 * S)
+    await session.cluster.skew(NAME, offset_ns=5 * S)
     print("skewed", flush=True)
     await asyncio.Event().wait()
 ProcessEnvironment().execute(plan_of(CLOCK, sys.argv[1]), main)
@@ -159,11 +162,15 @@ ProcessEnvironment().execute(plan_of(CLOCK, sys.argv[1]), main)
 def test_nothing_is_left_of_a_killed_driver(warden_too):
     run_id = f"clock-{os.getpid()}-{3 + warden_too}"
     with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, run_id], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER, run_id],
+        cwd=REPOSITORY,
+        env=os.environ | {"CLOCK_NODE": NAME},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as driver:
         assert driver.stdout.readline() == "skewed\n"
         assert len(left_in_memory()) == 3
-        with only_cleaner():
+        with only_cleaner() if warden_too else contextlib.nullcontext():
             if warden_too:
                 for pid in processes_of(run_id):
                     environ = Path(f"/proc/{pid}/environ").read_bytes()
