@@ -32,6 +32,7 @@ __all__ = [
     "DRIFT_PPM_MAX",
     "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
+    "FAULTY_DISK",
     "Bite",
     "Capability",
     "Cluster",
@@ -104,6 +105,17 @@ ENV_NODES_ONLY: Final = frozenset(
 )
 """What reaches nodes on `Env` alone, whose disk and clock are ours."""
 
+FAULTY_DISK: Final = frozenset(
+    {
+        Capability.LOSE_UNSYNCED,
+        Capability.TORN_WRITE,
+        Capability.DISK_ERROR,
+        Capability.DISK_FULL,
+        Capability.DISK_SLOW,
+    }
+)
+"""Of these, what also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+
 
 class Fidelity(enum.Enum):
     """How faithfully an environment does it."""
@@ -149,6 +161,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `setup`: commands that run in order before the first start on an empty data folder. `image`, or
     a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
     1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
+    `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
+    there is one (FUSE), so that power cuts and faults of disks reach it.
     """
 
     name: str
@@ -168,6 +182,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int | None = None
     cpus: float | None = None
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
+    faulty_disk: bool = False
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
@@ -288,7 +303,8 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
     """The error for a fault of `ENV_NODES_ONLY` where there are `foreign` programs."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
-        "against `Env` have a disk and a clock of ours"
+        "against `Env` have a disk and a clock of ours, and foreign ones a disk if they declare "
+        "`faulty_disk`"
     )
 
 

@@ -14,14 +14,27 @@ from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import Capability, Fidelity, NodeSpec, env_nodes_only, unsupported
 from harness.deployment import check_nodes, refuse_in_simulation
-from harness.drawing import draw_case, expand_any, needs_env
+from harness.drawing import (
+    draw_case,
+    expand_any,
+    needs_faulty_disk,
+    out_of_reach,
+    why_no_faulty_disks,
+)
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.registry import load_plugin, plugin_names
 
-__all__ = ["Plan", "check_fault_args", "plan_case", "refuse_nodes", "refuse_unable"]
+__all__ = [
+    "Plan",
+    "check_fault_args",
+    "nodes_for",
+    "plan_case",
+    "refuse_nodes",
+    "refuse_unable",
+]
 
 CONCURRENCY_MAX: Final = 10_000
 FAULTS_MAX: Final = 100_000
@@ -87,6 +100,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     nodes = _checked_nodes(target.nodes(settings), environment)
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target)
+        _refuse_disks(nemesis, nodes, environment)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -133,12 +147,33 @@ def refuse_unable(
 
 def refuse_nodes(nemesis: Nemesis, specs: Mapping[str, NodeSpec], target: Target) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not."""
-    foreign = [name for name, spec in specs.items() if spec.entry is None]
-    if foreign and needs_env(nemesis):
+    foreign = out_of_reach(nemesis, specs.values())
+    if foreign:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", foreign)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
         check_target(specs, target)
+
+
+def _refuse_disks(
+    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
+) -> None:
+    """Raise `UsageError` where foreign programs cannot have the disks that they declare."""
+    foreign = [node.name for node in nodes if node.entry is None]
+    if foreign and needs_faulty_disk(nemesis):
+        why = why_no_faulty_disks(environment)
+        if why is not None:
+            raise UsageError(
+                f"the nemesis {nemesis.name!r} cannot reach {', '.join(foreign)}: a disk of ours "
+                f"for a foreign program is a FUSE file system, and {why}"
+            )
+
+
+def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
+    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
+    if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
+        return tuple(nodes)
+    return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
 
 
 def _able(capability: Capability) -> list[str]:

@@ -467,7 +467,9 @@ class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
     Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
-    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say.
+    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say;
+    `why_no_faulty_disks()`: what a disk of ours for foreign programs lacks here (as `unavailable`;
+    without it no environment has one).
     """
 
     api_version: int
