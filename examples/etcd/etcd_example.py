@@ -130,7 +130,8 @@ class Etcd:
     vocabularies = frozenset({"register"})
     profiles = ("strict",)
     bugs = {
-        "SERIALIZABLE-READS": "a member answers reads from its own state, without asking a quorum"
+        "NO-FSYNC": "members answer without having synced what they answer for (etcd's own flag)",
+        "SERIALIZABLE-READS": "a member answers reads from its own state, without asking a quorum",
     }
     options = (
         Option("image", "", "an image with `etcd` on its path; by default one is built"),
@@ -153,6 +154,8 @@ class Etcd:
             flags["advertise-client-urls"] = f"http://{{address:{name}:{CLIENT_PORT}}}"
             flags["initial-advertise-peer-urls"] = f"http://{{address:{name}:{PEER_PORT}}}"
             command = ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
+            if "NO-FSYNC" in settings.bugs:
+                command += ("--unsafe-no-fsync",)
             specs.append(
                 NodeSpec(
                     name=name,
@@ -162,6 +165,7 @@ class Etcd:
                     image=image,
                     dockerfile=dockerfile,
                     ready=ready,
+                    faulty_disk=True,  # for power cuts and faults of disks, where there is FUSE
                 )
             )
         return specs

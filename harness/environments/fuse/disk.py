@@ -15,7 +15,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,9 +23,11 @@ from harness.case import stream
 from harness.cluster import DiskQuality, check_disk_quality
 from harness.environments.fuse.available import BINARY, find_binary
 from harness.environments.fuse.mounts import SOURCE, detach, detach_undo, mounted_at
-from harness.environments.process.child import Child
 from harness.environments.warden import Warden, run_environment
 from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from harness.environments.process.child import Child
 
 __all__ = ["FuseDisk", "Lost"]
 
@@ -73,6 +75,8 @@ class FuseDisk:
         What is on it lies in a folder beside the mount. `on_failure` is told of its end before
         `close`, and of what the host did not do for it.
         """
+        from harness.environments.process.child import Child  # whose package imports this module
+
         self._failed = on_failure
         self._draws = stream(seed, f"disk/{self.node}")
         folder = self.mount.with_name(self.mount.name + "~disk")  # no node's name has a tilde

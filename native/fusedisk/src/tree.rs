@@ -486,8 +486,12 @@ impl Tree {
 
     /// The power is cut: what was not synced is lost, or with `torn` an arbitrary part of it.
     ///
+    /// Every other time that is all of it, drawn for the whole disk: a program that never syncs then
+    /// comes back as it once was, and forgets in silence; parts mostly make it fall over.
+    ///
     /// The node must be dead; what it had open is closed, or will be in a moment.
     pub fn cut(&mut self, mut torn: Option<Draws>) -> Outcome<Lost> {
+        torn = torn.and_then(|mut draws| draws.coin().then_some(draws));
         let kept = match torn.as_mut() {
             Some(draws) => draws.below(self.journal.len() as u64 + 1) as usize,
             None => 0,
