@@ -36,8 +36,20 @@ _EXIT_S: Final = 10.0
 _HURRY_EVERY_S: Final = 0.05
 _OUTPUT_BYTES_MAX: Final = 4096
 _SEEDS: Final = 1 << 63
+_WRITE_BACK_MS: Final = 5000
+"""After so long ext4 commits its journal, and Linux looks for what is to be written back."""
 
 _log = logging.getLogger(__name__)
+
+
+def _write_back_ms(seed: int) -> int:
+    """When the disks of a run write back what nobody has synced: every 5 s, or (0) never.
+
+    Both find what the other does not. With it a program that does not sync comes back as it was
+    some seconds ago, and what it acknowledged since is gone; without, whatever was never synced is
+    gone, however long ago that was.
+    """
+    return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +100,10 @@ class FuseDisk:
         binary = find_binary()
         assert binary is not None, "whoever mounts a disk has asked `why_missing`"
         self._child = Child(
-            [binary, str(self.mount), str(folder), f"{SOURCE}{self.node}", str(self._seed())],
+            [
+                *(binary, str(self.mount), str(folder)),
+                *(f"{SOURCE}{self.node}", str(self._seed()), str(_write_back_ms(seed))),
+            ],
             environment=os.environ | run_environment(run_id, f"disk:{self.node}"),
             folder=folder,
             listens=True,

@@ -1,7 +1,8 @@
 //! A disk for a node that knows nothing of us: what it does not sync is lost when we say so.
 //!
-//! `harness-fusedisk MOUNT FOLDER SOURCE SEED` mounts an empty file system on MOUNT, whose bytes lie
-//! in FOLDER, and says `{"ready":true}`. Commands come as lines on standard input, and each is
+//! `harness-fusedisk MOUNT FOLDER SOURCE SEED WRITE_BACK_MS` mounts an empty file system on MOUNT,
+//! whose bytes lie in FOLDER, and says `{"ready":true}`. Every WRITE_BACK_MS (0: never) all becomes
+//! durable, as a kernel writes back what nobody has synced. Commands come as lines on standard input, and each is
 //! answered by a line of JSON. The end of the input ends it, and takes the mount away: that is what
 //! the death of the harness looks like, however it died.
 //!
@@ -100,7 +101,13 @@ fn obey(line: &str, shared: &Shared, notifier: &Notifier) -> Result<String, Stri
     }
 }
 
-fn serve(mount: &Path, folder: PathBuf, source: &str, seed: u64) -> io::Result<()> {
+fn serve(
+    mount: &Path,
+    folder: PathBuf,
+    source: &str,
+    seed: u64,
+    write_back: Duration,
+) -> io::Result<()> {
     let shared = Arc::new(Shared::new(Tree::new(folder.clone()), Trouble::new(seed)));
     let mut config = Config::default();
     config.acl = SessionACL::All; // whoever the node runs as
@@ -114,6 +121,13 @@ fn serve(mount: &Path, folder: PathBuf, source: &str, seed: u64) -> io::Result<(
     ];
     let session = Session::new(Disk::new(Arc::clone(&shared), &folder), mount, &config)?;
     let session = session.spawn()?;
+    if !write_back.is_zero() {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || loop {
+            std::thread::sleep(write_back);
+            let _ = shared.tree().sync_all().map_err(host); // said
+        });
+    }
     let notifier = session.notifier();
     let mut output = io::stdout();
     writeln!(output, "{{\"ready\":true}}")?;
@@ -134,16 +148,17 @@ fn serve(mount: &Path, folder: PathBuf, source: &str, seed: u64) -> io::Result<(
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [mount, folder, source, seed] = &words[..] else {
-        eprintln!("usage: harness-fusedisk MOUNT FOLDER SOURCE SEED");
+    let [mount, folder, source, seed, write_back_ms] = &words[..] else {
+        eprintln!("usage: harness-fusedisk MOUNT FOLDER SOURCE SEED WRITE_BACK_MS");
         return ExitCode::from(2);
     };
     let mount = PathBuf::from(mount);
-    let Ok(seed) = seed.parse() else {
-        eprintln!("the seed {seed} is no number");
+    let (Ok(seed), Ok(write_back_ms)) = (seed.parse(), write_back_ms.parse()) else {
+        eprintln!("{seed} and {write_back_ms} must be numbers");
         return ExitCode::from(2);
     };
-    match serve(&mount, PathBuf::from(folder), source, seed) {
+    let write_back = Duration::from_millis(write_back_ms);
+    match serve(&mount, PathBuf::from(folder), source, seed, write_back) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot mount on {}: {error}", mount.display());

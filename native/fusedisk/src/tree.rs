@@ -4,8 +4,8 @@
 //! order. An fsync of any file or folder makes the whole journal durable, and of data that file's
 //! own; so does fdatasync where the file is new or its size has changed, else it does not touch the
 //! journal. Where a new file takes the name of another, its data goes to the disk with its name, as
-//! ext4 does it for programs that forget to sync it (`auto_da_alloc`). Nothing gets durable with
-//! time: a real kernel may wait as long as it likes. A cut of a file's size comes with its data.
+//! ext4 does it for programs that forget to sync it (`auto_da_alloc`). A cut of a file's size comes
+//! with its data. What gets durable with time is up to whoever mounts it (`sync_all`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -476,7 +476,7 @@ impl Tree {
         Ok(())
     }
 
-    /// All is durable, as after sync(2).
+    /// All is durable, as after sync(2), or once the kernel has written it back.
     pub fn sync_all(&mut self) -> Outcome<()> {
         for ino in self.files() {
             self.write_back(ino)?;
