@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1); then they
-fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1,
+HARNESS_REQUIRE_FUSE=1); then they fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -9,6 +9,7 @@ import importlib.util
 import warnings
 
 from harness.environments.docker import DockerEnvironment
+from harness.environments.fuse.available import why_missing
 from results.diagnosis import SparkAndJava
 from tests.browser_support import find_chromium
 
@@ -42,10 +43,17 @@ def missing_browser():
     return None if find_chromium() else f"there is no Chromium; {fix}"
 
 
+@functools.cache
+def missing_fuse():
+    """Why foreign programs can have no disk of ours here, or `None`."""
+    return why_missing()
+
+
 NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
+    "fuse": ("HARNESS_REQUIRE_FUSE", missing_fuse),
 }
 
 

@@ -447,13 +447,18 @@ impl Tree {
 
     /// Make the whole journal durable.
     fn commit(&mut self) -> Outcome<()> {
+        self.flush()?;
+        self.sweep()
+    }
+
+    fn flush(&mut self) -> Outcome<()> {
         for change in std::mem::take(&mut self.journal).into_iter().flatten() {
             if let Change::Flush { ino } = change {
                 self.write_back(ino)?;
             }
         }
         self.fresh.clear();
-        self.sweep()
+        Ok(())
     }
 
     /// Remove what has no name and is not open, once no journal can bring it back.
@@ -504,7 +509,7 @@ impl Tree {
                 .rev()
                 .for_each(|change| self.undo(change));
         }
-        self.commit()?;
+        self.flush()?;
         let mut files = self.files();
         files.sort_unstable(); // the draws must not depend on a hash
         for ino in files {
