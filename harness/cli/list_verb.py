@@ -11,7 +11,8 @@ import msgspec
 
 from harness.cli.output import say
 from harness.cli.parser import Parser
-from harness.cluster import Capability, Fidelity
+from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
+from harness.drawing import why_no_faulty_disks
 from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
 from harness.registry import GROUPS, load_plugin, plugin_names
@@ -65,15 +66,32 @@ def _entries(group: str) -> list[dict[str, Any]]:
 def _print_faults() -> None:
     """Which fault works where, by what each needs and each environment says it can do."""
     able: dict[str, Mapping[Capability, Fidelity]] = {}
+    disks: dict[str, str | None] = {}
     for name in plugin_names("environments"):
         with contextlib.suppress(UsageError):  # said above
-            able[name] = load_plugin("environments", name).capabilities
+            environment = load_plugin("environments", name)
+            able[name] = environment.capabilities
+            if hasattr(environment, "why_no_faulty_disks"):
+                disks[name] = why_no_faulty_disks(environment)
     say("faults (--fault), and where they work:")
-    say(f"  {'':40} {' '.join(f'{name:12}' for name in able)}".rstrip())
+    say(f"  {'':40} {' '.join(f'{name:12}' for name in able)} foreign programs")
     for text in EXAMPLES:
         needs = parse(text).requires
         cells = [f"{_fidelity(needs, capabilities):12}" for capabilities in able.values()]
-        say(f"  {text:40} {' '.join(cells)}".rstrip())
+        real = [capabilities for name, capabilities in able.items() if name != "sim"]
+        works = any(_fidelity(needs, each) != Fidelity.NONE.value for each in real)
+        say(f"  {text:40} {' '.join(cells)} {_reaches_foreign(needs) if works else 'no'}")
+    say("faulty disks of foreign programs (`NodeSpec.faulty_disk`):")
+    for name, why in disks.items():
+        say(f"  {name:24} {why or 'can be had here'}")
+
+
+def _reaches_foreign(needs: frozenset[Capability]) -> str:
+    """Whether a fault reaches programs that are not written against `Env`, in the real world."""
+    own = needs & ENV_NODES_ONLY
+    if Capability.AIM_AT_EVENTS in needs or not own <= FAULTY_DISK:
+        return "no"  # they trace nothing, and their clock is the machine's
+    return "on a faulty disk" if own else "yes"
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
