@@ -242,7 +242,8 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     `node-exited` {code, expected, log, by} (`by` is "nemesis", "itself", "host" or "unknown") and
     `infrastructure` {what, lasts, over, undid}: the engine or the host failed, on a node or (an
     empty `node`) on all (`harness.ops` has the meaning of the rest, which most lack); `starvation`
-    {until_ns, took_s, waited_s: {name: s}}, of no node.
+    {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}, what one
+    took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`).
     All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.checkpoints`) is
     not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
     `late_ns` after the node said it, by the clock of its host.

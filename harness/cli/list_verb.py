@@ -12,7 +12,7 @@ import msgspec
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
-from harness.drawing import why_no_faulty_disks
+from harness.environments.fuse.available import why_missing
 from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
 from harness.registry import GROUPS, load_plugin, plugin_names
@@ -66,13 +66,9 @@ def _entries(group: str) -> list[dict[str, Any]]:
 def _print_faults() -> None:
     """Which fault works where, by what each needs and each environment says it can do."""
     able: dict[str, Mapping[Capability, Fidelity]] = {}
-    disks: dict[str, str | None] = {}
     for name in plugin_names("environments"):
         with contextlib.suppress(UsageError):  # said above
-            environment = load_plugin("environments", name)
-            able[name] = environment.capabilities
-            if hasattr(environment, "why_no_faulty_disks"):
-                disks[name] = why_no_faulty_disks(environment)
+            able[name] = load_plugin("environments", name).capabilities
     say("faults (--fault), and where they work:")
     say(f"  {'':40} {' '.join(f'{name:12}' for name in able)} foreign programs")
     for text in EXAMPLES:
@@ -81,9 +77,7 @@ def _print_faults() -> None:
         real = [capabilities for name, capabilities in able.items() if name != "sim"]
         works = any(_fidelity(needs, each) != Fidelity.NONE.value for each in real)
         say(f"  {text:40} {' '.join(cells)} {_reaches_foreign(needs) if works else 'no'}")
-    say("faulty disks of foreign programs (`NodeSpec.faulty_disk`):")
-    for name, why in disks.items():
-        say(f"  {name:24} {why or 'can be had here'}")
+    say(f"faulty disks (NodeSpec.faulty_disk): {why_missing() or 'can be had here'}")
 
 
 def _reaches_foreign(needs: frozenset[Capability]) -> str:

@@ -235,6 +235,8 @@ class _Run:
         try:
             if self._env is not None:
                 await self._env.close()
+            if self._disks is not None:
+                await self._disks.let_go()
             await self._remove()
             if self._disks is not None:
                 await self._disks.close()
