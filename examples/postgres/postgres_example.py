@@ -41,6 +41,7 @@ DATABASE = NodeSpec(
     ),
     command=(f"{BIN}/postgres", "-D", "{data}/pg", "--config-file={files}/postgresql.conf"),
     ready=ReadyCommand((f"{BIN}/pg_isready", "--host={host}", f"--port={{port:{DATABASE_PORT}}}")),
+    faulty_disk=True,  # for power cuts and faults of disks, where there is FUSE
 )
 
 
@@ -51,7 +52,13 @@ def app(name: str) -> NodeSpec:
     command = ("python3", server, "{host}", f"{{port:{PORT}}}", peer)
     ready = ReadyPort(PORT)
     return NodeSpec(
-        name=name, role="app", ports=(PORT,), command=command, after=("db",), ready=ready
+        name=name,
+        role="app",
+        ports=(PORT,),
+        command=command,
+        after=("db",),
+        ready=ready,
+        faulty_disk=True,
     )
 
 
