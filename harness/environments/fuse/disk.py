@@ -71,6 +71,7 @@ class FuseDisk:
         self.mount = mount
         self._warden = warden
         self._child: Child | None = None
+        self._serves = False
         self._closing = False
         self._output = b""
         self._answers: collections.deque[asyncio.Future[dict[str, Any]]] = collections.deque()
@@ -112,6 +113,7 @@ class FuseDisk:
             on_lost=lambda error: on_failure(self._error(f"is not heard any more: {error}")),
         )
         await self._answer(ready)
+        self._serves = True
 
     @property
     def _key(self) -> str:
@@ -146,9 +148,8 @@ class FuseDisk:
         for waiting in self._answers:
             if not waiting.done():
                 waiting.set_exception(error)
-        unheard = not self._answers
         self._answers.clear()
-        if not self._closing and unheard:
+        if self._serves and not self._closing:
             self._failed(error)
 
     async def _answer(self, waiting: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:

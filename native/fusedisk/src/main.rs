@@ -152,6 +152,7 @@ fn main() -> ExitCode {
         eprintln!("usage: harness-fusedisk MOUNT FOLDER SOURCE SEED WRITE_BACK_MS");
         return ExitCode::from(2);
     };
+    system::raise_files_max();
     let mount = PathBuf::from(mount);
     let (Ok(seed), Ok(write_back_ms)) = (seed.parse(), write_back_ms.parse()) else {
         eprintln!("{seed} and {write_back_ms} must be numbers");

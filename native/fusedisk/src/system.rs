@@ -18,6 +18,21 @@ pub fn room(folder: &Path) -> io::Result<libc::statvfs> {
     }
 }
 
+/// Have as many files open as the system lets us: a node may open as many as it is allowed itself.
+#[allow(unsafe_code)] // getrlimit(2) and setrlimit(2) take a structure of two numbers
+pub fn raise_files_max() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// Take the mount away, even while somebody uses it.
 pub fn detach(mount: &Path) {
     let umount = Command::new("umount")

@@ -371,12 +371,17 @@ impl Tree {
 
     /// Somebody closes it.
     pub fn close(&mut self, ino: u64) {
-        let Some(inode) = self.inodes.get_mut(&ino) else {
-            return;
-        };
-        inode.opens = inode.opens.saturating_sub(1);
-        if let (0, Some(content)) = (inode.opens, inode.content.as_mut()) {
-            content.rest();
+        if let Some(inode) = self.inodes.get_mut(&ino) {
+            inode.opens = inode.opens.saturating_sub(1);
+        }
+        self.rest_unless_open(ino);
+    }
+
+    fn rest_unless_open(&mut self, ino: u64) {
+        if let Some(inode) = self.inodes.get_mut(&ino) {
+            if let (0, Some(content)) = (inode.opens, inode.content.as_mut()) {
+                content.rest();
+            }
         }
     }
 
@@ -399,6 +404,7 @@ impl Tree {
         let before = content.held_bytes();
         let done = work(content);
         let grown = content.held_bytes() - before;
+        self.rest_unless_open(ino);
         self.held_bytes += grown;
         self.touch(ino, SystemTime::now())?;
         done?;
