@@ -33,12 +33,10 @@ from checkers.linearizability.models.catalog_types import (
 )
 from harness.errors import HistoryError
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.ddl import MUTATIONS, READS
 
 __all__ = ["CatalogHistory", "Conflict", "catalog_history", "shown_tables"]
 
-MUTATIONS = frozenset({"create", "alter", "rename", "delete"})
-LOOKS = frozenset({"locate", "is-create-done", "is-alter-done"})
-READS = frozenset({"get", "list"}) | LOOKS
 REFUSALS = frozenset({"exists", "not-found"})
 
 CatalogOperation = Operation[CatalogInput, Answer]

@@ -9,6 +9,7 @@ from checkers.linearizability import Failure, Survivor
 from checkers.linearizability.models.catalog import Catalog
 from harness.errors import listed
 from harness.ops import Op, OpType, Pair
+from harness.vocabularies.ddl import BY_NAME, MUTATIONS
 
 __all__ = ["did", "explain_failure", "ops", "seconds", "sentence", "where"]
 
@@ -60,9 +61,6 @@ def _saw(value: Mapping[str, Any]) -> str:
     return words
 
 
-_TRIED = {"create": "create", "alter": "alter", "rename": "rename", "delete": "delete"}
-
-
 def _object(call: Op) -> str:
     if call.f == "rename":
         return f"table {call.value['name']!r} to {call.value['new_name']!r}"
@@ -74,30 +72,25 @@ def did(pair: Pair) -> tuple[str, str]:
     call, done = pair.invoke, pair.completion
     value = done.value if done is not None and isinstance(done.value, dict) else {}
     result = value.get("result", "ok")
-    if call.f in _TRIED:
+    kind = BY_NAME.get(call.f)
+    if kind is not None and kind.mutates:
         if done is None or done.type is OpType.INFO:
-            return f"tried to {_TRIED[call.f]} {_object(call)}", ""
+            return f"tried to {kind.verb} {_object(call)}", ""
         if result == "ok":
-            past = {"create": "created", "alter": "altered", "rename": "renamed"}
             version = value.get("schema_version")
             is_change = call.f in {"alter", "rename"} and version is not None
             to = f"and was told that its version is {version} now" if is_change else ""
-            return f"{past.get(call.f, 'deleted')} {_object(call)}", to
+            return f"{kind.past} {_object(call)}", to
         what = (
             call.value["new_name"]
             if call.f == "rename" and result == "exists"
             else (call.value["name"])
         )
         told = "exists" if result == "exists" else "does not exist"
-        return f"tried to {_TRIED[call.f]} {_object(call)}", f"and was told that {what!r} {told}"
+        return f"tried to {kind.verb} {_object(call)}", f"and was told that {what!r} {told}"
     if call.f == "list":
         return "listed the tables", f"and saw {_names(value.get('tables', []))}"
-    verb = {
-        "get": "read",
-        "locate": "located",
-        "is-create-done": "asked about the creation of",
-        "is-alter-done": "asked about the alteration of",
-    }.get(call.f, "looked at")
+    verb = "looked at" if kind is None else kind.past
     saw = "and found it missing" if result == "not-found" else f"and saw {_saw(value)}"
     return f"{verb} {_object(call)}", saw
 
@@ -126,7 +119,7 @@ def _last_change(
     for index in reversed(list(order)):
         pair = pairs[index]
         call = pair.invoke
-        if pair.type is OpType.FAIL or call.f not in _TRIED:
+        if pair.type is OpType.FAIL or call.f not in MUTATIONS:
             continue
         if call.f == "rename" and call.value["new_name"] == name:
             return pair, f"renamed {call.value['name']!r} to it"
@@ -134,7 +127,7 @@ def _last_change(
             continue
         if call.f == "rename":
             return pair, f"renamed it to {call.value['new_name']!r}"
-        return pair, {"create": "created it", "alter": "altered it", "delete": "deleted it"}[call.f]
+        return pair, f"{BY_NAME[call.f].past} it"
     return None
 
 

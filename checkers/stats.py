@@ -26,22 +26,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from checkers._load import Load, LoadCase
 from checkers._sentences import seconds
 from harness.errors import counted, measured
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
 from harness.timeline import Fault, faults_of
+from harness.vocabularies.kinds import READS, kind_of
 
 __all__ = ["StatsChecker"]
 
-READS: Final = frozenset(
-    {
-        "get",
-        "list",
-        "locate",
-        "is-create-done",
-        "is-alter-done",
-        "read",
-        "txn r",
-    }
-)
 OK_MIN: Final = 10
 """A run with fewer successful operations proves nothing."""
 OK_MUTATIONS_MIN: Final = 5
@@ -101,14 +91,6 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
     return found
 
 
-def _kind(op: Op) -> str:
-    """The operation's `f`; transactions that only read are a kind of their own."""
-    if op.f != "txn" or not isinstance(op.value, list):
-        return op.f
-    reads = all(isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in op.value)
-    return "txn r" if reads else op.f
-
-
 def _error_kind(error: str) -> str:
     """The code before the text, so that kinds stay few."""
     return error.split(":", 1)[0].strip()[:80]
@@ -129,7 +111,7 @@ class _Counts:
         self.failed: Counter[str] = Counter()
         latencies: dict[str, list[int]] = {}
         for pair in history.pairs:
-            f, kind = _kind(pair.invoke), pair.type.value
+            f, kind = kind_of(pair.invoke), pair.type.value
             at = bisect.bisect_right(starts, pair.invoke.index) - 1
             phase = phases[at][1] if at >= 0 else "before"
             self.by_f.setdefault(f, Counter())[kind] += 1
@@ -267,6 +249,7 @@ class StatsChecker:
                     nemesis: _summary([fault for fault in faults if fault.nemesis == nemesis])
                     for nemesis in sorted({*_planned(case), *(fault.nemesis for fault in faults)})
                 },
+                **_at_events(faults),
                 "faults": [_line(row) for row in rows],
                 "changes_of_leader": _leader_changes(leaders),
                 "leaders": " ".join(
@@ -297,6 +280,17 @@ def _summary(faults: Sequence[Fault]) -> str:
     unmeasured = sum(fault.bitten is None for fault in hit)
     words = f"{len(faults)} injected, {len(hit)} with a target, {len(bites)} bit"
     return f"{words}, {unmeasured} not measurable" if unmeasured else words
+
+
+def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
+    """How soon after their events faults struck, where any waited for one."""
+    after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
+    if not after_ms:
+        return {}
+    ordered = sorted(after_ms)
+    p95_ms = ordered[-(-19 * len(ordered) // 20) - 1]
+    struck = f"{counted(len(ordered), 'fault')} struck, 95 % within {p95_ms:.1f} ms"
+    return {"faults_at_events": f"{struck} of the event"}
 
 
 def _line(row: Mapping[str, Any]) -> str:

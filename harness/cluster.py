@@ -146,14 +146,15 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{port:7051}`       | the real TCP port to bind for the declared port                  |
     | `{peer:m2:7051}`    | `host:port` under which this node reaches node m2's port         |
     | `{address:m2:7051}` | `host:port` under which every node reaches node m2's port        |
+    | `{host:m2}`         | the host of that address; the port is the declared one           |
     | `{data}`            | the node's data folder                                           |
     | `{files}`           | the folder with its `files`                                      |
     | `{name}`            | the node's name                                                  |
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
-    A program that tells its peers its own address needs `{address:...}`. Only Docker has one: in
-    processes every link is a proxy with a port of its own. Only nodes with an `entry` run in
-    simulation.
+    A program that tells others where it is binds `{host}:{port:...}` and says `{address:...}`: this
+    is the same for all, where `{peer:...}` differs by node in processes. Only nodes with an `entry`
+    run in simulation.
 
     All else is optional; `docs/deployments.md` has it with an example. `after`: the node starts
     once those are ready, at deployment and when everything is started again (`ready`; without one a
@@ -163,6 +164,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
     `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
     there is one (FUSE), so that power cuts and faults of disks reach it.
+    `debian_package`: what to install where its program is missing, for the message that says so.
     """
 
     name: str
@@ -183,6 +185,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float | None = None
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     faulty_disk: bool = False
+    debian_package: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, order=True):

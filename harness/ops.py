@@ -18,6 +18,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
 | "harness" | unread      | final reads that were given up, and why                     |
+| "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
@@ -34,8 +35,8 @@ every checker is a pure function of a history and a stored run can be checked ag
   the kernel's OOM killer, or a signal that the harness did not send.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
-  `"asked": true` says that nobody announces leaders: this one was seen at the set-up or when a
-  fault took aim, and changes in between were not observed.
+  `"asked": true` says that nobody announces leaders: this one was seen by asking, at the set-up,
+  each second, and when a fault took aim; changes in between were not observed.
 * `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `starvation`: there were too few processors. In this time these nodes (or the harness, or its link

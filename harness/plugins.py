@@ -24,6 +24,7 @@ from harness.ops import (
     OpType,
 )
 from harness.options import Option
+from harness.vocabularies import Call
 
 if TYPE_CHECKING:
     from harness.generator import Generator
@@ -144,6 +145,11 @@ class Request(msgspec.Struct, frozen=True):
 
     f: str
     value: Any = None
+
+    @classmethod
+    def of(cls, call: Call) -> Request:
+        """What a vocabulary calls it."""
+        return cls(call.f, call.asked())
 
 
 class Client(Protocol):

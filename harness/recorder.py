@@ -107,7 +107,7 @@ class EventScribe:
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
         """No leader counts before `observe_roles`; only nodes with an `entry` can announce one."""
         self._recorder = recorder
-        self._announced = any(spec.entry is not None for spec in nodes)
+        self.announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
@@ -171,5 +171,5 @@ class EventScribe:
         self._leader = node
         if not known:
             self._leaderships[node, term] = None
-            asked = {} if self._announced else {"asked": True}
+            asked = {} if self.announced else {"asked": True}
             self._recorder.fact("leader", {"node": node, "term": term, **asked})

@@ -55,6 +55,8 @@ FINAL_BOUND_S: Final = 120.0
 FINALS_MAX: Final = 5
 """How often all is read again, where the target did not stay at rest meanwhile."""
 """All final reads together; what is still unread then is said in the history."""
+LEADER_POLL_S: Final = 1.0
+"""How often it is asked who leads, where no node announces it."""
 PATIENCE_S_MIN: Final = 2.0
 """The driver's own operations wait at least this long, however impatient the workload's clients
 are: the promise under test is that the target serves, not that it does so within a millisecond."""
@@ -170,7 +172,12 @@ class _Run:
 
     async def _phases(self) -> None:
         self._phase("setup")
+        if any(spec.entry is None for spec in self.cluster.nodes.values()):
+            self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
         await self._become_ready()
+        watching = None
+        if not self._scribe.announced:
+            watching = self.env.spawn(self._watch_leaders(), name="leaders")
         await self._workload_under_faults()
         if self._cut_short:
             self.recorder.fact("interrupted", {"phase": "chaos"})
@@ -182,6 +189,8 @@ class _Run:
         settled = await self._converge()
         self._phase("final")
         await self._final(settled)
+        if watching is not None:
+            watching.cancel()
 
     def _phase(self, name: str) -> None:
         self.recorder.fact("phase", {"phase": name})
@@ -202,6 +211,11 @@ class _Run:
             )
         roles = await look(roles_of(self.system), self.case.target)
         self._scribe.observe_roles(roles)
+
+    async def _watch_leaders(self) -> None:
+        while True:
+            await asyncio.sleep(LEADER_POLL_S)
+            self._scribe.observe_roles(await look(roles_of(self.system), self.case.target))
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")

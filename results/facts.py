@@ -12,8 +12,8 @@ here may change, so that stored facts are made anew. The rules all tables share:
   nemeses may exceed the total; `active` in `ops` names the exact set and does add up.
 * The run ends with the last line of its history. An operation without completion is `info`, and
   under way until then.
-* Reads are the kinds in `READS`; every other kind counts as a mutation. Transactions that only
-  read are the kind `txn r`, whatever column `f` says of kinds holds of it.
+* Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation.
+  Transactions that only read are the kind `txn r`, whatever column `f` says of kinds holds of it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from harness.checking import checker_names
 from harness.errors import UsageError
 from harness.ops import History
 from harness.store import RunRecord
+from harness.vocabularies.kinds import READS
 from results.intervals import Interval, Outage, outages_of, overlap_ns, union
 from results.operations import (
-    READS,
     TYPES,
     Notes,
     Operations,
     counted,
     inside,
-    kind_of,
     of_buckets,
     of_history,
 )
@@ -51,12 +50,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FACTS_VERSION",
     "NO_NEMESIS",
-    "READS",
     "Run",
     "bare",
     "extract",
     "extract_buckets",
-    "kind_of",
 ]
 
 FACTS_VERSION: Final = 3

@@ -19,6 +19,7 @@ from harness.ops import History, Op, OpType
 from harness.store.buckets import lat_buckets
 from harness.store.keyed import checked_buckets
 from harness.store.parquet import ops_of_table
+from harness.vocabularies.kinds import kind_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,21 +31,15 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 __all__ = [
-    "READS",
     "TYPES",
     "Notes",
     "Operations",
     "counted",
     "inside",
-    "kind_of",
     "of_buckets",
     "of_history",
 ]
 
-READS: Final = frozenset(
-    {"get", "list", "locate", "is-create-done", "is-alter-done", "read", "txn r"}
-)
-"""As in `checkers.stats`, which results may not import; a test holds both equal."""
 TYPES: Final = ("ok", "fail", "info")
 ERROR_CODE_CHARS_MAX: Final = 80
 _INVOKE: Final = len(TYPES)
@@ -87,14 +82,6 @@ class Notes:
     history: History
     lines: int
     end_ns: int
-
-
-def kind_of(op: Op) -> str:
-    """The `f` of an invocation; transactions that only read are a kind of their own."""
-    if op.f != "txn" or not isinstance(op.value, list):
-        return op.f
-    reads = all(isinstance(mop, list | tuple) and mop and mop[0] == "r" for mop in op.value)
-    return "txn r" if reads else op.f
 
 
 def _is_no(said: Any) -> bool:

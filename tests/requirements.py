@@ -1,11 +1,12 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, HARNESS_REQUIRE_SPARK=1, HARNESS_REQUIRE_BROWSER=1,
-HARNESS_REQUIRE_FUSE=1); then they fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD and FUSE); then they fail. Which
+tools a test needs, its marks say.
 """
 
 import functools
 import gc
 import importlib.util
+import shutil
 import warnings
 
 from harness.environments.docker import DockerEnvironment
@@ -49,9 +50,15 @@ def missing_fuse():
     return why_missing()
 
 
+def missing_etcd():
+    """Why no etcd can be started here, or `None`."""
+    return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
+
+
 NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
+    "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
     "fuse": ("HARNESS_REQUIRE_FUSE", missing_fuse),
 }

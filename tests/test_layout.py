@@ -11,7 +11,7 @@ PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
 # Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
-FLOOR = ("harness.ops", "harness.errors", "harness.timeline")
+FLOOR = ("harness.ops", "harness.errors", "harness.timeline", "harness.vocabularies")
 SEAMS = (
     *FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins",
     "harness.registry",
@@ -20,6 +20,7 @@ ALLOWED = {
     "harness.ops": ("harness.errors",),
     "harness.errors": (),
     "harness.timeline": ("harness.ops",),
+    "harness.vocabularies": ("harness.ops", "harness.errors", "harness.vocabularies"),
     "harness.env": FLOOR,
     "harness.declaration": FLOOR,
     "harness.cluster": (*FLOOR, "harness.declaration"),

@@ -6,9 +6,8 @@ final reads and a new one takes its place. No append or read is asked for before
 exist: creates come first, and are repeated, visibly, until each is known to have made its table.
 Later creates come in between.
 
-Vocabulary `append`: create as in `ddl`; txn with a list of micro-operations on one table, which is
-either [["append", table, column], ...] or [["r", table, null]]; an answer to a read has the list of
-columns in place of the null. A table that is not there reads as the empty list.
+The vocabulary is `harness.vocabularies.transactions`; a transaction appends to one table, or reads
+one.
 """
 
 from __future__ import annotations
@@ -16,13 +15,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.ddl import Create
+from harness.vocabularies.transactions import Txn
 from workloads.ddl import BURST_MAX, BURST_PERCENT, check_replicas
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
@@ -67,8 +68,9 @@ class _AppendOps:
         following = dataclasses.replace(self, count=self.count + 1)
         if self.missing:
             number, *rest = self.missing
-            value = create_value(table_name(number), f"n{self.count}", self.replicas)
-            return Emit(Draft("create", value), dataclasses.replace(following, missing=tuple(rest)))
+            create = new_table(table_name(number), f"n{self.count}", self.replicas)
+            draft = Draft(create.f, create.asked())
+            return Emit(draft, dataclasses.replace(following, missing=tuple(rest)))
         rng, together = ctx.random, self.left > 0
         left, place = self.left - 1, self.hot
         if not together:
@@ -78,27 +80,27 @@ class _AppendOps:
         burst = dataclasses.replace(following, hot=place, left=left)
         only_reads = ctx.index_of(process) < self.readers
         if only_reads or rng.randrange(100) < self.read_percent:
-            read = read_value(table_name(self.tables[place][0]))
-            return Emit(Draft("txn", read, process, together=together), burst)
-        appends, appended = burst.append_to(place, 1 + rng.randrange(self.appends))
-        return Emit(Draft("txn", appends, process, together=together), appended)
+            txn, after = read_of(table_name(self.tables[place][0])), burst
+        else:
+            txn, after = burst.append_to(place, 1 + rng.randrange(self.appends))
+        return Emit(Draft(txn.f, txn.asked(), process, together=together), after)
 
-    def append_to(self, place: int, width: int) -> tuple[list[list[str]], _AppendOps]:
+    def append_to(self, place: int, width: int) -> tuple[Txn, _AppendOps]:
         """A transaction that appends `width` columns, and the generator after it."""
         number, asked = self.tables[place]
         elements = [f"c{self.count}.{position}" for position in range(width)]
-        value = [["append", table_name(number), element] for element in elements]
+        txn = Txn([["append", table_name(number), element] for element in elements])
         changed, missing = (number, asked + width), self.missing
         if changed[1] + self.appends > self.columns:
             newest = 1 + max(table for table, _ in self.tables)
             changed, missing = (newest, 0), (*missing, newest)
         tables = (*self.tables[:place], changed, *self.tables[place + 1 :])
-        return value, dataclasses.replace(self, tables=tables, missing=missing)
+        return txn, dataclasses.replace(self, tables=tables, missing=missing)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """A create whose table is not known to be there is asked for again."""
         del ctx
-        if event.f != "create":
+        if event.f != Create.f:
             return self
         if event.type is OpType.INVOKE:
             number = int(event.value["name"].removeprefix(PREFIX))
@@ -119,14 +121,14 @@ def table_name(number: int) -> str:
     return f"{PREFIX}{number}"
 
 
-def create_value(name: str, nonce: str, replicas: int) -> dict[str, Any]:
+def new_table(name: str, nonce: str, replicas: int) -> Create:
     """A table of one tablet without any column but its key."""
-    return {"name": name, "nonce": nonce, "columns": [], "partitions": 1, "replicas": replicas}
+    return Create(name, nonce, [], 1, replicas)
 
 
-def read_value(name: str) -> list[list[Any]]:
+def read_of(name: str) -> Txn:
     """A transaction that reads one table."""
-    return [["r", name, None]]
+    return Txn([["r", name, None]])
 
 
 def _tables_at_most(case: Case) -> int:
@@ -193,13 +195,11 @@ class AppendWorkload:
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A table that nobody else touches: made, appended to, and read."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
-        return (
-            Request("create", create_value(name, nonce, int(case.workload_options["replicas"]))),
-            Request("txn", [["append", name, f"c{nonce}"]]),
-            Request("txn", read_value(name)),
-        )
+        create = new_table(name, nonce, int(case.workload_options["replicas"]))
+        append = Txn([["append", name, f"c{nonce}"]])
+        return tuple(map(Request.of, (create, append, read_of(name))))
 
     def final(self, case: Case) -> Sequence[Request]:
         """A read of every table that there can be, the first 400 of them."""
         tables = min(FINAL_MAX, _tables_at_most(case))
-        return tuple(Request("txn", read_value(table_name(number))) for number in range(tables))
+        return tuple(Request.of(read_of(table_name(number))) for number in range(tables))

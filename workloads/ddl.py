@@ -4,9 +4,7 @@ Names are few so that creates, renames and deletes meet each other; every mutati
 of its own, which reads later show (the creating nonce as the table's comment, altering nonces as
 column names), so that even an operation with an unknown outcome can be recognised.
 
-Vocabulary `ddl`, invocation values: create {name, nonce, columns, partitions, replicas}; alter
-{name, nonce, steps: [["add", c] | ["drop", c] | ["rename", old, new]]}; rename {name, new_name,
-nonce}; delete {name, nonce}; get, locate, is-create-done, is-alter-done {name}; list {}.
+The vocabulary is `harness.vocabularies.ddl`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,21 @@ from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.ddl import (
+    BY_NAME,
+    READS,
+    Alter,
+    Create,
+    DdlCall,
+    Delete,
+    Get,
+    IsAlterDone,
+    IsCreateDone,
+    List,
+    Locate,
+    Rename,
+    call_of,
+)
 
 __all__ = [
     "BURST_MAX",
@@ -31,18 +44,7 @@ __all__ = [
     "parse_mix",
 ]
 
-KINDS: Final = (
-    "create",
-    "alter",
-    "rename",
-    "delete",
-    "get",
-    "list",
-    "locate",
-    "is-create-done",
-    "is-alter-done",
-)
-READS: Final = ("get", "list", "locate", "is-create-done", "is-alter-done")
+KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=8,delete=14,get=10,list=6,locate=5,is-create-done=3,is-alter-done=5"
 )
@@ -120,15 +122,15 @@ class _DdlOps:
         only_reads = ctx.index_of(process) < self.readers
         if state.other is None:
             kind = _kind(self.reads if only_reads else self.mix, rng)
-            value = self._value(kind, state.hot, rng)
+            call = self._call(kind, state.hot, rng)
         elif only_reads or rng.randrange(3):
-            kind, value = "list", {}
+            call = List()
         else:
-            kind, value = "rename", self._rename(state.hot, state.other, rng)
+            call = self._rename(state.hot, state.other, rng)
         together = state is self
         time_ns = max(self.due_ns, ctx.time_ns) if together and self.other is not None else None
-        draft = Draft(kind, value, process, time_ns, together=together)
-        added = _added_now(self.added, kind, value)
+        draft = Draft(call.f, call.asked(), process, time_ns, together=together)
+        added = _added_now(self.added, call)
         due_ns = 0
         if state.other is not None:
             due_ns = (ctx.time_ns if time_ns is None else time_ns) + rng.randrange(state.gap_ns)
@@ -153,26 +155,26 @@ class _DdlOps:
         del ctx, event
         return self
 
-    def _value(self, kind: str, hot: int, rng: random.Random) -> dict[str, Any]:
-        if kind == "list":
-            return {}
-        name = f"t{hot}"
-        nonce = f"n{self.count}"
-        if kind == "create":
-            return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
-        if kind == "alter":
-            last = dict(self.added).get(name, "")
-            return {"name": name, "nonce": nonce, "steps": _steps(nonce, last, rng)}
-        if kind == "rename":
-            return self._rename(hot, rng.randrange(self.names), rng)
-        if kind == "delete":
-            return {"name": name, "nonce": nonce}
-        return {"name": name}
+    def _call(self, kind: str, hot: int, rng: random.Random) -> DdlCall:
+        name, nonce = f"t{hot}", f"n{self.count}"
+        match kind:
+            case List.f:
+                return List()
+            case Create.f:
+                return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
+            case Alter.f:
+                return Alter(name, nonce, _steps(nonce, dict(self.added).get(name, ""), rng))
+            case Rename.f:
+                return self._rename(hot, rng.randrange(self.names), rng)
+            case Delete.f:
+                return Delete(name, nonce)
+            case _:
+                return call_of(kind, {"name": name})
 
-    def _rename(self, one: int, other: int, rng: random.Random) -> dict[str, Any]:
+    def _rename(self, one: int, other: int, rng: random.Random) -> Rename:
         """A rename between two names, this way or that."""
         old, new = (one, other) if rng.randrange(2) else (other, one)
-        return {"name": f"t{old}", "new_name": f"t{new}", "nonce": f"n{self.count}"}
+        return Rename(f"t{old}", f"t{new}", f"n{self.count}")
 
 
 def _kind(mix: tuple[tuple[str, int], ...], rng: random.Random) -> str:
@@ -184,25 +186,17 @@ def _kind(mix: tuple[tuple[str, int], ...], rng: random.Random) -> str:
     raise AssertionError("the weights do not add up to their total")
 
 
-def _create(name: str, nonce: str, partitions: int, replicas: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "nonce": nonce,
-        "columns": ["v0", "v1"],
-        "partitions": partitions,
-        "replicas": replicas,
-    }
+def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
+    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
-def _added_now(
-    added: tuple[tuple[str, str], ...], kind: str, value: dict[str, Any]
-) -> tuple[tuple[str, str], ...]:
+def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
     """`added` after one more operation; of `ADDED_MAX` names it is known."""
-    if kind != "alter":
+    if not isinstance(call, Alter):
         return added
-    names = [step[1] for step in value["steps"] if step[0] == "add"]
-    others = tuple(each for each in added if each[0] != value["name"])
-    return (*others[1 - ADDED_MAX :], (value["name"], names[-1] if names else ""))
+    names = [step[1] for step in call.steps if step[0] == "add"]
+    others = tuple(each for each in added if each[0] != call.name)
+    return (*others[1 - ADDED_MAX :], (call.name, names[-1] if names else ""))
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
@@ -290,24 +284,22 @@ class DdlWorkload:
         """The life of one table that nobody else touches."""
         name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
-        return (
-            Request("create", _create(name, f"{nonce}c", 1, replicas)),
-            Request("is-create-done", {"name": name}),
-            Request("locate", {"name": name}),
-            Request("alter", {"name": name, "nonce": f"{nonce}a", "steps": [["add", f"c{nonce}"]]}),
-            Request("is-alter-done", {"name": name}),
-            Request("rename", {"name": name, "new_name": renamed, "nonce": f"{nonce}r"}),
-            Request("get", {"name": renamed}),
-            Request("list", {}),
-            Request("delete", {"name": renamed, "nonce": f"{nonce}d"}),
+        life: tuple[DdlCall, ...] = (
+            _create(name, f"{nonce}c", 1, replicas),
+            IsCreateDone(name),
+            Locate(name),
+            Alter(name, f"{nonce}a", [["add", f"c{nonce}"]]),
+            IsAlterDone(name),
+            Rename(name, renamed, f"{nonce}r"),
+            Get(renamed),
+            List(),
+            Delete(renamed, f"{nonce}d"),
         )
+        return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
         """One list, then every name; of the first ones also whether all is done."""
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
-        kinds = ("get", "is-create-done", "is-alter-done")
-        return (
-            Request("list", {}),
-            *(Request(kind, {"name": name}) for name in names[:DONE_MAX] for kind in kinds),
-            *(Request("get", {"name": name}) for name in names[DONE_MAX:]),
-        )
+        kinds = (Get, IsCreateDone, IsAlterDone)
+        looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
+        return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))

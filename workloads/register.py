@@ -1,7 +1,7 @@
 """One register that many clients read, write and compare-and-set: the smallest useful workload.
 
-Vocabulary `register`: read {} answers {value}; write {value}; cas {old, new}. Values written are
-unique, so that a stale read can only be stale. The register starts as null.
+Values written are unique, so that a stale read can only be stale. The vocabulary is
+`harness.vocabularies.register`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies import Call
+from harness.vocabularies.register import Cas, Read, Write
 
 __all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload"]
 
@@ -32,12 +34,12 @@ class _RegisterOps:
         if ctx.free_process() is None:
             return Pending(self)
         following = dataclasses.replace(self, count=self.count + 1)
+        call: Call = Write(self.count)
         if ctx.random.randrange(2) == 0:
-            return Emit(Draft("read", {}), following)
-        if ctx.random.randrange(100) < self.cas_percent:
-            old = max(1, self.count - 1 - ctx.random.randrange(3))
-            return Emit(Draft("cas", {"old": old, "new": self.count}), following)
-        return Emit(Draft("write", {"value": self.count}), following)
+            call = Read()
+        elif ctx.random.randrange(100) < self.cas_percent:
+            call = Cas(max(1, self.count - 1 - ctx.random.randrange(3)), self.count)
+        return Emit(Draft(call.f, call.asked()), following)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Outcomes change nothing."""
@@ -70,9 +72,9 @@ class RegisterWorkload:
         """A write and a read. Written values are negative, so that the workload's never clash."""
         del case
         value = -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
-        return (Request("write", {"value": value}), Request("read", {}))
+        return (Request.of(Write(value)), Request.of(Read()))
 
     def final(self, case: Case) -> Sequence[Request]:
         """One read."""
         del case
-        return (Request("read", {}),)
+        return (Request.of(Read()),)

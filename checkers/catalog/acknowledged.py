@@ -21,10 +21,10 @@ from checkers._sentences import ops, sentence
 from checkers.catalog.findings import Findings, table_words, tried
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_acknowledged"]
 
-MUTATIONS: Final = frozenset({"create", "alter", "rename", "delete"})
 INVARIANT: Final = "acknowledged"
 
 

@@ -16,10 +16,9 @@ from typing import Any
 from checkers._sentences import sentence
 from checkers.catalog.findings import Findings, table_words
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_history"]
-
-MUTATIONS = frozenset({"create", "alter", "rename", "delete"})
 
 
 def _value(op: Op | None) -> Mapping[str, Any]:

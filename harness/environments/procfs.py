@@ -22,6 +22,8 @@ __all__ = [
     "ThreadId",
     "all_processes",
     "environment_of",
+    "family",
+    "holds_socket",
     "identify",
     "is_alive",
     "is_of_container",
@@ -192,19 +194,41 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """A process and its descendants; only itself on a kernel without CONFIG_PROC_CHILDREN."""
+    found = []
+    left = [pid]
+    while left:
+        process = left.pop()
+        found.append(process)
+        with contextlib.suppress(OSError):  # it has ended
+            for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+                left.extend(map(int, _read(f"/proc/{process}/task/{task}/children").split()))
+    return found
+
+
 def outside_group(leader: int) -> list[ProcessId]:
     """The descendants of a process that are not in its process group, which it leads."""
     found = []
-    left = [leader]
-    while left:
-        pid = left.pop()
+    for pid in family(leader):
         fields = _stat(pid)
         if fields is not None and int(fields[_GROUP]) != leader:
             found.append(ProcessId(pid, int(fields[_START_TICKS])))
-        with contextlib.suppress(OSError):  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
-            for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-                left.extend(map(int, _read(f"/proc/{pid}/task/{task}/children").split()))
     return found
+
+
+def holds_socket(pid: int, inode: int) -> bool:
+    """Whether a process has a descriptor of this socket; false when gone or not ours to see."""
+    wanted = f"socket:[{inode}]"
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+    except OSError:
+        return False
+    for number in numbers:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.readlink(f"/proc/{pid}/fd/{number}") == wanted:  # noqa: PTH115 - by the hundred
+                return True
+    return False
 
 
 def oom_kills() -> int | None:

@@ -23,7 +23,7 @@ from harness.ops import NEMESIS, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.recorder import Recorder
 
-__all__ = ["LEASE_GRACE_S", "FaultConductor"]
+__all__ = ["LEASE_GRACE_S", "FaultConductor", "trigger_of"]
 
 LEASE_GRACE_S: Final = 120.0
 """How long after its planned end a fault may be healed by its lease alone: longer than the phases
@@ -32,6 +32,7 @@ that heal it in order, shorter than anyone's patience."""
 AIM_TIMEOUT_S: Final = 5.0
 """How long a fault waits for a leader at least; a planned one does until its time is over."""
 AIM_POLL_S: Final = 0.2
+NS_PER_MS: Final = 1_000_000
 OTHER: Final = "other"
 """The kind of a fault that never took aim."""
 
@@ -103,13 +104,18 @@ class FaultConductor:
             return Injection(targets=(), note="missed: the chaos phase ended")
         return await self._inject(fault, scene)
 
-    async def _inject(self, fault: Fault, scene: Scene) -> Injection:
+    async def _inject(
+        self, fault: Fault, scene: Scene, event: ClusterEvent | None = None
+    ) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
         aim = self._nemeses[fault.nemesis].aim(scene, fault)
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
+        if event is not None:
+            said_ns = event.time_ns - event.late_ns
+            data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
         if injection.what is not None:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
@@ -141,7 +147,7 @@ class FaultConductor:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        trigger = _trigger_of(self._nemeses[fault.nemesis], fault)
+        trigger = trigger_of(self._nemeses[fault.nemesis], fault)
         if trigger is not None:
             injection = await self._ambush(fault, trigger)
         else:
@@ -175,7 +181,7 @@ class FaultConductor:
             left = -1  # no later one
             try:
                 at_it = msgspec.structs.replace(scene, it=event.node)
-                sprung.set_result(await self._inject(fault, at_it))
+                sprung.set_result(await self._inject(fault, at_it, event))
             except Exception as error:  # noqa: BLE001 - raised where the fault is waited for
                 sprung.set_exception(error)
 
@@ -239,7 +245,8 @@ class FaultConductor:
         self._recorder.record(NEMESIS, OpType.INFO, fault.nemesis, value)
 
 
-def _trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
+def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
+    """The event of a node that the fault waits for, if it does."""
     asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
     return None if asks is None else asks(fault)
 

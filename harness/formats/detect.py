@@ -18,6 +18,7 @@ from harness.formats.register_table import RegisterTable, is_register_table
 from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
 from harness.ops import Op
+from harness.vocabularies.ddl import MUTATIONS, Get, List
 
 __all__ = ["SUFFIXES", "is_history_name", "model_for", "open_history"]
 
@@ -59,7 +60,7 @@ _MARKS: Final = {
     "read": "multi-register",
     "write": "multi-register",
 }
-_CATALOG: Final = {"create", "alter", "rename", "delete", "list", "get"}
+_CATALOG: Final = MUTATIONS | {List.f, Get.f}
 
 
 def is_history_name(path: Path) -> bool:

@@ -15,6 +15,7 @@ from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
+from harness.faults.conductor import trigger_of
 from harness.planning import check_fault_args, refuse_nodes, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
@@ -40,7 +41,8 @@ class NemesisFactory:
         """A block that breaks something: `async with nemesis("kill-leader"): ...`.
 
         `args` replaces what the nemesis would draw from the seed. Raises `UsageError` outside the
-        coroutine of `cluster(...).run`, and for what the environment cannot do.
+        coroutine of `cluster(...).run`, for what the environment cannot do, and for a fault that
+        waits for an event.
         """
         __tracebackhide__ = True
         live = self._runs.live
@@ -61,6 +63,11 @@ class NemesisFactory:
             args=_drawn(plugin, live, number) if args is None else dict(args),
         )
         check_fault_args(fault, plugin)
+        if trigger_of(plugin, fault) is not None:
+            raise UsageError(
+                f"nemesis({name!r}) waits for an event of a node, but a block is broken from its "
+                "first line on: leave out 'when event ...', or give the words to a run as --fault"
+            )
         live.nemeses[name] = plugin
         return Strike(live, fault, may_miss=may_miss)
 

@@ -39,6 +39,15 @@ LINKS: Final = (
 )
 
 
+def _wall_at_begin(history: History) -> int | None:
+    """The wall clock at the beginning of the history, if a fact tells it."""
+    for op in history.facts("clock"):
+        wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
+        if isinstance(wall_ns, int):
+            return wall_ns - op.time
+    return None
+
+
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Everything the page shows."""
     if stored.foreign:  # what checkers said of another history is nothing to show beside this one
@@ -51,7 +60,10 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
     reigns = reigns_of(history)
     moment = _moment(history, focus)
     logs, clock = read_logs(
-        stored.folder, [(reign.start, reign.node, reign.term) for reign in reigns], moment
+        stored.folder,
+        [(reign.start, reign.node, reign.term) for reign in reigns],
+        moment,
+        begin_ns=_wall_at_begin(history),
     )
     nodes = nodes_of(history, faults, [log.node for log in logs if log.node != "warden"])
     tables, tables_cut = tables_of(history, focus)

@@ -1,9 +1,10 @@
 """Logs of nodes on the page: excerpts, aligned with the history's clock, and links to the files.
 
-A log line begins with its time: seconds of the simulated world, or a JSON object with `ts_ns` of
-the wall clock. The history counts from the start of the run, so both need an offset: every leader
-that the history and a log both speak of (same node, same term) gives one, and the middle one is
-taken.
+A log line begins with its time: seconds of the simulated world, a JSON object with `ts_ns` of the
+wall clock, or, where the program is foreign, `@` and the wall clock at its arrival. The history
+counts from the start of the run, so all need an offset. For the last a fact `clock` of the history
+gives it; for the others every leader that the history and a log both speak of (same node, same
+term) gives one, and the middle one is taken.
 The page says how many there were, and how far they lie apart. A line without a time (a traceback)
 belongs to the line above it.
 
@@ -36,6 +37,7 @@ NO_LOGS: Final = (
 NS_PER_S: Final = 1_000_000_000
 
 _SECONDS: Final = re.compile(r"(\d{1,12}\.\d{1,9})\s")
+_STAMP: Final = re.compile(r"@(\d{1,12}\.\d{1,9})\s")
 _WALL: Final = re.compile(r'\{"ts_ns":\s*(\d{1,19})\b')
 _LEADER: Final = re.compile(r'(?:\sleader\s|"event":\s*"leader").*?"term":\s*(\d{1,18})')
 
@@ -46,7 +48,7 @@ class Log(msgspec.Struct, kw_only=True):
     node: str
     path: str
     size: int
-    clock: str  # "seconds", "wall" or "none"
+    clock: str  # "seconds", "wall", "stamp" or "none"
     first: int  # number of the first line kept, from 1
     total: int
     times: list[int | None]
@@ -68,14 +70,22 @@ def find_logs(folder: Path) -> list[Path]:
 
 
 def read_logs(
-    folder: Path, leaders: Sequence[tuple[int, str, int]], focus: int | None
+    folder: Path,
+    leaders: Sequence[tuple[int, str, int]],
+    focus: int | None,
+    *,
+    begin_ns: int | None = None,
 ) -> tuple[list[Log], str]:
     """Excerpts of all logs, and one sentence about their clock; `leaders` are time, node, term.
 
-    `focus` is the moment of the history around which lines are kept first.
+    `focus` is the moment of the history around which lines are kept first, `begin_ns` the wall
+    clock at its beginning.
     """
     logs = [_read(folder, path) for path in find_logs(folder)[:FILES_MAX]]
     offset, sentence = _align(logs, leaders)
+    if begin_ns is not None and any(log.clock == "stamp" for log in logs):
+        offset["stamp"] = begin_ns
+        sentence = f"{sentence} Lines of foreign programs have the time at which they came.".strip()
     if all(log.node == "warden" for log in logs):
         sentence = NO_LOGS
     for log in logs:
@@ -102,11 +112,13 @@ def _read(folder: Path, path: Path) -> Log:
     times: list[int | None] = []
     clock = "none"
     for line in lines:
-        wall, seconds = _WALL.match(line), _SECONDS.match(line)
+        wall, seconds, stamp = _WALL.match(line), _SECONDS.match(line), _STAMP.match(line)
         if wall is not None:
             clock, time = "wall", int(wall[1])
         elif seconds is not None:
             clock, time = "seconds", round(float(seconds[1]) * NS_PER_S)
+        elif stamp is not None:
+            clock, time = "stamp", round(float(stamp[1]) * NS_PER_S)
         else:
             times.append(None)
             continue
@@ -144,6 +156,8 @@ def _align(
     known = {(node, term): time for time, node, term in leaders}
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
+        if log.clock == "stamp":
+            continue  # what foreign programs call an election may be anything
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = known.get((log.node, int(match[1]))) if match is not None else None

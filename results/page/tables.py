@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["TABLES_MAX", "TableEvent", "TableLane", "as_rows", "tables_of"]
 
 TABLES_MAX: Final = 3_000
 EVENTS_MAX: Final = 60_000
 """Bounds: lanes, and events in all of them. The page says how many it left out."""
-CHANGES: Final = ("create", "alter", "rename", "delete")
 NAME_CHARS_MAX: Final = 200
 
 
@@ -95,7 +95,7 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
         if isinstance(row, (list, tuple)) and len(row) >= 2 and isinstance(row[1], str)
     ]
     asked = call.value if isinstance(call.value, dict) else {}
-    if isinstance(table, str) and value.get("result", "ok") == "ok" and call.f in CHANGES:
+    if isinstance(table, str) and value.get("result", "ok") == "ok" and call.f in MUTATIONS:
         lane = lanes.setdefault(table, TableLane(id=table, names=[], events=[]))
         lane.events.append(_event(call, done, asked, value))
         if call.f != "delete":

@@ -38,6 +38,7 @@ def node(name="a", **fields):
         ("{host}:{port:81}", "0.0.0.0:81"),
         ("--peer={peer:b:90}", "--peer=b:90"),
         ("--me={address:a:80}", "--me=a:80"),
+        ("{host:b}:90:91", "b:90:91"),
         ("{data}/x {name}", "/data/x a"),
         ("{files}/conf/x.yml", "/harness/files/conf/x.yml"),
         ("{package:toy}", "/harness/app"),
@@ -51,7 +52,16 @@ def test_placeholders(word, expected):
 
 @pytest.mark.parametrize(
     "word",
-    ["{port:82}", "{port}", "{peer:b:91}", "{peer:c:90}", "{address:c:90}", "{package:}", "{hots}"],
+    [
+        "{port:82}",
+        "{port}",
+        "{peer:b:91}",
+        "{peer:c:90}",
+        "{address:c:90}",
+        "{host:c}",
+        "{package:}",
+        "{hots}",
+    ],
 )
 def test_what_cannot_be_filled_in_is_refused(word):
     with pytest.raises(UsageError, match="ports of its own are"):

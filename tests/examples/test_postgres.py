@@ -32,7 +32,7 @@ def test_its_register_survives_kills_and_cuts_by_role(capsys, tmp_path, environm
             [
                 *("run", "--target", "postgres", "--workload", "register", "--cas-percent", "30"),
                 *("--env", environment, "--fault", KILL, "--fault", CUT, "--seed", "4"),
-                *("--time-limit", str(14 * pace), "--op-timeout", str(pace)),
+                *("--time-limit", str(14 * pace), "--op-timeout", str(pace), "--rate", "20"),
                 *("--store", str(tmp_path), "--json"),
             ]
         )

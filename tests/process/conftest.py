@@ -114,3 +114,14 @@ def run(tmp_path: Path, monkeypatch):
 @pytest.fixture
 def three():
     return [echo_spec(name) for name in ("a", "b", "c")]
+
+
+@pytest.fixture
+def only_a():
+    """For what needs no peer: processes are most of what a test costs."""
+    return [echo_spec("a")]
+
+
+@pytest.fixture
+def only_b():
+    return [echo_spec("b")]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness.cluster import NodeSpec, ReadyPort, Variant
+from harness.cluster import NodeSpec, ReadyCommand, ReadyPort, Variant
 from harness.environments import procfs
 from harness.environments.process import accounts
 from harness.environments.process.accounts import account_of
@@ -112,8 +112,7 @@ def test_accounts(monkeypatch):
         ({"image": "i"}, "neither an entry nor a command.*--env docker"),
         ({"dockerfile": "d"}, "neither an entry nor a command.*--env docker"),
         ({"command": ("x",), "variants": {"v": Variant(image="i:2")}}, "changes only its image"),
-        ({"command": ("x",), "files": {"f": "{address:n:1}"}}, "{address:n:1}.*no fault could cut"),
-        ({"command": ("x",), "setup": (("{address:n:1}",),)}, "{address:n:1}"),
+        ({"command": ("x",), "setup": (("{address:n:2}",),)}, "{address:n:2}"),
         ({"command": ("x",), "ready": ReadyPort(2)}, "none of its declared ports"),
         ({"command": ("x",), "after": ("n",)}, "start after 'n'"),
     ],
@@ -121,3 +120,17 @@ def test_accounts(monkeypatch):
 def test_what_is_refused(run, fields, message):
     with pytest.raises(UsageError, match=message):
         run(never, [node(**fields)], wait=False)
+
+
+def test_a_program_that_the_machine_lacks_is_refused_by_name(run):
+    for fields in (
+        {"command": ("no-such-program",)},
+        {"command": ("true",), "setup": (("no-such-program", "--init"),)},
+        {"command": ("true",), "ready": ReadyCommand(("no-such-program",))},
+        {"command": ("true",), "variants": {"v": Variant(command=("no-such-program",))}},
+    ):
+        with pytest.raises(UsageError, match=r"'n' runs 'no-such-program'.*; install it"):
+            run(never, [node(**fields)], wait=False)
+        packaged = node(**fields, debian_package="such")
+        with pytest.raises(UsageError, match=r"install Debian's package such, or use --env docker"):
+            run(never, [packaged], wait=False)

@@ -156,6 +156,7 @@ def test_placeholders():
         "files": Path("/f"),
         "listen": {"1": ("127.0.0.1", 11)},
         "connect": {"y:2": ("127.0.0.1", 22)},
+        "addresses": {},
     }
 
     text = 'a={host}:{port:1} {peer:y:2} {data} {files} {name} {"json": {}} ${HOME} {}'
@@ -167,15 +168,3 @@ def test_placeholders():
     for wrong in ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}", "{host:1}"):
         with pytest.raises(UsageError, match=wrong.split(":")[0]):
             fill(wrong, spec, **known)
-
-
-@pytest.mark.parametrize("field", ["command", "environment"])
-def test_a_program_that_needs_one_stable_address_is_refused(run, field):
-    words = {"command": ("sh",), "environment": {}}
-    words[field] = ("sh", "{address:sh:1}") if field == "command" else {"ME": "{address:sh:1}"}
-
-    async def body(driver):
-        raise AssertionError("nothing may start")
-
-    with pytest.raises(UsageError, match="address:sh:1"):
-        run(body, [NodeSpec(name="sh", role="r", ports=(1,), **words)], wait=False)

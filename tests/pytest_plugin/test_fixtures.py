@@ -650,6 +650,19 @@ def test_it(cluster, nemesis):
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
 
 
+def test_a_block_waits_for_no_event(by_hand):
+    result = by_hand("""
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with nemesis("kill leader when event leader"):
+            pass
+
+    cluster(target="kudu", workload="ddl").run(body)
+""")
+    result.assert_outcomes(failed=1)
+    assert "leave out 'when event ...'" in text_of(result)
+
+
 def test_a_strike_that_bites_nothing_fails_the_test(by_hand):
     body = """
 def test_it(cluster, nemesis):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from harness.environments.real import lines, logs
@@ -108,3 +110,17 @@ def test_data_that_json_cannot_say_is_traced_as_its_repr():
 
     assert line is not None
     assert line.data == {"x": "range(0, 3)"}
+
+
+def test_text_of_foreign_programs_is_stamped_in_the_file_alone(tmp_path, bus):
+    log = NodeLog("a", bus, tmp_path / "a.log", stamp=True)
+    before_s = time.time()
+    log.feed(b"up\n" + event("x"))
+    log.close()
+
+    assert log.tail(9)[0] == "up"
+    stamped, structured = (tmp_path / "a.log").read_text().splitlines()
+    at, text = stamped.split(" ")
+    assert before_s - 1e-5 <= float(at.removeprefix("@")) <= time.time() + 1e-5
+    assert (at[0], text) == ("@", "up")
+    assert structured.startswith('{"ts_ns":1,')

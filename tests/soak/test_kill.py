@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-SEEDS = 12
+SEEDS = 8
 KUDU = (*LEASELESS, "--seeds", f"1..{SEEDS}", "--jobs", "2", "--label", "v1")
 ENDLESS = (
     *("--seeds", "1..1000000", "--jobs", "2", "--target", "toy-register"),

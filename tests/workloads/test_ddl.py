@@ -9,7 +9,8 @@ from harness.case import Case, stream
 from harness.errors import UsageError
 from harness.generator import Emit, new_context
 from harness.options import with_defaults
-from workloads.ddl import DONE_MAX, KINDS, READS, DdlWorkload, parse_mix
+from harness.vocabularies.ddl import READS
+from workloads.ddl import DONE_MAX, KINDS, DdlWorkload, parse_mix
 
 
 def case(**options):

@@ -202,7 +202,9 @@ class _Run:
 
     def _node_log(self, node: str) -> NodeLog:
         folder = self._plan.folder
-        return NodeLog(node, self._bus, folder / "logs" / f"{node}.log" if folder else None)
+        path = folder / "logs" / f"{node}.log" if folder else None
+        foreign = any(spec.name == node and spec.entry is None for spec in self._plan.nodes)
+        return NodeLog(node, self._bus, path, stamp=foreign)
 
     async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main`; the failure of what it stands on ends it with that error."""

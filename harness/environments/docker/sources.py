@@ -32,7 +32,9 @@ DATA_FOLDER: Final = "/data"
 FILES_FOLDER: Final = "/harness/files"
 _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
-_KNOWN: Final = "{host} {data} {files} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
+_KNOWN: Final = (
+    "{host} {host:NODE} {data} {files} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
+)
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
@@ -136,6 +138,8 @@ def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> 
             return spec.name
         if kind == "package" and rest:
             return _package_folder(rest)
+        if kind == "host" and rest in ports_of:
+            return rest
         if (kind == "port" and rest in own) or (kind in {"peer", "address"} and rest in peers):
             return rest
         raise UsageError(

@@ -8,18 +8,24 @@ over (socket(7)); foreign programs may not set it, so theirs are let go before t
 
 Each ordered pair of ends has a proxy of its own for each port, so that one direction between two
 nodes can be broken and nothing else. A node reaches itself without a proxy.
+
+A port that somebody needs one address of, the same for all, has that besides: the declared port on
+a loopback address that is the node's alone in this run (all of 127.0.0.0/8 is this machine, without
+any set-up). The link proxy listens there too, tells callers apart by their sockets, and takes each
+to the proxy that is its own. So the proxies of pairs stay for all: faults know nothing else.
 """
 
 from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.cluster import CLIENT, NodeSpec
-from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient
+from harness.environments.callers import CallerBook
+from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.proxy import split_address
 from harness.errors import InfrastructureError, UsageError
 
@@ -28,6 +34,8 @@ __all__ = ["LOOPBACK", "Passage", "Ports", "Topology"]
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _ATTEMPTS_MAX: Final = 2000
+_NETWORKS: Final = range(64, 255)
+"""Second octets of the nodes' own addresses: people configure low ones by hand."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -105,16 +113,22 @@ class Passage(NamedTuple):
 
 
 class Topology:
-    """All passages of a run."""
+    """All passages of a run, and the addresses that all share."""
 
-    def __init__(self, specs: Sequence[NodeSpec], ports: Ports) -> None:
+    def __init__(
+        self, specs: Sequence[NodeSpec], ports: Ports, *, shared: Collection[tuple[str, int]] = ()
+    ) -> None:
+        """`shared` are the ports, by node, that have one address for all."""
         self._specs = specs
         self._ports = ports
+        self._shared = shared
         self.passages: list[Passage] = []
+        self.addresses: dict[str, tuple[str, int]] = {}
+        """The address that all share, by `node:port`."""
 
-    async def build(self, run_id: str, client: ToxiproxyClient) -> None:
-        """Create all proxies in one request."""
-        wanted = _pairs(run_id, self._specs)
+    async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
+        """Create all proxies in one request, and the shared addresses one by one."""
+        wanted = _pairs(run_id, self._specs, self._shared)
         made: Mapping[str, ProxyInfo] = {
             proxy.name: proxy
             for proxy in await client.populate(
@@ -127,11 +141,25 @@ class Topology:
         self.passages = [
             Passage(source, destination, port, name, split_address(made[name].listen))
             for name, source, destination, port in wanted
+            if source != destination
         ]
+        # Not from the run's seed, as ports.
+        draw = random.SystemRandom()
+        network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
+        names = [spec.name for spec in self._specs]
+        for node, port in sorted(self._shared):
+            host = f"{network}.{names.index(node) + 1}"
+            proxies = {
+                source: name
+                for name, source, destination, number in wanted
+                if (destination, number) == (node, port)
+            }
+            await _share(client, node, (host, port), book, proxies)
+            self.addresses[f"{node}:{port}"] = (host, port)
 
     @staticmethod
     def proxy_names(run_id: str, specs: Sequence[NodeSpec]) -> list[str]:
-        """The names of the proxies that `build` makes."""
+        """The names of the proxies that `build` makes where no address is shared."""
         return [name for name, _, _, _ in _pairs(run_id, specs)]
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
@@ -153,12 +181,38 @@ class Topology:
         return {str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.ports}
 
 
-def _pairs(run_id: str, specs: Sequence[NodeSpec]) -> list[tuple[str, str, str, int]]:
-    """Each proxy's name, source, destination and declared port."""
+async def _share(
+    client: ToxiproxyClient,
+    node: str,
+    address: tuple[str, int],
+    book: CallerBook,
+    proxies: Mapping[str, str],
+) -> None:
+    host, port = address
+    try:
+        await client.share_address(
+            f"{host}:{port}", callers=str(book.folder), proxies=proxies, otherwise=CLIENT
+        )
+    except ToxiproxyError as error:
+        raise UsageError(
+            f"node {node!r} needs one address for its port {port}, and nothing can listen on "
+            f"{host}:{port} ({error.body.strip()}); stop what listens on this port of all "
+            "addresses of the machine, or declare another port, above 1023 where the harness is "
+            "not root"
+        ) from error
+
+
+def _pairs(
+    run_id: str, specs: Sequence[NodeSpec], shared: Collection[tuple[str, int]] = ()
+) -> list[tuple[str, str, str, int]]:
+    """Each proxy's name, source, destination and declared port.
+
+    At an address that is shared a node meets itself through a proxy, which no fault touches.
+    """
     return [
         (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)
         for source in [*(spec.name for spec in specs), CLIENT]
         for spec in specs
         for port in spec.ports
-        if source != spec.name
+        if source != spec.name or (spec.name, port) in shared
     ]

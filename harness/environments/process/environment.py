@@ -21,8 +21,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.cluster import BASE, CLIENT, Capability, Fidelity
-from harness.deployment import check_nodes, forms_of, start_in_order, words_of
+from harness.deployment import check_nodes, forms_of, start_in_order
 from harness.environments import procfs
+from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
@@ -31,7 +32,8 @@ from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, Proc
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
-from harness.environments.process.placeholders import STABLE_ADDRESS
+from harness.environments.process.placeholders import shared_ports
+from harness.environments.process.programs import require_programs
 from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import EventBus, NodeLog
@@ -53,6 +55,7 @@ T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SCRATCH_KEY: Final = "scratch"
+_CALLERS: Final = "~callers"  # no node's name has a tilde
 _WATCH_INTERVAL_S: Final = 0.25
 
 _log = logging.getLogger(__name__)
@@ -117,14 +120,6 @@ def _check(plan: DeploymentPlan) -> None:
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
                 "process; use --env docker for nodes that are only an image"
             )
-        found = (STABLE_ADDRESS.search(word) for word in words_of(spec))
-        stable = next((match for match in found if match is not None), None)
-        if stable is not None:
-            raise UsageError(
-                f"node {spec.name!r} needs {stable[0]}, one address under which all nodes know it. "
-                "Processes have none: every link is a proxy with a port of its own, and what nodes "
-                "reached without it no fault could cut; use --env docker"
-            )
         for name, form in forms_of(spec).items():
             same = msgspec.structs.replace(form, image=spec.image, dockerfile=spec.dockerfile)
             if name != BASE and same == spec:
@@ -134,6 +129,18 @@ def _check(plan: DeploymentPlan) -> None:
                 )
         account_of(spec.user)  # refuses one that is not there
     check_nodes(plan.nodes)
+    shared = sorted(shared_ports(plan.nodes))
+    if shared and plan.link_proxy is not None:
+        node, port = shared[0]
+        raise UsageError(
+            f"--link-proxy {plan.link_proxy}: the nodes need {{address:{node}:{port}}}, one "
+            "address under which all reach it, and a Toxiproxy cannot tell who calls there; leave "
+            "the option out, for our own link proxy can, or use --env docker"
+        )
+    if shared:
+        require_socket_owners()
+    for spec in plan.nodes:
+        require_programs(spec)
 
 
 class _Run:
@@ -168,13 +175,15 @@ class _Run:
         warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", str(self._scratch)]))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
-        topology = Topology(plan.nodes, ports)
+        topology = Topology(plan.nodes, ports, shared=shared_ports(plan.nodes))
         if not proxy.ours:
             self._guard_proxies(warden, proxy)
-        await topology.build(plan.run_id, proxy.client)
+        callers = self._caller_book()
+        await topology.build(plan.run_id, proxy.client, callers)
         self._faults = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
         for spec in plan.nodes:
-            node_log = NodeLog(spec.name, self._bus, self._log_path(spec.name))
+            path, stamp = self._log_path(spec.name), spec.entry is None
+            node_log = NodeLog(spec.name, self._bus, path, stamp=stamp)
             self._logs.append(node_log)
             self._nodes[spec.name] = ProcessNode(
                 spec,
@@ -186,6 +195,7 @@ class _Run:
                 warden=warden,
                 ports=ports,
                 topology=topology,
+                callers=callers,
             )
         await self._mount_disks()
         self._env = self._client_env(topology)
@@ -249,6 +259,14 @@ class _Run:
         for name in Topology.proxy_names(self._plan.run_id, self._plan.nodes):
             request = HttpRequest("DELETE", proxy.client.url("proxies", name))
             warden.guard(f"proxy/{name}", request)
+
+    def _caller_book(self) -> CallerBook:
+        book = CallerBook(self._scratch / _CALLERS)
+        book.folder.mkdir()
+        controller = procfs.identify(os.getpid())
+        assert controller is not None
+        book.note(CLIENT, controller, alone=True)  # nodes are its children
+        return book
 
     def _client_env(self, topology: Topology) -> RealClientEnv:
         return RealClientEnv(

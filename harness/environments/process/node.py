@@ -18,6 +18,7 @@ import msgspec
 from harness.cluster import BASE, NodeSpec, NodeState
 from harness.deployment import as_variant
 from harness.environments import procfs
+from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
@@ -70,6 +71,7 @@ class ProcessNode:
         warden: Warden,
         ports: Ports,
         topology: Topology,
+        callers: CallerBook,
     ) -> None:
         self.spec = spec
         self.log = log
@@ -87,6 +89,7 @@ class ProcessNode:
         self._warden = warden
         self._ports = ports
         self._topology = topology
+        self._callers = callers
         self._child: Child | None = None
         self._boots = 0
         self._expected = False
@@ -202,6 +205,7 @@ class ProcessNode:
             key=f"beside/{self.spec.name}",
             timeout_s=timeout_s,
             on_output=take,
+            on_start=lambda process: self._callers.note(self.spec.name, process, part="beside"),
         )
 
     def _launch(self) -> None:
@@ -229,6 +233,7 @@ class ProcessNode:
         self._power_cut = None
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
+        self._callers.note(self.spec.name, child.identity)
         said = {"variant": self._variant} if self.spec.variants else {}
         self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
 
@@ -241,7 +246,13 @@ class ProcessNode:
         listen = self._topology.listen_map(self.spec)
         connect = self._topology.connect_map(self.spec.name)
         return fill(
-            word, self.spec, data=self._data, files=self._files, listen=listen, connect=connect
+            word,
+            self.spec,
+            data=self._data,
+            files=self._files,
+            listen=listen,
+            connect=connect,
+            addresses=self._topology.addresses,
         )
 
     def _environment(self) -> dict[str, str]:

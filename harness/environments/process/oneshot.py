@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.environments.process.accounts import Account
 from harness.environments.process.child import Child
+from harness.environments.procfs import ProcessId
 from harness.environments.warden import Kill, Warden
 from harness.errors import InfrastructureError
 
@@ -27,6 +28,7 @@ async def run_once(
     key: str,
     timeout_s: float,
     on_output: Callable[[bytes], None],
+    on_start: Callable[[ProcessId], None],
 ) -> int | None:
     """Run it to its end; the exit code, `None` when it took too long and was killed.
 
@@ -45,6 +47,7 @@ async def run_once(
     )
     warden.guard(key, Kill(*child.identity))
     try:
+        on_start(child.identity)
         in_time = await child.wait_exited(timeout_s)
     finally:
         child.signal(signal.SIGKILL)

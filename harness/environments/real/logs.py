@@ -98,14 +98,16 @@ class NodeLog:
 
     Everything but checkpoints and answers to the driver goes to `path` (if given) up to
     `LOG_BYTES_MAX`, after which the file says that it was cut; the last `TAIL_LINES_MAX` lines stay
-    in memory for `Cluster.logs` and exit reports.
+    in memory for `Cluster.logs` and exit reports. With `stamp`, text gets the wall clock at its
+    arrival in the file (`@seconds `): what foreign programs say of their times, nobody can parse.
     """
 
-    def __init__(self, node: str, bus: EventBus, path: Path | None) -> None:
+    def __init__(self, node: str, bus: EventBus, path: Path | None, *, stamp: bool = False) -> None:
         self._node = node
         self._bus = bus
         self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self._left_bytes = LOG_BYTES_MAX
+        self._stamp = stamp
         self._on_answer: Callable[[NodeLine], None] | None = None
         self._partial = b""
         self._file: IO[bytes] | None = None
@@ -147,7 +149,8 @@ class NodeLog:
             self._tail.append(text)
             if self.on_line is not None:
                 self.on_line(text)
-            self._keep(raw + b"\n")
+            at = f"@{time.time():.6f} ".encode() if self._stamp and line is None else b""
+            self._keep(at + raw + b"\n")
         if event is not None:
             late_ns = max(0, time.time_ns() - event.ts_ns)
             self._bus.publish(self._node, event.event, event.data, late_ns)

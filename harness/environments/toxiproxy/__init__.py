@@ -10,6 +10,8 @@ conformance suite that runs on both) and adds what a chaos harness needs and ups
   and then resets only the connections that lost something. Upstream's nearest, `timeout`, lets
   the end of a connection through and closes every connection when it goes;
 * `POST /proxies/{proxy}/reset`: resets the open connections, and says how many there were;
+* `POST /addresses`: one listening address for many callers, each of which is told by its socket and
+  gets the proxy that is its own;
 * live counters in `/metrics`, with swallowed and shaped bytes: upstream counts at the end of a
   connection, which is too late to know whether a fault has bitten.
 """

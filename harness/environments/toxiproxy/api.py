@@ -1,7 +1,8 @@
 """The routes of Toxiproxy's API (`api.go` and `toxic_collection.go` upstream).
 
 Errors are `{"error", "status"}` under `text/plain`, as Go's `http.Error` makes them. Beyond
-upstream: `POST /proxies/{proxy}/reset`.
+upstream: `POST /proxies/{proxy}/reset`, and `POST /addresses` with `listen`, `callers` (the folder
+of a `CallerBook`), `proxies` (names, by caller) and `otherwise` (a caller), see `SharedAddress`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from harness.environments.callers import CallerBook
+from harness.environments.toxiproxy.addresses import SharedAddress
 from harness.environments.toxiproxy.errors import ApiError
 from harness.environments.toxiproxy.http import Request, Response
 from harness.environments.toxiproxy.link import ToxicEntry
@@ -33,6 +37,13 @@ class _ProxyInput(msgspec.Struct):
     listen: str = ""
     upstream: str = ""
     enabled: bool | None = None
+
+
+class _AddressInput(msgspec.Struct):
+    listen: str
+    callers: str
+    proxies: dict[str, str]
+    otherwise: str
 
 
 class _ProxyChange(msgspec.Struct):
@@ -108,6 +119,7 @@ class Api:
     def __init__(self, *, seed: int, metrics: bool) -> None:
         self._seed = seed
         self._proxies: dict[str, Proxy] = {}
+        self._addresses: list[SharedAddress] = []
         self._routes: list[tuple[str, re.Pattern[str], Action]] = []
         self._route("POST", "/reset", self._reset)
         self._route("GET", "/proxies", self._proxy_index)
@@ -117,6 +129,7 @@ class Api:
         self._route("POST PATCH", "/proxies/*", self._proxy_update)
         self._route("DELETE", "/proxies/*", self._proxy_delete)
         self._route("POST", "/proxies/*/reset", self._proxy_reset)
+        self._route("POST", "/addresses", self._address_create)
         self._route("GET", "/proxies/*/toxics", self._toxic_index)
         self._route("POST", "/proxies/*/toxics", self._toxic_create)
         self._route("GET", "/proxies/*/toxics/*", self._toxic_show)
@@ -151,6 +164,8 @@ class Api:
 
     async def close(self) -> None:
         """Stop every proxy."""
+        for address in self._addresses:
+            await address.stop()
         for proxy in self._proxies.values():
             await proxy.stop()
 
@@ -247,6 +262,17 @@ class Api:
 
     async def _proxy_reset(self, _body: bytes, names: list[str]) -> Response:
         return _json({"connections": self._proxy(names[0]).reset_connections()})
+
+    async def _address_create(self, body: bytes, _names: list[str]) -> Response:
+        given = _decode(body, _AddressInput)
+        if len(self._addresses) >= PROXIES_MAX:
+            raise ApiError(500, f"more than {PROXIES_MAX} addresses")
+        proxies = {caller: self._proxy(name) for caller, name in given.proxies.items()}
+        book = CallerBook(Path(given.callers))
+        address = SharedAddress(given.listen, book, proxies, otherwise=given.otherwise)
+        await address.start()
+        self._addresses.append(address)
+        return _json({"listen": address.address}, 201)
 
     # --- toxics ------------------------------------------------------------------------------
 

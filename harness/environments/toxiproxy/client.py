@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,11 +23,11 @@ from harness.environments.toxiproxy.metrics import (
     parse_metrics,
 )
 from harness.errors import InfrastructureError
+from harness.httpreply import read_reply
 
 __all__ = ["ProxyInfo", "ToxicInfo", "ToxiproxyClient", "ToxiproxyError"]
 
 TIMEOUT_S: Final = 10.0
-RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
 _HEAD_BYTES_MAX: Final = 64 * 1024
 
 T = TypeVar("T")
@@ -123,6 +123,18 @@ class ToxiproxyClient:
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
 
+    async def share_address(
+        self, listen: str, *, callers: str, proxies: Mapping[str, str], otherwise: str
+    ) -> None:
+        """Have one address lead to the proxy of whoever calls (our server only)."""
+        body = {
+            "listen": listen,
+            "callers": callers,
+            "proxies": dict(proxies),
+            "otherwise": otherwise,
+        }
+        await self._request("POST", "addresses", body=body)
+
     # --- toxics --------------------------------------------------------------------------------
 
     async def add_toxic(
@@ -208,39 +220,7 @@ class ToxiproxyClient:
         )
         writer.write(head.encode("ascii") + content)
         await writer.drain()
-        status, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
-        answer = await _read_body(reader, status, headers)
+        status, headers, answer = await read_reply(reader)
         if headers.get("connection", "").lower() == "close":
             await self.close()
         return status, answer
-
-
-def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    status_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    parts = status_line.split(" ", 2)
-    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
-        raise ValueError(f"{status_line[:100]!r} is not an HTTP answer")
-    pairs = (line.partition(":") for line in lines)
-    return int(parts[1]), {name.lower(): value.strip() for name, _, value in pairs}
-
-
-async def _read_body(reader: asyncio.StreamReader, status: int, headers: dict[str, str]) -> bytes:
-    """The body by its length, or in chunks as Go sends longer ones (RFC 9112 section 7.1)."""
-    if status == 204:
-        return b""
-    if headers.get("transfer-encoding", "").lower() != "chunked":
-        return await reader.readexactly(_checked_size(int(headers.get("content-length", "0"))))
-    body = b""
-    while True:
-        size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
-        _checked_size(len(body) + size)
-        piece = await reader.readexactly(size + 2)
-        if size == 0:
-            return body
-        body += piece[:-2]
-
-
-def _checked_size(size: int) -> int:
-    if not 0 <= size <= RESPONSE_BYTES_MAX:
-        raise ValueError(f"an answer of {size} bytes; the limit is {RESPONSE_BYTES_MAX}")
-    return size

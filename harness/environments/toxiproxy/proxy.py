@@ -21,7 +21,7 @@ from harness.case import stream
 from harness.environments.toxiproxy.errors import ApiError
 from harness.environments.toxiproxy.link import Counters, Link, ToxicEntry
 
-__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "Proxy", "split_address"]
+__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "Proxy", "listen", "split_address"]
 
 DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
@@ -42,6 +42,25 @@ def split_address(address: str) -> tuple[str, int]:
 
 def _join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def listen(
+    address: str, accepted: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+) -> tuple[asyncio.Server, str]:
+    """Listen on `host:port`; a port of 0 becomes the one that the system picked. `ApiError`."""
+    try:
+        host, port = split_address(address)
+        server = await asyncio.start_server(
+            accepted,
+            host or None,
+            port,
+            limit=_READ_BUFFER_BYTES,
+            backlog=_BACKLOG,
+            reuse_address=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ApiError(500, f"listen tcp {address}: {error}") from error
+    return server, _join_address(*server.sockets[0].getsockname()[:2])
 
 
 class _Connection:
@@ -102,22 +121,10 @@ class Proxy:
     # --- life ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen; a port of 0 becomes the one that the system picked."""
+        """Listen."""
         if self.enabled:
             return
-        try:
-            host, port = split_address(self.listen)
-            self._server = await asyncio.start_server(
-                self._accepted,
-                host or None,
-                port,
-                limit=_READ_BUFFER_BYTES,
-                backlog=_BACKLOG,
-                reuse_address=True,
-            )
-        except (OSError, ValueError) as error:
-            raise ApiError(500, f"listen tcp {self.listen}: {error}") from error
-        self.listen = _join_address(*self._server.sockets[0].getsockname()[:2])
+        self._server, self.listen = await listen(self.listen, self.adopt)
         self.enabled = True
 
     async def stop(self) -> None:
@@ -155,7 +162,11 @@ class Proxy:
 
     # --- connections -----------------------------------------------------------------------
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection that was accepted, here or elsewhere; a stopped proxy closes it."""
+        if not self.enabled:
+            writer.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -139,7 +139,7 @@ function logExcerpt(log, time) {
 
 // A JSON line without what stands beside it anyway.
 function logText(line) {
-  if (!line.startsWith('{"ts_ns"')) return line.replace(/^\d+\.\d+ /, "");
+  if (!line.startsWith('{"ts_ns"')) return line.replace(/^@?\d+\.\d+ /, "");
   try {
     const { event, level, data } = JSON.parse(line);
     return `${event || level} ${data === undefined ? "" : JSON.stringify(data)}`;

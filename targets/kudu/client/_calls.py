@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError
 from harness.plugins import Request
+from harness.vocabularies import ddl
 from targets.kudu import messages as m
 
 __all__ = ["KEY_COLUMN", "LOCATIONS_MAX", "Answer", "Call", "Value", "plan_call"]
@@ -104,152 +105,119 @@ def _provenance(response: Answer) -> dict[str, Any]:
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
     """The call for `request`; raises `UsageError` for what the vocabulary does not have."""
-    planner = _PLANNERS.get(request.f)
-    if planner is None:
-        raise UsageError(
-            f"the operation {request.f!r} is not in the vocabulary 'ddl': "
-            f"{', '.join(sorted(_PLANNERS))}"
-        )
-    value = request.value if request.value is not None else {}
-    try:
-        return planner(value, request_id)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"the value {request.value!r} does not fit the operation {request.f!r}: {error!r}; "
-            "see the vocabulary 'ddl'"
-        ) from error
+    call = ddl.call_of(request.f, request.value)
+    match call:
+        case ddl.Create():
+            return _create(call, request_id)
+        case ddl.Alter():
+            steps = tuple(_step(step) for step in call.steps)
+            return _altered(call.name, request_id, steps=steps)
+        case ddl.Rename():
+            return _altered(call.name, request_id, new_table_name=call.new_name)
+        case ddl.Delete():
+            delete = m.DeleteTableRequest(table=_named(call.name), request_id=request_id)
+            return Call("MasterService.DeleteTable", delete, True)
+        case ddl.Get():
+            schema = m.GetTableSchemaRequest(table=_named(call.name))
+            return Call("MasterService.GetTableSchema", schema, False, _schema)
+        case ddl.List():
+            return Call("MasterService.ListTables", m.ListTablesRequest(), False, _tables)
+        case ddl.Locate():
+            where = m.GetTableLocationsRequest(
+                table=_named(call.name), max_returned_locations=LOCATIONS_MAX
+            )
+            return Call("MasterService.GetTableLocations", where, False, _locations)
+        case ddl.IsCreateDone():
+            created = m.IsCreateTableDoneRequest(table=_named(call.name))
+            return Call("MasterService.IsCreateTableDone", created, False, _create_done)
+        case ddl.IsAlterDone():
+            altered = m.IsAlterTableDoneRequest(table=_named(call.name))
+            return Call("MasterService.IsAlterTableDone", altered, False, _alter_done)
 
 
-# --- mutations -------------------------------------------------------------------------------
+# --- what is asked ---------------------------------------------------------------------------
 
 
-def _named(value: dict[str, Any]) -> m.TableIdentifier:
-    return m.TableIdentifier(table_name=value["name"])
+def _named(name: str) -> m.TableIdentifier:
+    return m.TableIdentifier(table_name=name)
 
 
-def _create(value: dict[str, Any], request_id: m.RequestId) -> Call:
+def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
     key = m.Column(id=0, name=KEY_COLUMN, is_key=True, is_nullable=False)
     # Ids are the server's to give: a client that sends them is refused (INVALID_SCHEMA).
-    columns = tuple(m.Column(id=0, name=name) for name in value["columns"])
+    columns = tuple(m.Column(id=0, name=name) for name in call.columns)
     request = m.CreateTableRequest(
-        name=value["name"],
+        name=call.name,
         schema=m.Schema((key, *columns)),
         partition_schema=m.PartitionSchema(
-            num_hash_buckets=value["partitions"], hash_columns=(KEY_COLUMN,)
+            num_hash_buckets=call.partitions, hash_columns=(KEY_COLUMN,)
         ),
         request_id=request_id,
-        num_replicas=value["replicas"],
-        comment=value["nonce"],
+        num_replicas=call.replicas,
+        comment=call.nonce,
     )
-    return Call("MasterService.CreateTable", request, True, _changed)
+    return Call("MasterService.CreateTable", request, True)
 
 
 def _step(step: list[str]) -> m.AlterStep:
-    kind, *names = step
-    if kind == "add":
-        (name,) = names
-        return m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(id=0, name=name))
-    if kind == "drop":
-        (name,) = names
-        return m.AlterStep(m.StepType.DROP_COLUMN, name=name)
-    if kind == "rename":
-        old, new = names
-        return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
-    raise ValueError(f"an alter step is one of add, drop, rename; not {kind!r}")
-
-
-def _alter(value: dict[str, Any], request_id: m.RequestId) -> Call:
-    request = m.AlterTableRequest(
-        table=_named(value),
-        request_id=request_id,
-        steps=tuple(_step(step) for step in value["steps"]),
+    match step:
+        case ["add", name]:
+            return m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(id=0, name=name))
+        case ["drop", name]:
+            return m.AlterStep(m.StepType.DROP_COLUMN, name=name)
+        case ["rename", old, new]:
+            return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
+    raise UsageError(
+        f"{step!r} is no step of an alter: ['add', c], ['drop', c] or ['rename', old, new]; "
+        "see the vocabulary 'ddl'"
     )
-    return Call("MasterService.AlterTable", request, True, _changed)
 
 
-def _rename(value: dict[str, Any], request_id: m.RequestId) -> Call:
-    request = m.AlterTableRequest(
-        table=_named(value), request_id=request_id, new_table_name=value["new_name"]
-    )
-    return Call("MasterService.AlterTable", request, True, _changed)
+def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
+    request = m.AlterTableRequest(table=_named(name), request_id=request_id, **changes)
+    return Call("MasterService.AlterTable", request, True)
 
 
-def _delete(value: dict[str, Any], request_id: m.RequestId) -> Call:
-    request = m.DeleteTableRequest(table=_named(value), request_id=request_id)
-    return Call("MasterService.DeleteTable", request, True, _changed)
+# --- what is answered ------------------------------------------------------------------------
 
 
-# --- reads -----------------------------------------------------------------------------------
+def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
+    columns = [column for column in response.schema.columns if not column.is_key]
+    return {
+        **_changed(response),
+        "applied_schema_version": response.applied_schema_version,
+        "columns": [column.name for column in columns],
+        "column_ids": [column.id for column in columns],
+        "comment": response.comment,
+    }
 
 
-def _get(value: dict[str, Any], _: m.RequestId) -> Call:
-    def ok_value(response: m.GetTableSchemaResponse) -> dict[str, Any]:
-        columns = [column for column in response.schema.columns if not column.is_key]
-        return {
-            **_changed(response),
-            "applied_schema_version": response.applied_schema_version,
-            "columns": [column.name for column in columns],
-            "column_ids": [column.id for column in columns],
-            "comment": response.comment,
-        }
-
-    request = m.GetTableSchemaRequest(table=_named(value))
-    return Call("MasterService.GetTableSchema", request, False, ok_value)
+def _tables(response: m.ListTablesResponse) -> dict[str, Any]:
+    lines = sorted((t.name, t.id, t.schema_version) for t in response.tables)
+    return {"tables": [list(line) for line in lines]}
 
 
-def _list(_: dict[str, Any], __: m.RequestId) -> Call:
-    def ok_value(response: m.ListTablesResponse) -> dict[str, Any]:
-        lines = sorted((t.name, t.id, t.schema_version) for t in response.tables)
-        return {"tables": [list(line) for line in lines]}
-
-    return Call("MasterService.ListTables", m.ListTablesRequest(), False, ok_value)
-
-
-def _locate(value: dict[str, Any], _: m.RequestId) -> Call:
-    def tablet(location: m.TabletLocations) -> dict[str, Any]:
-        leaders = [r.ts_uuid for r in location.replicas if r.role == "LEADER"]
-        return {
-            "tablet_id": location.tablet_id,
-            "start": location.partition.start.hex(),
-            "end": location.partition.end.hex(),
-            "leader": leaders[0] if leaders else None,
-            "replicas": [replica.ts_uuid for replica in location.replicas],
-        }
-
-    def ok_value(response: m.GetTableLocationsResponse) -> dict[str, Any]:
-        value = {**_changed(response), "tablets": [tablet(t) for t in response.tablets]}
-        if len(response.tablets) >= LOCATIONS_MAX:
-            value["truncated"] = True  # more tablets may follow: nobody may take this for all
-        return value
-
-    request = m.GetTableLocationsRequest(table=_named(value), max_returned_locations=LOCATIONS_MAX)
-    return Call("MasterService.GetTableLocations", request, False, ok_value)
+def _tablet(location: m.TabletLocations) -> dict[str, Any]:
+    leaders = [r.ts_uuid for r in location.replicas if r.role == "LEADER"]
+    return {
+        "tablet_id": location.tablet_id,
+        "start": location.partition.start.hex(),
+        "end": location.partition.end.hex(),
+        "leader": leaders[0] if leaders else None,
+        "replicas": [replica.ts_uuid for replica in location.replicas],
+    }
 
 
-def _is_create_done(value: dict[str, Any], _: m.RequestId) -> Call:
-    def ok_value(response: m.IsCreateTableDoneResponse) -> dict[str, Any]:
-        return {"table_id": response.table_id, "done": response.done}
-
-    request = m.IsCreateTableDoneRequest(table=_named(value))
-    return Call("MasterService.IsCreateTableDone", request, False, ok_value)
-
-
-def _is_alter_done(value: dict[str, Any], _: m.RequestId) -> Call:
-    def ok_value(response: m.IsAlterTableDoneResponse) -> dict[str, Any]:
-        return {**_changed(response), "done": response.done}
-
-    request = m.IsAlterTableDoneRequest(table=_named(value))
-    return Call("MasterService.IsAlterTableDone", request, False, ok_value)
+def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
+    value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
+    if len(response.tablets) >= LOCATIONS_MAX:
+        value["truncated"] = True  # more tablets may follow: nobody may take this for all
+    return value
 
 
-_PLANNERS: Final[dict[str, Callable[[dict[str, Any], m.RequestId], Call]]] = {
-    "create": _create,
-    "alter": _alter,
-    "rename": _rename,
-    "delete": _delete,
-    "get": _get,
-    "list": _list,
-    "locate": _locate,
-    "is-create-done": _is_create_done,
-    "is-alter-done": _is_alter_done,
-}
+def _create_done(response: m.IsCreateTableDoneResponse) -> dict[str, Any]:
+    return {"table_id": response.table_id, "done": response.done}
+
+
+def _alter_done(response: m.IsAlterTableDoneResponse) -> dict[str, Any]:
+    return {**_changed(response), "done": response.done}

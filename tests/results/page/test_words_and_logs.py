@@ -193,6 +193,14 @@ def test_without_a_common_election_wall_clock_logs_have_no_times(tmp_path):
     assert "could not be aligned" in sentence
 
 
+def test_stamped_logs_are_aligned_by_the_clock_of_the_history(tmp_path):
+    (tmp_path / "n1.log").write_text("@100.500000 2026-11-25 I | up\n@101.250000 led\n")
+    (log,), sentence = read_logs(tmp_path, [], None, begin_ns=100 * S)
+    assert (log.times, log.clock) == ([500 * MS, 1250 * MS], "stamp")
+    assert sentence == "Lines of foreign programs have the time at which they came."
+    assert read_logs(tmp_path, [], None)[0][0].times == [None, None]
+
+
 def test_of_a_long_log_the_lines_around_the_moment_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(logs_module, "LOG_CHARS_MAX", 200)
     text = "".join(f"{n}.000 line {n:03} xx\n" for n in range(100))

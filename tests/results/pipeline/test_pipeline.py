@@ -243,8 +243,8 @@ def poisoned(tmp_path, monkeypatch):
 
 @pytest.fixture
 def little_cpu(monkeypatch):
-    """A checker that spins is stopped after a second; searches, which count steps, have longer."""
-    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 60))
+    """What spins is stopped after half a second; searches, which count steps, have longer."""
+    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 120))
 
 
 @pytest.mark.usefixtures("little_cpu")

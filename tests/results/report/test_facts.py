@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.stats import READS as STATS_READS
-from checkers.stats import _kind
 from harness.case import Case, ScheduledOp
 from harness.drawing import draw_case
-from harness.ops import History, Op, OpType
-from results.facts import READS, bare, extract, kind_of
+from harness.ops import History
+from results.facts import bare, extract
 from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
 from results.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
@@ -143,27 +141,6 @@ def test_an_outage_of_each_ending():
 
 
 # --- facts ---------------------------------------------------------------------------------------
-
-
-def test_reads_are_those_of_the_statistics_checker():
-    assert READS == STATS_READS
-
-
-@pytest.mark.parametrize(
-    ("f", "value", "kind"),
-    [
-        ("get", {}, "get"),
-        ("txn", [["r", "x", None]], "txn r"),
-        ("txn", [["r", "x", None], ["append", "x", 1]], "txn"),
-        ("txn", [["append", "x", 1]], "txn"),
-        ("txn", {"strange": True}, "txn"),
-        ("txn", ["r", []], "txn"),
-    ],
-)
-def test_transactions_that_only_read_are_reads_as_for_the_checker(f, value, kind):
-    op = Op(0, 0, 1, OpType.INVOKE, f, value)
-
-    assert kind_of(op) == kind == _kind(op)
 
 
 def test_an_empty_history_has_all_tables_and_one_run():

@@ -1,0 +1,56 @@
+"""What clients ask of targets: a module a vocabulary, a struct a kind of operation.
+
+Targets, workloads and checkers meet here and nowhere else. The fields of a struct are the value of
+the invocation, in the order in which histories have them; its class says under which name it stands
+there (`f`), whether it changes anything, and how a sentence says it. What an answer holds is in the
+struct's docstring. Histories hold plain values, since those of others have to be judged as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from harness.errors import UsageError
+
+__all__ = ["Call", "convert", "names_of"]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One operation as it is asked. Of its value, a target may ignore what it does not know."""
+
+    f: ClassVar[str]
+    mutates: ClassVar[bool] = False
+    verb: ClassVar[str]  # "create": what it does, as in "tried to create"
+    past: ClassVar[str]  # "created"
+
+    def asked(self) -> Any:
+        """The value of the invocation."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+C = TypeVar("C", bound=Call)
+
+
+def names_of(calls: Iterable[type[Call]], *, mutates: bool | None = None) -> frozenset[str]:
+    """The names of these kinds: all of them, those that change something, or those that do not."""
+    return frozenset(call.f for call in calls if mutates in {None, call.mutates})
+
+
+def convert(kinds: Mapping[str, type[C]], vocabulary: str, f: str, value: Any) -> C:
+    """An operation by its name and value; raises `UsageError` for what is not in the vocabulary."""
+    kind = kinds.get(f)
+    if kind is None:
+        raise UsageError(
+            f"the operation {f!r} is not in the vocabulary {vocabulary!r}: "
+            f"{', '.join(sorted(kinds))}"
+        )
+    try:
+        return msgspec.convert({} if value is None else value, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"the value {value!r} does not fit the operation {f!r}: {error}; "
+            f"see the vocabulary {vocabulary!r}"
+        ) from error

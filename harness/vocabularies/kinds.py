@@ -1,0 +1,20 @@
+"""Kinds of operations of any vocabulary, as statistics count them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.ops import Op
+from harness.vocabularies import ddl, names_of, register
+from harness.vocabularies.transactions import Txn, only_reads
+
+__all__ = ["READS", "kind_of"]
+
+_READING_TXN: Final = f"{Txn.f} r"
+READS: Final = ddl.READS | names_of(register.CALLS, mutates=False) | {_READING_TXN}
+"""Every other kind counts as one that changes something."""
+
+
+def kind_of(op: Op) -> str:
+    """The `f` of an invocation; transactions that only read are a kind of their own."""
+    return _READING_TXN if op.f == Txn.f and only_reads(op.value) else op.f

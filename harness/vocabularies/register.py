@@ -1,0 +1,44 @@
+"""The vocabulary `register`: one value, null at first, that is read, written, compared and set.
+
+A read answers {value}. A compare-and-set that finds another value than `old` is a `fail`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from harness.vocabularies import Call
+
+__all__ = ["CALLS", "Cas", "Read", "Write"]
+
+
+class Read(Call, frozen=True):
+    """Answers {value}."""
+
+    f: ClassVar[str] = "read"
+    verb: ClassVar[str] = "read"
+    past: ClassVar[str] = "read"
+
+
+class Write(Call, frozen=True):
+    """Whatever was there before."""
+
+    f: ClassVar[str] = "write"
+    mutates: ClassVar[bool] = True
+    verb: ClassVar[str] = "write"
+    past: ClassVar[str] = "wrote"
+    value: Any
+
+
+class Cas(Call, frozen=True):
+    """Sets `new` where `old` is."""
+
+    f: ClassVar[str] = "cas"
+    mutates: ClassVar[bool] = True
+    verb: ClassVar[str] = "compare and set"
+    past: ClassVar[str] = "compared and set"
+    old: Any
+    new: Any
+
+
+CALLS: Final = (Read, Write, Cas)

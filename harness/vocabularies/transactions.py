@@ -1,0 +1,56 @@
+"""Transactions: lists of micro-operations that take effect at once, as Elle reads them.
+
+A micro-operation is ["append", key, element], ["r", key, null], or ["w", key, value]; the answer to
+a transaction has what was read in place of the nulls. They happen in their order: a read sees what
+the same transaction appended before.
+
+In the vocabulary `list-append` keys are texts, elements are numbers, a transaction may have several
+keys, and a list that nobody appended to reads as []. In the vocabulary `append` keys are tables,
+elements are columns, a transaction has one table, and `create` is that of `ddl`; a table that is
+not there reads as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from harness.vocabularies import Call
+
+__all__ = ["Mop", "Txn", "only_reads", "play"]
+
+Mop = list[Any]
+
+
+class Txn(Call, frozen=True):
+    """Its value is the list itself."""
+
+    f: ClassVar[str] = "txn"
+    mutates: ClassVar[bool] = True
+    verb: ClassVar[str] = "carry out"
+    past: ClassVar[str] = "carried out"
+    mops: list[list[Any]]
+
+    def asked(self) -> list[list[Any]]:
+        """The list."""
+        return self.mops
+
+
+def only_reads(value: Any) -> bool:
+    """Whether a transaction with this value changes nothing; keywords are those of Jepsen."""
+    return isinstance(value, list) and all(
+        isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in value
+    )
+
+
+def play(mops: Sequence[Mop], lists: Mapping[str, list[Any]]) -> tuple[list[Mop], dict[str, Any]]:
+    """The answer of a transaction where the lists are these, and the lists that it changes.
+
+    For targets that read all keys of a transaction first and write them afterwards.
+    """
+    now, changed, answer = dict(lists), {}, []
+    for f, key, element in mops:
+        if f == "append":
+            now[key] = changed[key] = [*now[key], element]
+        answer.append([f, key, element if f == "append" else now[key]])
+    return answer, changed

@@ -1,0 +1,205 @@
+"""A client of a foreign system that speaks JSON over HTTP: what all of them must get right.
+
+A target says what its operations ask for, as a coroutine function of a `Web` and a `Request` that
+returns the value of the answer. The rest is here: one connection to one node, the next node after
+a failure, a pause where nobody answers (a dead node refuses at once, and without one it would eat
+the workload's rate), every exchange among the attempts, and the outcome. What failed before
+anything was sent that may change something, definitely did not happen: `fail`. After that nobody
+knows: `info`, unless the operation said that it had no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from harness.env import Address, ClientEnv
+from harness.httpreply import REPLY_BYTES_MAX, read_reply
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Convergence, Request
+
+__all__ = ["DeclinedError", "Web", "WebClient", "agreement", "ask_each"]
+
+BACK_OFF_S: Final = 0.2
+_ERROR_CHARACTERS_MAX: Final = 300
+_FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError)
+"""What an exchange ends with, or an answer that is not as it should be."""
+
+
+class DeclinedError(Exception):
+    """The system said no and did nothing; `value` is what the completion holds."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Web:
+    """The connection of one client, and what is known of the operation that is under way."""
+
+    def __init__(self, env: ClientEnv, address: Address, *, hello: str | None) -> None:
+        self.address = address
+        self.attempts: list[Attempt] = []
+        self.sent = False
+        self.may_have_changed = False
+        self._env = env
+        self._hello = hello
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, changes: bool = False
+    ) -> Any:
+        """The decoded JSON of an answer with status 2xx; `changes`: it may have an effect.
+
+        Raises `OSError`, `EOFError` or `ValueError`, which the operation lets pass.
+        """
+        start = self._env.clock.monotonic_ns()
+        outcome = "not answered"
+        try:
+            reader, writer = await self._connect()
+            self.sent = True
+            self.may_have_changed |= changes
+            answer = await self._exchange(reader, writer, method, path, body)
+            outcome = "ok"
+        except _FAILURES as error:
+            outcome = _text_of(error)
+            raise
+        finally:
+            end = self._env.clock.monotonic_ns()
+            self.attempts.append(Attempt(self.address.node, start, end, outcome))
+        return answer
+
+    def had_no_effect(self) -> None:
+        """All that was asked so far is known to have changed nothing: it may be tried again."""
+        self.may_have_changed = False
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            host, port = self._env.endpoint(self.address)
+            streams = await asyncio.open_connection(host, port, limit=REPLY_BYTES_MAX)
+            self._streams = streams
+            if self._hello is not None:
+                await self._exchange(*streams, "GET", self._hello, None)
+        return self._streams
+
+    async def _exchange(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        method: str,
+        path: str,
+        body: object,
+    ) -> Any:
+        text = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self.address.node}\r\nContent-Length: "
+        writer.write(f"{head}{len(text)}\r\n\r\n".encode() + text)
+        status, headers, answer = await read_reply(reader)
+        if headers.get("connection", "").lower() == "close":
+            await self.close()
+        if not 200 <= status < 300:
+            raise ValueError(f"status {status}: {answer.decode('utf-8', 'replace').strip()}")
+        return json.loads(answer) if answer else None
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        if self._streams is not None:
+            (_, writer), self._streams = self._streams, None
+            writer.transport.abort()
+            with contextlib.suppress(OSError):  # or asyncio complains later of what nobody asked
+                await writer.wait_closed()
+
+
+class WebClient:
+    """One client process (`harness.plugins.Client`): process p begins with node p modulo n."""
+
+    def __init__(
+        self,
+        env: ClientEnv,
+        process: int,
+        nodes: Sequence[Address],
+        operate: Callable[[Web, Request], Awaitable[Any]],
+        *,
+        hello: str | None = None,
+        pinned: bool = False,
+    ) -> None:
+        """`hello`: a path that a node must answer a GET of before a connection counts.
+
+        Docker's port proxy accepts connections for a dead container, too. `pinned`: the client
+        stays with its first node, as a naive one would.
+        """
+        self._env, self._nodes, self._operate = env, nodes, operate
+        self._hello, self._pinned, self._number = hello, pinned, process
+        self._web = self._next_web()
+
+    def _next_web(self) -> Web:
+        address = self._nodes[self._number % len(self._nodes)]
+        return Web(self._env, address, hello=self._hello)
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Do one operation; see the module."""
+        web = self._web
+        web.attempts, web.sent, web.may_have_changed = [], False, False
+        value, error, kind = None, None, OpType.OK
+        try:
+            async with asyncio.timeout(timeout_s):
+                value = await self._operate(web, request)
+        except DeclinedError as declined:
+            value, kind = declined.value, OpType.FAIL
+        except _FAILURES as failure:
+            error = _text_of(failure)
+            kind = OpType.INFO if web.may_have_changed else OpType.FAIL
+            await web.close()
+            self._number += not self._pinned
+            self._web = self._next_web()
+            if not web.sent:
+                await asyncio.sleep(min(BACK_OFF_S, timeout_s / 2))
+        node = None if error else web.address.node
+        return Completion(kind, value, error, node, tuple(web.attempts))
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        await self._web.close()
+
+
+async def ask_each(
+    env: ClientEnv,
+    nodes: Iterable[Address],
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    within_s: float = 1.0,
+) -> dict[str, Any]:
+    """What each node answers in time, by its name; silent ones are left out."""
+    found: dict[str, Any] = {}
+
+    async def ask_one(address: Address) -> None:
+        web = Web(env, address, hello=None)
+        try:
+            async with asyncio.timeout(within_s):
+                found[address.node] = await web.ask(method, path, body)
+        except _FAILURES:
+            return
+        finally:
+            await web.close()
+
+    asked = list(nodes)
+    await asyncio.gather(*map(ask_one, asked))
+    return {address.node: found[address.node] for address in asked if address.node in found}
+
+
+def agreement(found: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
+    """Whether all these nodes answered (see `ask_each`), and say the same in these fields."""
+    pending = [f"{name} does not answer" for name in names if name not in found]
+    for field in fields:
+        values = {name: answer.get(field) for name, answer in found.items()}
+        if None in values.values() or len(set(map(repr, values.values()))) > 1:
+            pending.append(f"they disagree on {field}: {values}")
+    return Convergence(not pending, tuple(pending))
+
+
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]

@@ -1,0 +1,207 @@
+"""One address for all: who calls there is told by the socket, and each link breaks by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
+from harness.environments import procfs
+from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
+from harness.environments.process.placeholders import fill, shared_ports
+from harness.errors import InfrastructureError, UsageError
+from tests.process.test_foreign import Web
+from tests.waiting import LIMIT_S, wait_until
+
+pytestmark = pytest.mark.process
+
+PORT = 8080
+WORDS = (
+    *(sys.executable, "{package:tests}/tests/process/foreign.py", "{name}"),
+    *("{host}", f"{{port:{PORT}}}", f"{{address:b:{PORT}}}", "{data}"),
+)
+CALL = """
+import socket, sys, time
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print(c.getsockname()[1], flush=True)
+time.sleep(1000)
+"""
+
+
+def asks_b(name: str, command: tuple[str, ...] = WORDS) -> NodeSpec:
+    me = {"ME": f"{{address:b:{PORT}}}", "HOST": "{host:b}"}
+    return NodeSpec(name=name, role="register", ports=(PORT,), command=command, environment=me)
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_the_kernel_says_whose_a_connection_is(listener):
+    here = listener.getsockname()
+    with socket.socket(socket.AF_INET6) as mapped, socket.socket() as plain:
+        plain.connect(here)
+        mapped.connect(("::ffff:127.0.0.1", here[1]))
+        for caller in (plain, mapped):
+            accepted, there = listener.accept()
+            with accepted:
+                inode = os.fstat(caller.fileno()).st_ino
+                assert socket_inode(there, here) == inode
+                assert procfs.holds_socket(os.getpid(), inode)
+                caller.close()
+                assert socket_inode(there, here) == 0
+    assert socket_inode(("127.0.0.1", 1), here) == 0
+    assert not procfs.holds_socket(os.getpid(), inode)
+    assert not procfs.holds_socket(2**22 + 1, inode)
+
+
+def test_the_book_knows_processes_and_their_children(listener, tmp_path):
+    here = listener.getsockname()
+    book = CallerBook(tmp_path)
+    me = procfs.identify(os.getpid())
+    command = [sys.executable, "-c", CALL, *map(str, here)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        there = ("127.0.0.1", int(child.stdout.readline()))
+        accepted, _ = listener.accept()
+        with accepted:
+            assert book.find(there, here) is None
+            book.note("driver", me, alone=True)
+            assert book.find(there, here) is None  # a child's, and it is alone
+            book.note("n1", me)
+            assert book.find(there, here) == "n1"
+            book.note("n1", procfs.ProcessId(me.pid, me.start_ticks - 1))  # it had this pid before
+            assert book.find(there, here) is None
+            book.note("n1", procfs.identify(child.pid), part="beside")
+            assert book.find(there, here) == "n1"
+            child.kill()
+            wait_until(lambda: socket_inode(there, here) == 0)
+            with pytest.raises(CallerGoneError):
+                book.find(there, here)
+
+
+def test_who_is_in_the_book_only_later_is_waited_for(listener, tmp_path):
+    here = listener.getsockname()
+    book = CallerBook(tmp_path)
+
+    async def body():
+        with socket.create_connection(here) as conn:
+            search = asyncio.create_task(book.wait_found(conn.getsockname(), here))
+            await asyncio.sleep(0)
+            (tmp_path / "n1~").touch()  # half written
+            await asyncio.sleep(0)
+            book.note("n1", procfs.identify(os.getpid()))
+            assert await search == "n1"
+
+    asyncio.run(body())
+
+
+def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
+    in_a_child = ("sh", "-c", '"$@" & wait', "sh", *WORDS)
+
+    async def asked(web, node, for_s=LIMIT_S):
+        try:
+            return await web(node, f"/peer/{for_s}")
+        except OSError:
+            return None
+
+    async def is_cut(web, node):
+        return [await asked(web, node, 0.25) for _ in range(3)] == [None] * 3
+
+    async def body(driver):
+        web, cluster = Web(driver), driver.cluster
+        for name in "bac":
+            await web.wait_up(name)
+            assert await asked(web, name) == "b="
+        said = [procfs.environment_of(cluster._node(name).pid) for name in "abc"]
+        (address,) = {words["ME"] for words in said}
+        assert {words["HOST"] for words in said} == {address.split(":")[0]}
+        assert address.startswith("127.")
+        assert address.endswith(f":{PORT}")
+
+        fault = await cluster.cut([Link("c", "b")], lease_s=600)
+        assert await is_cut(web, "c")
+        assert [await asked(web, name) for name in "ab"] == ["b=", "b="]
+        assert (await cluster.heal(fault)).count > 0
+        assert await asked(web, "c") == "b="
+
+        everything = [*Link.between(["b"], ["a", "c"]), Link(CLIENT, "b")]
+        fault = await cluster.cut(everything, lease_s=600)
+        assert await is_cut(web, "a")
+        await cluster.heal(fault)
+
+        fault = await cluster.shape([Link("b", "a")], LinkQuality(delay_ms=400), lease_s=600)
+        assert await asked(web, "a", 0.2) is None
+        assert (await cluster.heal(fault)).count > 0
+
+        host, port = address.split(":")
+        client = socket.create_connection((host, int(port)))
+        with client:
+            await asyncio.to_thread(client.sendall, b"GET / HTTP/1.0\r\n")
+            async with asyncio.timeout(LIMIT_S):
+                while not await cluster.reset([Link(CLIENT, "b")]):  # noqa: ASYNC110 - a poll
+                    await asyncio.sleep(0.02)
+            assert await cluster.reset([Link("a", "b"), Link("c", "b")]) == 0
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(client.recv, 1)
+
+    nodes = [asks_b("a"), asks_b("b"), asks_b("c", in_a_child)]
+    run(body, nodes, wait=False)
+
+
+async def never(driver):
+    raise AssertionError("nothing may start")
+
+
+@pytest.mark.parametrize("word", ["{address:z:1}", "{address:b:1}", "{address:b}", "{host:z}"])
+def test_what_is_not_declared_is_refused(run, word):
+    with pytest.raises(UsageError, match=r"no declared port or node; there are b:8080"):
+        run(never, [asks_b("b", ("x", word))], wait=False)
+
+
+def test_a_given_link_proxy_cannot_tell_callers_apart(run):
+    with pytest.raises(UsageError, match=r"--link-proxy.*\{address:b:8080\}.*leave the option out"):
+        run(never, [asks_b("b")], wait=False, link_proxy="http://127.0.0.1:8474")
+
+
+def test_a_port_that_is_taken_everywhere_is_refused(run):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        spec = NodeSpec(name="b", role="r", ports=(port,), command=("true", "{host:b}"))
+        with pytest.raises(UsageError, match=rf"listen on 127\..*:{port}.*another port"):
+            run(never, [spec], wait=False)
+
+
+def test_where_the_kernel_does_not_tell_it_is_refused(run, monkeypatch):
+    monkeypatch.setattr("harness.environments.callers._NETLINK_SOCK_DIAG", 999)
+    with pytest.raises(UsageError, match=r"does not say.*--env docker"):
+        run(never, [asks_b("b")], wait=False)
+
+
+def test_which_ports_are_shared():
+    one = NodeSpec(name="x", role="r", ports=(1, 2), command=("{address:y:3}", "{peer:y:4}"))
+    two = NodeSpec(name="y", role="r", ports=(3, 4), files={"f": "{host} {host:x}"})
+    assert shared_ports([one, two]) == {("y", 3), ("x", 1), ("x", 2)}
+    assert shared_ports([asks_b("b", ("{peer:b:1}",))]) == {("b", PORT)}
+
+
+def test_placeholders(tmp_path):
+    spec = NodeSpec(name="x", role="r", ports=())
+    known = {"data": tmp_path, "files": tmp_path, "listen": {}, "connect": {}}
+    known["addresses"] = {"y:2": ("127.9.8.7", 2)}
+    assert fill("{address:y:2} {host:y}:7", spec, **known) == "127.9.8.7:2 127.9.8.7:7"
+    for wrong in ("{address:y:3}", "{host:z}"):
+        with pytest.raises(UsageError, match="cannot be filled in"):
+            fill(wrong, spec, **known)
+
+
+def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):
+    book = CallerBook(tmp_path / "gone")
+    with pytest.raises(InfrastructureError, match="cannot be noted"):
+        book.note("n1", procfs.identify(os.getpid()))

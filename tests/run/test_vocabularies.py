@@ -1,0 +1,60 @@
+"""Vocabularies say of every operation what it is asked with, and whether it changes anything."""
+
+import pytest
+
+from harness.errors import UsageError
+from harness.ops import Op, OpType
+from harness.vocabularies import ddl, register
+from harness.vocabularies.kinds import READS, kind_of
+from harness.vocabularies.transactions import Txn
+
+
+def test_an_operation_comes_back_from_its_value():
+    create = ddl.Create("t0", "n1", ["v0"], 2, 3)
+    asked = create.asked()
+    assert list(asked) == ["name", "nonce", "columns", "partitions", "replicas"]
+    assert ddl.call_of(create.f, asked) == create
+    assert ddl.List().asked() == {}
+    assert ddl.call_of("list", None) == ddl.List()
+    assert register.Write(5).asked() == {"value": 5}
+    assert Txn([["r", "x", None]]).asked() == [["r", "x", None]]
+
+
+@pytest.mark.parametrize(
+    ("f", "value"),
+    [
+        ("drop", {"name": "t0"}),
+        ("get", {}),
+        ("get", {"name": 3}),
+        ("get", "t0"),
+        ("alter", {"name": "t0", "nonce": "n", "steps": "add"}),
+        ("create", {"name": "t0", "nonce": "n", "columns": [], "partitions": "2", "replicas": 3}),
+    ],
+)
+def test_what_is_not_in_the_vocabulary_is_refused(f, value):
+    with pytest.raises(UsageError, match="vocabulary 'ddl'"):
+        ddl.call_of(f, value)
+
+
+def test_every_operation_changes_something_or_looks():
+    assert {"create", "alter", "rename", "delete"} == ddl.MUTATIONS
+    assert set(ddl.BY_NAME) == ddl.MUTATIONS | ddl.READS
+    assert not ddl.MUTATIONS & ddl.READS
+    assert {"get", "list"} == ddl.READS - ddl.LOOKS
+    assert ddl.READS | {"read", "txn r"} == READS
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "kind"),
+    [
+        ("get", {}, "get"),
+        ("txn", [["r", "x", None]], "txn r"),
+        ("txn", [[":r", "x", None]], "txn r"),
+        ("txn", [["r", "x", None], ["append", "x", 1]], "txn"),
+        ("txn", [["append", "x", 1]], "txn"),
+        ("txn", {"strange": True}, "txn"),
+        ("txn", ["r", []], "txn"),
+    ],
+)
+def test_transactions_that_only_read_are_a_kind_of_their_own(f, value, kind):
+    assert kind_of(Op(0, 0, 1, OpType.INVOKE, f, value)) == kind

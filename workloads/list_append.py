@@ -1,0 +1,146 @@
+"""Transactions that append to lists and read them, over a few keys at a time, for Elle.
+
+Each element is appended once in a run, so that a read tells whose appends it saw, and in which
+order. A key that enough was appended to is left to the final reads, and a new one takes its place:
+lists stay short, and so do the answers of reads.
+
+The vocabulary is `list-append` of `harness.vocabularies.transactions`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op
+from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.transactions import Mop, Txn
+
+__all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload"]
+
+KEYS_MAX: Final = 1000
+LENGTH_MAX: Final = 1000
+WIDTH_MAX: Final = 16
+FINAL_KEYS_MAX: Final = 2000
+"""Keys read at the end; the workload itself reads those beyond."""
+_FINAL_WIDTH: Final = 8
+"""Keys read by one final transaction."""
+_PROBE_RETRIES_MAX: Final = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ListAppendOps:
+    """An endless generator.
+
+    `keys` holds, for each place, the key's number and how many appends were asked of it; `newest`
+    is the highest number, and `count` makes elements unique. The first `readers` threads only read.
+    """
+
+    width: int
+    length: int
+    read_percent: int
+    readers: int
+    keys: tuple[tuple[int, int], ...]
+    newest: int
+    count: int = 1
+
+    def op(self, ctx: Context) -> Step:
+        """One transaction of 1 to `width` micro-operations, drawn from the run's stream."""
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        rng = ctx.random
+        only_reads = ctx.index_of(process) < self.readers or rng.randrange(100) < self.read_percent
+        keys, newest, count = list(self.keys), self.newest, self.count
+        mops: list[Mop] = []
+        for _ in range(1 + rng.randrange(self.width)):
+            place = rng.randrange(len(keys))
+            number, asked = keys[place]
+            if only_reads or rng.randrange(2) == 0:
+                mops.append(["r", key_name(number), None])
+                continue
+            mops.append(["append", key_name(number), count])
+            count += 1
+            keys[place] = (number, asked + 1)
+            if asked + 1 >= self.length:
+                newest += 1
+                keys[place] = (newest, 0)
+        following = dataclasses.replace(self, keys=tuple(keys), newest=newest, count=count)
+        return Emit(Draft(Txn.f, Txn(mops).asked(), process), following)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Outcomes change nothing."""
+        del ctx, event
+        return self
+
+
+def key_name(number: int) -> str:
+    """The key with this number, in the order of first use."""
+    return f"k{number}"
+
+
+def _keys_at_most(case: Case) -> int:
+    """How many keys a run of this length and rate will hardly exceed."""
+    options = case.workload_options
+    appends = case.rate * case.time_limit_s * int(options["width"])
+    return int(options["keys"]) + math.ceil(appends / int(options["length"]))
+
+
+class ListAppendWorkload:
+    """Appends to lists and reads of them, several a transaction."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "list-append"
+    doc: ClassVar[str] = "transactions that append to lists and read them, judged by Elle"
+    vocabulary: ClassVar[str] = "list-append"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("keys", 4, "how many lists are in use at a time", within=(1, KEYS_MAX)),
+        Option(
+            "length",
+            32,
+            "a list that so many appends were asked of is left for a new one",
+            within=(1, LENGTH_MAX),
+        ),
+        Option(
+            "width",
+            4,
+            "a transaction has 1 to this many appends and reads",
+            within=(1, WIDTH_MAX),
+        ),
+        Option("reads", 30, "how many of the transactions only read, in percent", within=(0, 100)),
+        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
+    )
+    checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
+
+    def generator(self, case: Case) -> Generator:
+        """Endless transactions."""
+        options = case.workload_options
+        keys = int(options["keys"])
+        return _ListAppendOps(
+            width=int(options["width"]),
+            length=int(options["length"]),
+            read_percent=int(options["reads"]),
+            readers=case.concurrency * int(options["readers"]) // 100,
+            keys=tuple((number, 0) for number in range(keys)),
+            newest=keys - 1,
+        )
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """A list that nobody else touches is appended to and read. Elements are negative."""
+        del case
+        key = f"probe-{attempt}"
+        element = -1 - attempt * _PROBE_RETRIES_MAX - min(retry, _PROBE_RETRIES_MAX - 1)
+        return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """A read of every list that there can be, the first 2000 of them, some at a time."""
+        numbers = range(min(FINAL_KEYS_MAX, _keys_at_most(case)))
+        reads: list[Mop] = [["r", key_name(number), None] for number in numbers]
+        return tuple(
+            Request.of(Txn(reads[start : start + _FINAL_WIDTH]))
+            for start in range(0, len(reads), _FINAL_WIDTH)
+        )
