@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/postgres
 IN_PLACE := -e . $(addprefix -e ./,$(EXAMPLES))
+CARGO ?= cargo
+DISK := native/fusedisk
 RUN_ARGS ?= --nemesis partition-leader
 
 # What runs and reports need; the native core; what tests and checks need besides.
@@ -45,10 +47,18 @@ $(STAMP): requirements.lock pyproject.toml $(EXAMPLES:=/pyproject.toml)
 	CARGO=/nonexistent/cargo $(PIP) install --no-deps --no-build-isolation $(IN_PLACE)
 	touch $(STAMP)
 
-# Builds the core where there is a Rust toolchain (which fetches its crates); says whether it did.
-$(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs)
+# Builds the core and the disk for foreign programs where there is a Rust toolchain (which fetches
+# its crates); says whether it did.
+$(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs $(DISK)/Cargo.* $(DISK)/src/*.rs)
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@$(BIN)/python -c "from checkers.linearizability import native; print(native.native_status())"
+	@if ! command -v $(CARGO) > /dev/null; then \
+		echo "faulty disks for foreign programs: not built, there is no cargo"; \
+	elif $(CARGO) build --quiet --release --locked --manifest-path $(DISK)/Cargo.toml; then \
+		install $(DISK)/target/release/harness-fusedisk $(BIN)/; \
+	else \
+		echo "faulty disks for foreign programs: not built, see above"; \
+	fi
 	touch $(NATIVE_STAMP)
 
 $(TEST_STAMP): $(NATIVE_STAMP) requirements-test.lock

@@ -33,6 +33,7 @@ __all__ = [
     "DRIFT_PPM_MAX",
     "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
+    "FAULTY_DISK",
     "Bite",
     "Capability",
     "Cluster",
@@ -108,6 +109,17 @@ environment says so (`harness.plugins.Environment`)."""
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
 
+FAULTY_DISK: Final = frozenset(
+    {
+        Capability.LOSE_UNSYNCED,
+        Capability.TORN_WRITE,
+        Capability.DISK_ERROR,
+        Capability.DISK_FULL,
+        Capability.DISK_SLOW,
+    }
+)
+"""Of these, what also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+
 
 class Fidelity(enum.Enum):
     """How faithfully an environment does it."""
@@ -155,6 +167,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
     1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
     `clock_probe`: a command that has a foreign program say what time it is, in seconds since 1970.
+    `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
+    there is one (FUSE), so that power cuts and faults of disks reach it.
     `debian_package`: what to install where its program is missing, for the message that says so.
     """
 
@@ -176,6 +190,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float | None = None
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     clock_probe: tuple[str, ...] = ()
+    faulty_disk: bool = False
     debian_package: str | None = None
 
 
@@ -236,7 +251,8 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     `node-exited` {code, expected, log, by} (`by` is "nemesis", "itself", "host" or "unknown") and
     `infrastructure` {what, lasts, over, undid}: the engine or the host failed, on a node or (an
     empty `node`) on all (`harness.ops` has the meaning of the rest, which most lack); `starvation`
-    {until_ns, took_s, waited_s: {name: s}}, of no node.
+    {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}, what one
+    took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`).
     All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.checkpoints`) is
     not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
     `late_ns` after the node said it, by the clock of its host.
@@ -297,7 +313,8 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
     """The error for a fault of `ENV_NODES_ONLY` where there are `foreign` programs."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
-        "against `Env` have a disk and a clock of ours"
+        "against `Env` have a disk and a clock of ours, and foreign ones a disk if they declare "
+        "`faulty_disk`"
     )
 
 

@@ -10,19 +10,28 @@ case, so a run replays and shrinks like any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.case import Case, stream
-from harness.cluster import ENV_NODES_ONLY, Fidelity
+from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Fidelity, NodeSpec
 from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
 from harness.registry import load_plugin, plugin_names
 
-__all__ = ["ANY", "DRAWABLE", "draw_case", "expand_any", "needs_env", "undrawn"]
+__all__ = [
+    "ANY",
+    "DRAWABLE",
+    "draw_case",
+    "expand_any",
+    "needs_faulty_disk",
+    "out_of_reach",
+    "undrawn",
+    "why_no_faulty_disks",
+]
 
 ANY: Final = "any"
 ANY_DRAW: Final = 2
@@ -75,8 +84,10 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     if names is None:
         names = [name for name in plugin_names("nemeses") if _suits_all(name)]
     able = tuple(name for name in names if _is_able(load_plugin("nemeses", name), environment))
-    if _has_foreign(target, case):
-        able = tuple(name for name in able if not needs_env(load_plugin("nemeses", name)))
+    nodes = _nodes_of(target, case)
+    able = tuple(
+        name for name in able if _reaches_all(load_plugin("nemeses", name), nodes, environment)
+    )
     if not able:
         raise UsageError(
             f"no nemesis for the target {case.target!r} can run here; use --nemesis {NONE}"
@@ -129,15 +140,43 @@ def _suits_all(name: str) -> bool:
     return name != NONE and bool(getattr(load_plugin("nemeses", name), "suits_all", True))
 
 
-def needs_env(nemesis: Nemesis) -> bool:
-    """Whether it reaches what only nodes written against `Env` show, and no foreign program."""
-    return not nemesis.requires.isdisjoint(ENV_NODES_ONLY)
+def needs_faulty_disk(nemesis: Nemesis) -> bool:
+    """Whether it does something to disks."""
+    return not nemesis.requires.isdisjoint(FAULTY_DISK)
 
 
-def _has_foreign(target: Target, case: Case) -> bool:
+def out_of_reach(nemesis: Nemesis, nodes: Iterable[NodeSpec]) -> list[str]:
+    """The foreign programs that lack what it does something to, by what they declare."""
+    if nemesis.requires.isdisjoint(ENV_NODES_ONLY):
+        return []
+    only_disks = nemesis.requires & ENV_NODES_ONLY <= FAULTY_DISK
+    foreign = [node for node in nodes if node.entry is None]
+    return [node.name for node in foreign if not (only_disks and node.faulty_disk)]
+
+
+def why_no_faulty_disks(environment: Environment | None) -> str | None:
+    """What a disk of ours for foreign programs lacks; `None` where they can have one."""
+    if environment is None:
+        return None
+    why = getattr(environment, "why_no_faulty_disks", None)
+    return f"the environment {environment.name!r} has none" if why is None else why()
+
+
+def _reaches_all(
+    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
+) -> bool:
+    if out_of_reach(nemesis, nodes):
+        return False
+    foreign = any(node.entry is None for node in nodes)
+    return not (
+        foreign and needs_faulty_disk(nemesis) and why_no_faulty_disks(environment) is not None
+    )
+
+
+def _nodes_of(target: Target, case: Case) -> Sequence[NodeSpec]:
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
-    return any(node.entry is None for node in target.nodes(settings))
+    return target.nodes(settings)
 
 
 def _is_able(nemesis: Nemesis, environment: Environment | None) -> bool:

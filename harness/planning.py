@@ -15,6 +15,7 @@ from harness.checking import checkers_of
 from harness.cluster import (
     CLOCKS,
     ENV_NODES_ONLY,
+    FAULTY_DISK,
     Capability,
     Fidelity,
     NodeSpec,
@@ -22,7 +23,12 @@ from harness.cluster import (
     unsupported,
 )
 from harness.deployment import check_nodes, refuse_in_simulation
-from harness.drawing import draw_case, expand_any
+from harness.drawing import (
+    draw_case,
+    expand_any,
+    needs_faulty_disk,
+    why_no_faulty_disks,
+)
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
@@ -33,6 +39,7 @@ __all__ = [
     "Plan",
     "check_fault_args",
     "foreign_clocks",
+    "nodes_for",
     "plan_case",
     "reaches_foreign",
     "refuse_nodes",
@@ -104,6 +111,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
+        _refuse_disks(nemesis, nodes, environment)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -183,12 +191,37 @@ def refuse_nodes(
     `reach`: what of `ENV_NODES_ONLY` can be done to foreign programs here.
     """
     foreign = {name: spec for name, spec in specs.items() if spec.entry is None}
-    beyond = _may_hit(nemesis, foreign, ENV_NODES_ONLY - frozenset(reach))
+    bare = {name: spec for name, spec in foreign.items() if not spec.faulty_disk}
+    lacks = ENV_NODES_ONLY - frozenset(reach)
+    hit = {*_may_hit(nemesis, bare, lacks), *_may_hit(nemesis, foreign, lacks - FAULTY_DISK)}
+    beyond = [name for name in foreign if name in hit]
     if beyond:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
         check_target(specs, target)
+
+
+def _refuse_disks(
+    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
+) -> None:
+    """Raise `UsageError` where foreign programs cannot have the disks that they declare."""
+    specs = {node.name: node for node in nodes if node.entry is None}
+    hit = _may_hit(nemesis, specs, FAULTY_DISK)
+    if hit:
+        why = why_no_faulty_disks(environment)
+        if why is not None:
+            raise UsageError(
+                f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+                f"for a foreign program is a FUSE file system, and {why}"
+            )
+
+
+def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
+    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
+    if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
+        return tuple(nodes)
+    return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
 
 
 def _able(capability: Capability) -> list[str]:

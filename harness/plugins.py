@@ -476,9 +476,10 @@ class Environment(Protocol):
     """A world that deploys nodes and breaks them.
 
     Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
-    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say, and
+    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say;
     `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and what else
-    it does to them less faithfully.
+    it does to them less faithfully; `why_no_faulty_disks()`: what a disk of ours for foreign
+    programs lacks here (as `unavailable`; without it no environment has one).
     """
 
     api_version: int

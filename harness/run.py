@@ -28,7 +28,7 @@ from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
 from harness.ops import History, Op
-from harness.planning import Plan, foreign_clocks, refuse_unable
+from harness.planning import Plan, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import (
     Client,
     Convergence,
@@ -96,7 +96,7 @@ def conduct(
     """
     deployment = DeploymentPlan(
         run_id=run_id,
-        nodes=plan.nodes,
+        nodes=nodes_for(plan.nodes, plan.nemeses),
         seed=plan.case.seed,
         knobs=plan.case.knobs,
         folder=logs_below if folder is None else folder.path,

@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD and FAKETIME); then they fail.
-Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME and FUSE); then they
+fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -10,6 +10,7 @@ import shutil
 import warnings
 
 from harness.environments.docker import DockerEnvironment
+from harness.environments.fuse.available import why_missing
 from harness.environments.real.faketime import find_library
 from results.diagnosis import SparkAndJava
 from tests.browser_support import find_chromium
@@ -44,6 +45,12 @@ def missing_browser():
     return None if find_chromium() else f"there is no Chromium; {fix}"
 
 
+@functools.cache
+def missing_fuse():
+    """Why foreign programs can have no disk of ours here, or `None`."""
+    return why_missing()
+
+
 def missing_etcd():
     """Why no etcd can be started here, or `None`."""
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
@@ -60,6 +67,7 @@ NEEDS = {
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
+    "fuse": ("HARNESS_REQUIRE_FUSE", missing_fuse),
 }
 
 

@@ -87,14 +87,14 @@ class Etcd:
     api_version, name, doc = 2, "etcd", "an example: three members of real etcd"
     vocabularies, profiles, open = frozenset({"register", "list-append"}), ("strict",), EtcdSystem
     bugs = {"SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum"}
-    options = (
-        Option("image", "", "an image with `etcd` on its path; by default one is built"),
-        Option("pinned", False, "clients stay with one member, even if it is down"),
-    )
+    bugs |= {"NO-FSYNC": "members answer before they synced (its own --unsafe-no-fsync)"}
+    options = (Option("image", "", "an image with `etcd` on its path; by default one is built"),
+               Option("pinned", False, "clients stay with one member, even if it is down"))  # fmt: skip
 
     def nodes(self, settings: Any) -> list[NodeSpec]:
-        image, ready = settings.options["image"] or None, ReadyHttp(2379, "/health")
+        image = settings.options["image"] or None
         what = {"image": image, "dockerfile": None if image else "{package:etcd_example}"}
         what |= {"role": "member", "ports": (2379, 2380), "debian_package": "etcd-server"}
-        commands = {n: tuple(COMMAND.replace("ME", n).split()) for n in NAMES}
-        return [NodeSpec(name=n, command=c, ready=ready, **what) for n, c in commands.items()]
+        what |= {"ready": ReadyHttp(2379, "/health"), "faulty_disk": True}  # for power cuts
+        cmd = COMMAND + " --unsafe-no-fsync" * ("NO-FSYNC" in settings.bugs)
+        return [NodeSpec(name=n, command=(*cmd.replace("ME", n).split(),), **what) for n in NAMES]

@@ -45,6 +45,7 @@ DATABASE = NodeSpec(
         *(f"{BIN}/psql", "--host={host}", f"--port={{port:{DATABASE_PORT}}}"),
         *("--username=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
     ),
+    faulty_disk=True,  # for power cuts and faults of disks, where there is FUSE
 )
 
 
@@ -55,7 +56,13 @@ def app(name: str) -> NodeSpec:
     command = ("python3", server, "{host}", f"{{port:{PORT}}}", peer)
     ready = ReadyPort(PORT)
     return NodeSpec(
-        name=name, role="app", ports=(PORT,), command=command, after=("db",), ready=ready
+        name=name,
+        role="app",
+        ports=(PORT,),
+        command=command,
+        after=("db",),
+        ready=ready,
+        faulty_disk=True,
     )
 
 

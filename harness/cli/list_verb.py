@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from harness.cli.output import say
 from harness.cli.parser import Parser
-from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
+from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
+from harness.environments.fuse.available import why_missing
 from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
 from harness.planning import reaches_foreign
@@ -19,6 +20,8 @@ from harness.plugins import Environment
 from harness.registry import GROUPS, load_plugin, plugin_names
 
 __all__ = ["main"]
+
+_FOREIGN: Final = ", foreign"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,10 +68,11 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """What it can do to foreign programs."""
-    able = {
-        what: how for what, how in environment.capabilities.items() if what not in ENV_NODES_ONLY
-    }
+    """What it can do to foreign programs; to disks, of those that have one of ours."""
+    beyond = ENV_NODES_ONLY
+    if hasattr(environment, "why_no_faulty_disks"):
+        beyond -= FAULTY_DISK
+    able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(reaches_foreign(environment))
 
 
@@ -87,13 +91,19 @@ def _print_faults() -> None:
             environment = load_plugin("environments", name)
             able[name] = environment.capabilities
             if hasattr(environment, "reaches_foreign"):
-                able[f"{name}, foreign"] = _of_foreign(environment)
+                able[f"{name}{_FOREIGN}"] = _of_foreign(environment)
     say("faults (--fault), and where they work:")
     say(f"  {'':40} {' '.join(f'{name:16}' for name in able)}".rstrip())
     for text in EXAMPLES:
         needs = parse(text).requires
-        cells = [f"{_fidelity(needs, capabilities):16}" for capabilities in able.values()]
+        cells = []
+        for name, capabilities in able.items():
+            cell = _fidelity(needs, capabilities)
+            own = name.endswith(_FOREIGN) and not needs.isdisjoint(FAULTY_DISK)
+            cells.append(f"{'faulty disk' if own else cell:16}")
         say(f"  {text:40} {' '.join(cells)}".rstrip())
+    here = why_missing() or "can be had here"
+    say(f"  faulty disk: where the node declares one (NodeSpec.faulty_disk); {here}")
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:

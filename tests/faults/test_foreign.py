@@ -82,10 +82,10 @@ def test_the_list_tells_foreign_programs_apart(capsys):
     for column in ("docker, foreign", "process, foreign"):
         assert cell("clock leader offset=5s", column) == "exact"
         assert cell("clock leader drift=500ppm", column) == "approximate"
-        assert cell("disk leader full=yes", column) == "none"
+        assert cell("disk leader full=yes", column) == "faulty disk"
         assert cell("kill leader", column) == "exact"
     assert main(["list", "--json"]) == 0
     found = {row["name"]: row for row in json.loads(capsys.readouterr().out)["environments"]}
     assert found["docker"]["capabilities_foreign"]["clock-skew"] == "exact"
-    assert found["docker"]["capabilities_foreign"]["torn-write"] == "none"
+    assert found["docker"]["capabilities_foreign"]["torn-write"] == "exact"
     assert "capabilities_foreign" not in found["sim"]

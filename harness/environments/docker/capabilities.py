@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import Capability, Fidelity
+from harness.cluster import Capability, Fidelity, LinkQuality, check_link_quality, unsupported
 from harness.environments.real.capabilities import EVERYWHERE
+from harness.errors import UsageError
 
-__all__ = ["CAPABILITIES", "LINK_QUALITY"]
+__all__ = ["CAPABILITIES", "ENVIRONMENT", "LINK_QUALITY", "check_shape"]
 
+ENVIRONMENT: Final = "docker"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP), Fidelity.EXACT)
     | dict.fromkeys(
@@ -31,3 +33,18 @@ LINK_QUALITY: Final = (
     Capability.STALL,
 )
 """Of links; an engine whose kernel lacks what it takes has none of these."""
+
+
+def check_shape(quality: LinkQuality, unshapable: str | None) -> None:
+    """Raise `UsageError` for what cannot be done to links; `unshapable`: why nothing can."""
+    check_link_quality(quality)
+    if quality.duplicate:
+        raise unsupported(ENVIRONMENT, Capability.DUPLICATE, ["sim"])
+    if quality == LinkQuality():
+        raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
+    if unshapable is not None:
+        raise UsageError(
+            f"docker: links cannot be shaped, since the engine's kernel lacks packet queues "
+            f"({unshapable}); load the modules xt_NFQUEUE and nfnetlink_queue on the "
+            "engine's host, or use --env sim"
+        )

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,41 +28,42 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
-    check_link_quality,
-    unsupported,
 )
 from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
-from harness.environments.docker.capabilities import CAPABILITIES, LINK_QUALITY
+from harness.environments.docker.capabilities import (
+    CAPABILITIES,
+    ENVIRONMENT,
+    LINK_QUALITY,
+    check_shape,
+)
 from harness.environments.docker.clocks import give_clocks
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
+from harness.environments.docker.disks import Disks
 from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
-from harness.environments.docker.node import DockerNode, Incarnation, Logs
+from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
 from harness.environments.real.control import prove_clocks
-from harness.environments.real.exits import EXIT_HOST, is_foreign
-from harness.environments.real.logs import EventBus
+from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
 from harness.environments.real.traps import Traps
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
+from harness.timeline import POWER_CUT
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
-ENVIRONMENT: Final = "docker"
 _SLOW_FACTOR_MAX: Final = 1 / CPU_SHARE_MIN
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
-_SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
-_MIB: Final = 1024 * 1024
 _WARDEN_GRACE_S: Final = 1.0
 """The warden's deadline is this much later, so that it acts only where the driver did not."""
 
@@ -82,11 +82,13 @@ class DockerCluster:
         bus: EventBus,
         logs: Logs,
         on_failure: Callable[[BaseException], None],
+        disks: Disks,
     ) -> None:
         """`on_failure` is told when a node is lost sight of for good: the run must end."""
         self._on_failure = on_failure
         self._closing = False
         self._engine = engine
+        self._disks = disks
         self._blueprint = blueprint
         self._warden = warden
         self._bus = bus
@@ -219,6 +221,8 @@ class DockerCluster:
         failed = await self._in_thread(self._containers.set_up, name, entry.variant, take)
         if failed is not None:
             failed_setup(self.nodes[name], *failed)
+        if (disk := self._disks.of(name)) is not None:
+            await disk.make_durable()  # it is long ago, as far as the node knows
         entry.set_up = True
 
     async def wait_ready(self, node: str) -> str | None:
@@ -281,6 +285,7 @@ class DockerCluster:
             with contextlib.suppress(InfrastructureError):  # then nobody looks whether it starves
                 state = await self._in_thread(self._engine.state, entry.container)
                 incarnation.pid = None if state is None else state.pid
+            self._disks.check_seen(node, incarnation.pid)
             return True
 
     def _read(self, node: str, incarnation: Incarnation, attachment: Attachment) -> None:
@@ -329,17 +334,10 @@ class DockerCluster:
         incarnation.exited.set()
         log = entry.log.tail(_EXIT_LOG_LINES)
         expected = incarnation.expects(state.exit_code)
-        by = "nemesis" if expected else "itself"
-        if self.nodes[node].entry is not None and state.exit_code == EXIT_HOST:
-            by = "host"
-        elif not expected and (state.oom_killed or is_foreign(state.exit_code - 128)):
-            by = "host" if state.oom_killed or state.exit_code in _SIGNALLED_CODES else "unknown"
-            limit = self._blueprint.container(node).memory_bytes_max // _MIB
-            oom = "acted" if state.oom_killed else "did not act"
-            log.append(
-                f"harness: ended from outside: the harness sent no signal; the kernel's OOM killer "
-                f"{oom} (memory limit {limit} MiB)"
-            )
+        limit = self._blueprint.container(node).memory_bytes_max
+        on_env = self.nodes[node].entry is not None
+        by, note = ended_by(state, expected=expected, on_env=on_env, memory_bytes_max=limit)
+        log += [note] if note else []
         entry.ended_by_host = by == "host"
         data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
         self._bus.publish(node, "node-exited", data)
@@ -362,11 +360,12 @@ class DockerCluster:
                 return False
             # Foreign programs answer SIGTERM with whatever code they like.
             foreign = self.nodes[node].entry is None
-            entry.incarnation.end(range(256) if foreign else (0, *_SIGNALLED_CODES))
+            entry.incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:
                 await self._thaw(node)
-            await self._in_thread(self._engine.stop, entry.container, grace_s=_STOP_GRACE_S)
-            await self._wait_exited(node, entry.incarnation)
+            async with self._disks.hurried(node, after_s=_STOP_GRACE_S):
+                await self._in_thread(self._engine.stop, entry.container, grace_s=_STOP_GRACE_S)
+                await self._wait_exited(node, entry.incarnation)
             return True
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
@@ -375,18 +374,29 @@ class DockerCluster:
         What a power cut takes, also of a node that is down, is gone when it starts again.
         """
         entry = self._node(node)
-        cut = power_cut(self.nodes[node], lose_unsynced=lose_unsynced, torn=torn)
+        faulty = self._disks.of(node) is not None
+        cut = power_cut(
+            self.nodes[node], lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty
+        )
         async with entry.lock:
             entry.power_cut = cut or entry.power_cut
-            if entry.state is NodeState.DOWN or entry.incarnation is None:
-                return False
-            entry.incarnation.end(_SIGNALLED_CODES)
+            killed = await self._kill(node, entry)
+            lost = await self._disks.cut_power(node, cut)
+            if lost is not None:
+                self._bus.publish(node, POWER_CUT, lost)
+            return killed
+
+    async def _kill(self, node: str, entry: DockerNode) -> bool:
+        if entry.state is NodeState.DOWN or entry.incarnation is None:
+            return False
+        entry.incarnation.end(SIGNALLED_CODES)
+        async with self._disks.hurried(node):
             await self._in_thread(self._engine.kill, entry.container)
             await self._wait_exited(node, entry.incarnation)
-            state = await self._in_thread(self._engine.state, entry.container)
-            if state is None or state.running:
-                raise InfrastructureError(f"docker: {entry.container} survived its kill: {state}")
-            return True
+        state = await self._in_thread(self._engine.state, entry.container)
+        if state is None or state.running:
+            raise InfrastructureError(f"docker: {entry.container} survived its kill: {state}")
+        return True
 
     async def wipe(self, node: str) -> bool:
         """Empty the data folder of a node that is down, and replace its container."""
@@ -398,6 +408,8 @@ class DockerCluster:
                     "can be wiped: kill or stop it first"
                 )
 
+            if (disk := self._disks.of(node)) is not None:
+                await disk.wipe()
             await self._in_thread(self._containers.wipe, node, entry.variant)
             entry.created_as, entry.set_up = entry.variant, False
             await self._limit_processor(entry, self.nodes[node])
@@ -483,17 +495,7 @@ class DockerCluster:
         Raises `UsageError` for a quality that is none, for duplicates, and where the engine's
         kernel has no packet queues.
         """
-        check_link_quality(quality)
-        if quality.duplicate:
-            raise unsupported(ENVIRONMENT, Capability.DUPLICATE, ["sim"])
-        if quality == LinkQuality():
-            raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
-        if self._unshapable is not None:
-            raise UsageError(
-                f"docker: links cannot be shaped, since the engine's kernel lacks packet queues "
-                f"({self._unshapable}); load the modules xt_NFQUEUE and nfnetlink_queue on the "
-                "engine's host, or use --env sim"
-            )
+        check_shape(quality, self._unshapable)
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
@@ -535,6 +537,7 @@ class DockerCluster:
             await self.resume(node)
         await asyncio.gather(*(self.slow(node, factor=1.0) for node in self._nodes))
         await asyncio.gather(*(entry.control.mend() for entry in self._nodes.values()))
+        await self._disks.mend()
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the TCP connections between the ends of these links."""
@@ -547,8 +550,8 @@ class DockerCluster:
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad; only that of a node on `Env` is ours."""
-        return await self._node(node).control.worsen_disk(quality)
+        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
+        return await (self._disks.of(node) or self._node(node).control).worsen_disk(quality)
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Give the node, a foreign one too, 1/`factor` of one processor; 1.0: what it declares."""

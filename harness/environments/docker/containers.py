@@ -76,8 +76,9 @@ class Containers:
 
     def create(self, node: str, variant: str = BASE) -> None:
         """Create the node's container with its code, on the data folder that there is."""
-        volume = self._blueprint.places[node].volume
-        create_volume(self.engine, volume, self._blueprint.labels(node))
+        if node not in self._blueprint.disks:
+            volume = self._blueprint.places[node].volume
+            create_volume(self.engine, volume, self._blueprint.labels(node))
         self._fill(node, self._blueprint.container(node, variant))
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
@@ -99,10 +100,11 @@ class Containers:
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
-        """The same on an empty data folder."""
+        """The same on an empty data folder; a disk of ours is empty already."""
         place = self._blueprint.places[node]
         self.engine.remove(place.container)
-        remove_volume(self.engine, place.volume)
+        if node not in self._blueprint.disks:
+            remove_volume(self.engine, place.volume)
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:

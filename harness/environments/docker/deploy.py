@@ -147,7 +147,15 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 class Blueprint:
     """What to create for each node of one run. Pure but for `code`, which reads packages."""
 
-    def __init__(self, plan: DeploymentPlan, image: str, network: ipaddress.IPv4Network) -> None:
+    def __init__(
+        self,
+        plan: DeploymentPlan,
+        image: str,
+        network: ipaddress.IPv4Network,
+        disks: Mapping[str, str] | None = None,
+    ) -> None:
+        """`disks`: where those nodes that have one of ours have it on the engine's host."""
+        self.disks = disks or {}
         self._plan = plan
         self._image = image
         self._network_name = network_name(plan.run_id)
@@ -257,7 +265,10 @@ class Blueprint:
             memory_bytes_max=(spec.memory_mib or _MEMORY_MIB) * _MIB,
             processes_max=_PROCESSES_MAX,
             cpus=spec.cpus,
-            volumes={place.volume: sources.DATA_FOLDER, **self._shared_memory(node)},
+            volumes={
+                self.disks.get(node, place.volume): sources.DATA_FOLDER,
+                **self._shared_memory(node),
+            },
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:

@@ -14,6 +14,7 @@ from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
+from harness.environments.docker.disks import Disks, why_no_disks
 from harness.environments.docker.dockerfiles import provide_images
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
@@ -72,6 +73,14 @@ class DockerEnvironment:
         """Build or pull the images that these nodes name and the engine does not have."""
         with _connected() as engine:
             provide_images(engine, nodes, progress)
+
+    def why_no_faulty_disks(self) -> str | None:
+        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        try:
+            with _connected() as engine:
+                return why_no_disks(engine)
+        except InfrastructureError as error:
+            return str(error)
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """There are none: real links and disks are as they are."""
@@ -137,6 +146,7 @@ class _Run:
         self._bus = EventBus(self._failed)
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
+        self._disks: Disks | None = None
         self._env: RealClientEnv | None = None
         self._main: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
@@ -155,9 +165,13 @@ class _Run:
         # Guarded before anything exists: a driver that dies half-way leaves nothing either.
         self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
-        blueprint = await asyncio.to_thread(deploy.Blueprint, self._plan, image_tag(), network)
+        disks = self._disks = Disks(self._plan, self._warden)
+        await disks.mount(self._engine, self._failed)
+        blueprint = await asyncio.to_thread(
+            deploy.Blueprint, self._plan, image_tag(), network, disks.paths()
+        )
         self._cluster = DockerCluster(
-            self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed
+            self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed, disks
         )
         endpoints = await self._cluster.deploy()
         self._env = RealClientEnv(
@@ -225,7 +239,11 @@ class _Run:
         try:
             if self._env is not None:
                 await self._env.close()
+            if self._disks is not None:
+                await self._disks.let_go()
             await self._remove()
+            if self._disks is not None:
+                await self._disks.close()
         finally:
             if self._warden is not None:
                 # Where the removal failed the run is still guarded, and this makes it try as well.

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from harness.cluster import BASE, NodeSpec, NodeState
+from harness.environments.docker.engine import ContainerState
 from harness.environments.real.control import NodeControl
+from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import LineWatch
 
-__all__ = ["DockerNode", "Incarnation", "Logs"]
+__all__ = ["SIGNALLED_CODES", "DockerNode", "Incarnation", "ended_by"]
+SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
-Logs = Callable[[str], NodeLog]
-"""Makes the log of a node."""
+
+def ended_by(
+    state: ContainerState, *, expected: bool, on_env: bool, memory_bytes_max: int
+) -> tuple[str, str | None]:
+    """Who ended a container (`ClusterEvent`), and what there is to say about it."""
+    if on_env and state.exit_code == EXIT_HOST:
+        return "host", None
+    if expected or not (state.oom_killed or is_foreign(state.exit_code - 128)):
+        return "nemesis" if expected else "itself", None
+    by = "host" if state.oom_killed or state.exit_code in SIGNALLED_CODES else "unknown"
+    oom = "acted" if state.oom_killed else "did not act"
+    return by, (
+        f"harness: ended from outside: the harness sent no signal; the kernel's OOM killer {oom} "
+        f"(memory limit {memory_bytes_max >> 20} MiB)"
+    )
 
 
 class Incarnation:

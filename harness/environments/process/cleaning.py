@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.environments import procfs
+from harness.environments.fuse.mounts import detach_below
 from harness.environments.process.clocks import remove_clocks
 from harness.environments.procfs import ProcessId
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import InfrastructureError
 
-__all__ = ["OWNER_FILE", "SCRATCH_PREFIX", "clean_dead_runs"]
+__all__ = ["DISKS_PREFIX", "OWNER_FILE", "SCRATCH_PREFIX", "clean_dead_runs"]
 
 SCRATCH_PREFIX: Final = "harness-process-"
+DISKS_PREFIX: Final = "harness-disks-"
+"""Of folders with disks for containers, which are cleaned away like scratch folders."""
 OWNER_FILE: Final = "owner.json"
 _WARDEN_TIMEOUT_S: Final = 10.0
 _EXIT_TIMEOUT_S: Final = 10.0
@@ -42,6 +45,7 @@ def clean_dead_runs() -> list[str]:
     for folder, owner in _dead_scratch_folders():
         lines += _remove_proxies(owner)
         lines += remove_clocks(folder)
+        lines += [f"unmounted {path} of run {owner['run_id']}" for path in detach_below(folder)]
         shutil.rmtree(folder, onerror=_ignore_missing)
         lines.append(f"removed {folder} of run {owner['run_id']}")
     return lines
@@ -65,7 +69,9 @@ def _wait_gone(process: ProcessId) -> None:
 
 
 def _dead_scratch_folders() -> Iterator[tuple[Path, dict[str, Any]]]:
-    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
+    below = Path(tempfile.gettempdir())
+    folders = [*below.glob(f"{SCRATCH_PREFIX}*"), *below.glob(f"{DISKS_PREFIX}*")]
+    for folder in sorted(folders):
         try:
             owner = json.loads((folder / OWNER_FILE).read_text(encoding="utf-8"))
             controller = ProcessId.parse(owner["controller"])

@@ -122,8 +122,10 @@ class ProcessCluster:
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """SIGKILL; what a power cut takes is gone when the node starts again."""
-        cut = power_cut(self._node(node).spec, lose_unsynced=lose_unsynced, torn=torn)
-        return await self._node(node).kill(cut)
+        entry = self._node(node)
+        faulty = entry.disk is not None
+        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
+        return await entry.kill(cut)
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """SIGSTOP."""
@@ -183,6 +185,8 @@ class ProcessCluster:
         await self._links.heal_within(None)
         await asyncio.gather(*(node.resume() for node in self._nodes.values()))
         await asyncio.gather(*(node.control.mend() for node in self._nodes.values()))
+        disks = [node.disk for node in self._nodes.values() if node.disk is not None]
+        await asyncio.gather(*(disk.mend() for disk in disks))
 
     # --- clocks, disks, processors -------------------------------------------------------------
 
@@ -191,8 +195,9 @@ class ProcessCluster:
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad; only that of a node on `Env` is ours."""
-        return await self._node(node).control.worsen_disk(quality)
+        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
+        entry = self._node(node)
+        return await (entry.disk or entry.control).worsen_disk(quality)
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Not here. Undoing (1.0) is always fine."""

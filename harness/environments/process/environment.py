@@ -24,6 +24,7 @@ from harness.cluster import BASE, CLIENT, Capability, Fidelity
 from harness.deployment import check_nodes, forms_of, start_in_order
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, require_socket_owners
+from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
@@ -85,6 +86,10 @@ class ProcessEnvironment:
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """There are none: real links and disks are as they are."""
         refuse_knobs(self.name, knobs)
+
+    def why_no_faulty_disks(self) -> str | None:
+        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
@@ -199,6 +204,7 @@ class _Run:
                 callers=callers,
                 faked_clock=spec.name in plan.clocks,
             )
+        await self._mount_disks()
         self._env = self._client_env(topology)
         await start_in_order(
             {spec.name: spec for spec in plan.nodes},
@@ -213,6 +219,12 @@ class _Run:
         self._env.spawn(watching, name="watch")
         self._env.spawn(watch_processors(self._pids, self._bus), name="watch-processors")
         return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
+
+    async def _mount_disks(self) -> None:
+        """Those of foreign programs that declare one, where it can be had."""
+        for node in self._nodes.values():
+            if node.spec.faulty_disk and why_missing() is None:
+                await node.mount(self._failed)
 
     async def _interferences(self) -> dict[str, Interference | None]:
         looks = {name: node.interference() for name, node in self._nodes.items()}
@@ -319,6 +331,9 @@ class _Run:
         if self._env is not None:
             await attempt("clients", self._env.close())
         await asyncio.gather(*(attempt(name, node.kill()) for name, node in self._nodes.items()))
+        for name, node in self._nodes.items():
+            if node.disk is not None:
+                await attempt(f"disk of {name}", node.disk.close())
         if self._faults is not None:
             await attempt("link faults", self._faults.close())
         if self._link_proxy is not None:

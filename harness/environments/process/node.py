@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -18,6 +19,7 @@ from harness.cluster import BASE, NodeSpec, NodeState
 from harness.deployment import as_variant
 from harness.environments import procfs
 from harness.environments.callers import CallerBook
+from harness.environments.fuse.disk import FuseDisk
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
 from harness.environments.process.child import Child
@@ -36,6 +38,7 @@ from harness.environments.real.setup import SETUP_S, failed_setup
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
+from harness.timeline import POWER_CUT
 
 __all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
 
@@ -101,6 +104,7 @@ class ProcessNode:
         self._lease_ends_s = 0.0
         self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
+        self.disk: FuseDisk | None = None
         self.control = NodeControl(
             spec,
             turn=self._turn,
@@ -124,6 +128,14 @@ class ProcessNode:
         self._data.mkdir(parents=True)
         if self._account is not None:
             self._account.own(self._data)
+
+    async def mount(self, on_failure: Callable[[BaseException], None]) -> None:
+        """Have the data folder on a disk of ours; raises `InfrastructureError`."""
+        self.disk = FuseDisk(self.spec.name, self._data, self._warden)
+        await self.disk.mounted(run_id=self._run_id, seed=self._seed, on_failure=on_failure)
+        if self._account is not None:
+            self._account.own(self._data)
+        await self.disk.make_durable()
 
     @property
     def state(self) -> NodeState:
@@ -165,6 +177,8 @@ class ProcessNode:
             self._write_files()
             if not self._set_up:
                 await self._run_setup()
+                if self.disk is not None:
+                    await self.disk.make_durable()  # it is long ago, as far as the node knows
                 self._set_up = True
             self._launch()
             return True
@@ -353,15 +367,19 @@ class ProcessNode:
         async with self._turn:
             self._power_cut = power_cut or self._power_cut
             child = self._child
-            if child is None:
-                return False
-            self._expected = True
-            await self._kill(child)
-            return True
+            if child is not None:
+                self._expected = True
+                await self._kill(child)
+            if self.disk is not None and power_cut is not None:
+                lost = await self.disk.cut_power(torn=power_cut.torn)
+                self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
+            return child is not None
 
     async def _kill(self, child: Child) -> None:
         child.signal(signal.SIGKILL)
-        if not await child.wait_exited(_KILL_TIMEOUT_S):
+        async with contextlib.nullcontext() if self.disk is None else self.disk.hurried():
+            gone = await child.wait_exited(_KILL_TIMEOUT_S)
+        if not gone:
             raise InfrastructureError(
                 f"{self.spec.name} (pid {child.pid}) is still there "
                 f"{_KILL_TIMEOUT_S:.0f} s after SIGKILL"
@@ -448,8 +466,11 @@ class ProcessNode:
                     "wiped"
                 )
             had_any = any(self._data.iterdir())
-            await asyncio.to_thread(shutil.rmtree, self._data)
-            self._make_data_folder()
+            if self.disk is None:
+                await asyncio.to_thread(shutil.rmtree, self._data)
+                self._make_data_folder()
+            else:
+                await self.disk.wipe()
             self._set_up = False
             return had_any
 

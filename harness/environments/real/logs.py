@@ -19,7 +19,7 @@ from harness.environments.real.lines import (
     parse_line,
 )
 
-__all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "NodeLog"]
+__all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "Logs", "NodeLog"]
 
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 TAIL_LINES_MAX: Final = 400
@@ -180,3 +180,7 @@ class NodeLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+Logs = Callable[[str], NodeLog]
+"""Makes the log of a node."""

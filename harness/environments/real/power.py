@@ -58,11 +58,16 @@ class PowerCut(msgspec.Struct, frozen=True):
     torn: bool
 
 
-def power_cut(spec: NodeSpec, *, lose_unsynced: bool, torn: bool) -> PowerCut | None:
-    """What a kill asks for; raises `UsageError` for a program whose disk is not ours."""
+def power_cut(
+    spec: NodeSpec, *, lose_unsynced: bool, torn: bool, faulty_disk: bool = False
+) -> PowerCut | None:
+    """What a kill asks for; raises `UsageError` for a program whose disk is not ours.
+
+    `faulty_disk`: it has one of ours all the same (`harness.environments.fuse`).
+    """
     if not lose_unsynced:
         return None
-    if spec.entry is None:
+    if spec.entry is None and not faulty_disk:
         raise env_nodes_only("a power cut", [spec.name])
     return PowerCut(torn)
 

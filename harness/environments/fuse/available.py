@@ -1,0 +1,56 @@
+"""Whether foreign programs can have a disk of ours here, and what is missing where they cannot."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+__all__ = ["BINARY", "find_binary", "why_missing"]
+
+BINARY: Final = "harness-fusedisk"
+_OVERRIDE: Final = "HARNESS_FUSEDISK"
+_DEVICE: Final = Path("/dev/fuse")
+_CONFIGURATION: Final = Path("/etc/fuse.conf")
+_ALLOWED: Final = re.compile(r"^\s*user_allow_other\s*$", re.MULTILINE)
+_SYS_ADMIN: Final = 1 << 21  # capability.h: who may mount
+_CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+def find_binary() -> str | None:
+    """The file system's program: where `make native` puts it, or on the path."""
+    override = os.environ.get(_OVERRIDE)
+    if override is not None:
+        return shutil.which(override)
+    beside = Path(sysconfig.get_path("scripts")) / BINARY
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which(BINARY)
+
+
+def why_missing() -> str | None:
+    """What a disk of ours lacks on this machine, with the fix; `None` where it can be mounted."""
+    if find_binary() is None:
+        return f"the program {BINARY} is not built; `make native` builds it where cargo is"
+    if not os.access(_DEVICE, os.R_OK | os.W_OK):
+        return f"{_DEVICE} is not there for this user; load the kernel's module fuse (modprobe)"
+    if _may_mount():
+        return None
+    if shutil.which("fusermount3") is None:
+        return "this user may not mount, and there is no fusermount3; apt-get install fuse3"
+    if not _ALLOWED.search(_read(_CONFIGURATION)):
+        return f"nodes may run as other users; write user_allow_other into {_CONFIGURATION}"
+    return None
+
+
+def _may_mount() -> bool:
+    found = _CAPABILITIES.search(_read(Path("/proc/self/status")))
+    return found is not None and bool(int(found[1], 16) & _SYS_ADMIN)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -1,0 +1,243 @@
+"""The driver's end of one node's disk: a mount, and the process that serves it.
+
+The process gets its commands by its standard input, whose end it takes for ours: whatever kills the
+harness, the disk takes its mount away and ends. The warden and `harness clean` do so for one that
+was killed itself. What a disk does wrong is the host's fault: it ends the run, and convicts nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import stream
+from harness.cluster import DiskQuality, check_disk_quality
+from harness.environments.fuse.available import BINARY, find_binary
+from harness.environments.fuse.mounts import SOURCE, detach, detach_undo, mounted_at
+from harness.environments.warden import Warden, run_environment
+from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from harness.environments.process.child import Child
+
+__all__ = ["FuseDisk", "Lost"]
+
+_ANSWER_S: Final = 20.0
+_EXIT_S: Final = 10.0
+_HURRY_EVERY_S: Final = 0.05
+_OUTPUT_BYTES_MAX: Final = 4096
+_SEEDS: Final = 1 << 63
+_WRITE_BACK_MS: Final = 5000
+"""After so long ext4 commits its journal, and Linux looks for what is to be written back."""
+
+_log = logging.getLogger(__name__)
+
+
+def _write_back_ms(seed: int) -> int:
+    """When the disks of a run write back what nobody has synced: every 5 s, or (0) never.
+
+    Both find what the other does not. With it a program that does not sync comes back as it was
+    some seconds ago, and what it acknowledged since is gone; without, whatever was never synced is
+    gone, however long ago that was.
+    """
+    return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a power cut took: bytes that were written and not synced, in so many files, and changes
+    of names and attributes.
+    """
+
+    bytes: int
+    files: int
+    names: int
+
+
+class FuseDisk:
+    """One mounted disk."""
+
+    def __init__(self, node: str, mount: Path, warden: Warden) -> None:
+        """Nothing is mounted yet."""
+        self.node = node
+        self.mount = mount
+        self._warden = warden
+        self._child: Child | None = None
+        self._serves = False
+        self._closing = False
+        self._output = b""
+        self._answers: collections.deque[asyncio.Future[dict[str, Any]]] = collections.deque()
+        self._failed: Callable[[BaseException], None] = lambda _: None
+        self._draws = stream(0, node)
+        self._early = 0
+        self._quality = DiskQuality()
+
+    async def mounted(
+        self, *, run_id: str, seed: int, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        """Mount it, empty; raises `InfrastructureError`.
+
+        What is on it lies in a folder beside the mount. `on_failure` is told of its end before
+        `close`, and of what the host did not do for it.
+        """
+        from harness.environments.process.child import Child  # whose package imports this module
+
+        self._failed = on_failure
+        self._draws = stream(seed, f"disk/{self.node}")
+        folder = self.mount.with_name(self.mount.name + "~disk")  # no node's name has a tilde
+        folder.mkdir(parents=True)
+        self.mount.mkdir(parents=True, exist_ok=True)
+        self._warden.guard(self._key, detach_undo(self.mount))
+        ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers.append(ready)
+        binary = find_binary()
+        assert binary is not None, "whoever mounts a disk has asked `why_missing`"
+        self._child = Child(
+            [
+                *(binary, str(self.mount), str(folder)),
+                *(f"{SOURCE}{self.node}", str(self._seed()), str(_write_back_ms(seed))),
+            ],
+            environment=os.environ | run_environment(run_id, f"disk:{self.node}"),
+            folder=folder,
+            listens=True,
+            on_output=self._heard,
+            on_exit=self._ended,
+            on_lost=lambda error: on_failure(self._error(f"is not heard any more: {error}")),
+        )
+        await self._answer(ready)
+        self._serves = True
+
+    @property
+    def _key(self) -> str:
+        return f"disk/{self.node}"
+
+    def _seed(self) -> int:
+        return self._draws.randrange(_SEEDS)
+
+    def _error(self, what: str) -> InfrastructureError:
+        return InfrastructureError(f"the disk of {self.node} ({BINARY}) {what}")
+
+    def _heard(self, data: bytes) -> None:
+        *lines, self._output = (self._output + data).split(b"\n")
+        self._output = self._output[:_OUTPUT_BYTES_MAX]
+        for line in lines:
+            try:
+                answer = msgspec.json.decode(line, type=dict[str, Any])
+            except msgspec.DecodeError:
+                _log.warning("disk of %s: %s", self.node, line.decode("utf-8", "replace"))
+                self._output = line + b"\n" + self._output
+                continue
+            if "host" in answer:
+                self._failed(self._error(f"failed on its host: {answer['host']}"))
+            elif self._answers:
+                waiting = self._answers.popleft()
+                if not waiting.done():
+                    waiting.set_result(answer)
+
+    def _ended(self, code: int) -> None:
+        said = self._output.decode("utf-8", "replace").strip()
+        error = self._error(f"ended with code {code}: {said}")
+        for waiting in self._answers:
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._answers.clear()
+        if self._serves and not self._closing:
+            self._failed(error)
+
+    async def _answer(self, waiting: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                answer = await waiting
+        except TimeoutError as error:
+            raise self._error(f"has not answered within {_ANSWER_S:.0f} s") from error
+        if "error" in answer:
+            raise self._error(f"refused: {answer['error']}")
+        return answer
+
+    async def _ask(self, command: str) -> dict[str, Any]:
+        child = self._child
+        if child is None or child.exited.is_set():
+            raise self._error("is not there any more")
+        waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers.append(waiting)
+        child.say(command.encode() + b"\n")
+        return await self._answer(waiting)
+
+    # --- the verbs ----------------------------------------------------------------------------
+
+    async def worsen_disk(self, quality: DiskQuality) -> int:
+        """See `harness.cluster.Cluster.worsen_disk`; in force on return."""
+        check_disk_quality(quality)
+        delay_us = round(quality.delay_ms * 1000)
+        # Rust reads what Python writes of a float.
+        felt = await self._ask(f"set {quality.error!r} {int(quality.full)} {delay_us}")
+        self._quality = quality
+        if felt["early"] > self._early:
+            self._early = felt["early"]
+            _log.warning(
+                "the disk of %s made something durable that was not synced, %d times so far: its "
+                "limit of what may wait for a sync was reached",
+                *(self.node, self._early),
+            )
+        return int(felt["eio"] + felt["enospc"] + felt["slow"])
+
+    async def mend(self) -> None:
+        """Make it good, where it is not."""
+        if self._quality != DiskQuality():
+            await self.worsen_disk(DiskQuality())
+
+    async def cut_power(self, *, torn: bool) -> Lost:
+        """Lose what the node, which must be dead, has not synced; with `torn` a part of it."""
+        return msgspec.convert(await self._ask(f"cut {int(torn)} {self._seed()}"), Lost)
+
+    async def make_durable(self) -> None:
+        """As after sync(2)."""
+        await self._ask("sync")
+
+    async def wipe(self) -> None:
+        """Empty it."""
+        await self._ask("wipe")
+
+    @contextlib.asynccontextmanager
+    async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
+        """Let no request be late meanwhile: the kernel lets nobody die who waits for a disk."""
+
+        async def hurry() -> None:
+            await asyncio.sleep(after_s)
+            while True:
+                await self._ask("release")
+                await asyncio.sleep(_HURRY_EVERY_S)
+
+        task = asyncio.get_running_loop().create_task(hurry(), name=f"hurry-{self.node}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, InfrastructureError):
+                await task
+
+    def is_seen_by(self, pid: int, path: str) -> bool:
+        """Whether that process has it at that path."""
+        try:
+            return mounted_at(path, pid) == f"{SOURCE}{self.node}"
+        except OSError:
+            return True  # it has ended, or may not be looked at: nothing says otherwise
+
+    async def close(self) -> None:
+        """Unmount it, and end it; raises `InfrastructureError`."""
+        self._closing = True
+        child = self._child
+        if child is not None:
+            child.signal(signal.SIGKILL)  # what is on it is not wanted any more
+            if not await child.wait_exited(_EXIT_S):
+                raise self._error(f"(pid {child.pid}) does not end")
+        await asyncio.to_thread(detach, self.mount)
+        self._warden.release(self._key)
