@@ -15,23 +15,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
+from checkers.history_models.engine import (
+    OPERATIONS_MAX,
+    Told,
+    convicted,
+    judged,
+    linearizable,
+    operation_of,
+)
 from checkers.linearizability import (
-    UNKNOWN,
     CheckOutcome,
     Failure,
     Limits,
     Operation,
     Result,
     check_operations,
-    observations,
 )
-from checkers.linearizability.certificate import Certificate, certify, certify_core
+from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.models.register import (
     Cas,
@@ -42,7 +48,7 @@ from checkers.linearizability.models.register import (
     distinct,
 )
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, OpType, Pair
 from harness.vocabularies.ddl import READS
 
 if TYPE_CHECKING:
@@ -53,68 +59,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogLinearizable", "Judged", "RegisterLinearizable"]
 
-VERDICTS = {
-    Result.OK: Verdict.VALID,
-    Result.ILLEGAL: Verdict.INVALID,
-    Result.UNKNOWN: Verdict.UNKNOWN,
-}
-OPERATIONS_MAX = 64
 CONFLICTS_MAX = 3
 CORE_SHOWN_MAX = 9
 NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many, to look at first
-
-
-def _details(
-    outcome: CheckOutcome, proof: Certificate | None, operations: int, unknown: int
-) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "operations": operations,
-        "unknown": unknown,
-        "steps": outcome.steps,
-        "configurations": outcome.configurations,
-        "decided_by": outcome.decided_by,
-        "returns_passed": outcome.progress,
-        "returns": outcome.returns,
-        # Whether a larger budget may decide it.
-        "limited": outcome.result is Result.UNKNOWN
-        or (proof is not None and not proof.confirmed_by),
-    }
-    if proof is not None:
-        details["proof"] = proof.to_json()
-    failure = outcome.failure
-    if failure is not None:
-        details["failure"] = {
-            "operation": failure.operation,
-            "previous": failure.previous,
-            "core": list(failure.core[:OPERATIONS_MAX]),
-            "core_minimal": failure.core_minimal,
-            "weakened": len(failure.weakened),
-            "projection": failure.projection,
-            "survivors_total": failure.survivors_total,
-            "survivors": [
-                {
-                    "state": survivor.state_text[:2000],
-                    "last": list(survivor.order[-10:]),
-                    "pending": list(survivor.pending[:OPERATIONS_MAX]),
-                    "unknown_used": list(survivor.unknown_used[:OPERATIONS_MAX]),
-                }
-                for survivor in failure.survivors
-            ],
-        }
-    return details
-
-
-UNDECIDED = "undecided"
-UNCONFIRMED = "a search found no legal order, but nothing else could confirm that in time"
-
-
-def _verdict(outcome: CheckOutcome, proof: Certificate | None) -> tuple[Verdict, str]:
-    """The verdict that may be passed on, and the reason where it is unknown."""
-    if proof is None:
-        return Verdict.UNKNOWN, outcome.reason
-    if not proof.confirmed_by:
-        return Verdict.UNKNOWN, UNCONFIRMED
-    return VERDICTS[outcome.result], ""
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
@@ -141,10 +88,6 @@ def _rule(pair: Pair) -> str:
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
-def _linearizable(operations: int, unknown: int) -> str:
-    return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
-
-
 def _offenders(failure: Failure) -> tuple[int, ...]:
     """The failing operation first, then the rest of the core if it is small enough to help."""
     core = [index for index in failure.core if index != failure.operation]
@@ -161,21 +104,25 @@ class Judged(NamedTuple):
     configurations: npt.NDArray[np.int64]
 
 
-class CatalogLinearizable:
-    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+class _Linearizable:
+    """What both have: a search with limits."""
 
     api_version = 1
-    name = "linearizable-catalog"
-    doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def __init__(self, *, limits: Limits | None = None) -> None:
         """`limits` bounds the search; its time comes from `check`."""
         self._limits = limits or Limits()
 
-    def bounded(self, *, steps: int, configurations: int) -> CatalogLinearizable:
+    def bounded(self, *, steps: int, configurations: int) -> Self:
         """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return CatalogLinearizable(limits=limits)
+        return type(self)(limits=replace(self._limits, steps=steps, configurations=configurations))
+
+
+class CatalogLinearizable(_Linearizable):
+    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+
+    name = "linearizable-catalog"
+    doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
@@ -191,38 +138,25 @@ class CatalogLinearizable:
                 return self._contradicted(found, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
         outcome = _replayed(converted) or _searched(model, converted, end_s, self._limits)
-        certified = certify(model, converted.operations, outcome, limits=self._limits)
-        verdict, reason = _verdict(outcome, certified)
-        unknown = sum(operation.is_unknown for operation in converted.operations)
-        details = _details(outcome, certified, len(converted.operations), unknown)
-        details["looked"] = {"answers": observations(model, converted.operations)}
-        if outcome.failure is None or verdict is Verdict.UNKNOWN:
-            if verdict is Verdict.VALID:
-                reason = _linearizable(len(converted.operations), unknown)
-            else:
-                details["rule"] = UNDECIDED
-            return CheckResult(self.name, verdict, reason, details=details)
-        failure = outcome.failure
-        details["rule"] = _rule(converted.pairs[failure.operation])
-        projected = None
-        if failure.projection:
-            projected = next(n for n in model.names if failure.projection == f"name {n!r}")
-        text = explain_failure(
-            failure, converted.pairs, None if projected is not None else model, projected=projected
-        )
-        seen = [index for index in failure.core if index in converted.seen_creates]
-        text += [
-            f"Op {index}, whose answer was lost, did take effect: op "
-            f"{converted.seen_creates[index]} saw its table."
-            for index in seen
-        ]
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {sentence(converted.pairs[failure.operation])}",
-            tuple(text),
-            _offenders(failure),
-            details,
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            projected = None
+            if failure.projection:
+                projected = next(n for n in model.names if failure.projection == f"name {n!r}")
+            whole = None if projected is not None else model
+            text = explain_failure(failure, converted.pairs, whole, projected=projected)
+            text += [
+                f"Op {index}, whose answer was lost, did take effect: op "
+                f"{converted.seen_creates[index]} saw its table."
+                for index in failure.core
+                if index in converted.seen_creates
+            ]
+            failing = converted.pairs[failure.operation]
+            return Told(sentence(failing), text, _offenders(failure), _rule(failing))
+
+        return judged(
+            self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
         )
 
     def _contradicted(
@@ -243,15 +177,10 @@ class CatalogLinearizable:
             "unknown": sum(operation.is_unknown for operation in converted.operations),
             "decided_by": f"a pass over the {found.part.name}",
             "proof": proof.to_json(),
-            "rule": _rule(converted.pairs[found.core[0]]),
         }
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {sentence(converted.pairs[found.core[0]])}",
-            tuple(text),
-            found.core,
-            details,
+        blamed = converted.pairs[found.core[0]]
+        return convicted(
+            self.name, Told(sentence(blamed), text, found.core, _rule(blamed)), details
         )
 
     def _conflicting(self, converted: CatalogHistory) -> CheckResult:
@@ -273,21 +202,14 @@ class CatalogLinearizable:
         against = conflict(shown, told.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {told.text}",
-            tuple(text),
-            tuple(
-                index
-                for found in converted.conflicts[:CONFLICTS_MAX]
-                for index in (found.first, found.second)
-            ),
-            {
-                "conflicts": len(converted.conflicts),
-                "proof": proof.to_json(),
-                "rule": "created-twice",
-            },
+        shown_ops = [
+            index
+            for found in converted.conflicts[:CONFLICTS_MAX]
+            for index in (found.first, found.second)
+        ]
+        details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
+        return convicted(
+            self.name, Told(told.text, text, tuple(shown_ops), "created-twice"), details
         )
 
 
@@ -367,39 +289,24 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-    process = call.process if isinstance(call.process, int) else -1
     if done is None or done.type is OpType.INFO:
-        return Operation(process, given, call.index, UNKNOWN, None, call.index)
+        return operation_of(pair, given)
     answer = done.value if isinstance(done.value, dict) else {}
     if done.type is OpType.FAIL:
-        if not (isinstance(given, Cas) and answer.get("result") == "mismatch"):
-            return None
-        return Operation(process, given, call.index, False, done.index, call.index)
-    output: Any = None
-    if isinstance(given, Read):
-        if "value" not in answer:
-            raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-        output = distinct(answer["value"])
-    elif isinstance(given, Cas):
-        output = True
-    return Operation(process, given, call.index, output, done.index, call.index)
+        mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
+        return operation_of(pair, given, False) if mismatch else None
+    if not isinstance(given, Read):
+        return operation_of(pair, given, True if isinstance(given, Cas) else None)
+    if "value" not in answer:
+        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
+    return operation_of(pair, given, distinct(answer["value"]))
 
 
-class RegisterLinearizable:
+class RegisterLinearizable(_Linearizable):
     """One register with reads, writes and compare-and-set, initially null."""
 
-    api_version = 1
     name = "linearizable-register"
     doc = "reads, writes and compare-and-sets of one register are linearizable"
-
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
-        self._limits = limits or Limits()
-
-    def bounded(self, *, steps: int, configurations: int) -> RegisterLinearizable:
-        """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return RegisterLinearizable(limits=limits)
 
     def check_columns(self, columns: KeyColumns, case: object) -> Judged:
         """Judge the histories of many keys; those that are not proven valid want `check`."""
@@ -413,7 +320,7 @@ class RegisterLinearizable:
         counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
         return Judged(
             orders.valid & ~found.malformed,
-            [_linearizable(operations, unknown) for operations, unknown in counts],
+            [linearizable(operations, unknown) for operations, unknown in counts],
             orders.configurations,
         )
 
@@ -425,42 +332,28 @@ class RegisterLinearizable:
         operations = [operation for operation in found if operation is not None]
         model = Register(None)
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
-        unknown = sum(operation.is_unknown for operation in operations)
-        proof = certify(model, operations, outcome, limits=self._limits)
-        verdict, reason = _verdict(outcome, proof)
-        details = _details(outcome, proof, len(operations), unknown)
-        details["looked"] = {"answers": observations(model, operations)}
-        failure = outcome.failure
-        if failure is None or verdict is Verdict.UNKNOWN:
-            if verdict is Verdict.VALID:
-                reason = _linearizable(len(operations), unknown)
-            else:
-                details["rule"] = UNDECIDED
-            return CheckResult(self.name, verdict, reason, details=details)
-        details["rule"] = _rule(pairs[failure.operation])
-        said = {
-            operation.id: (
-                f"process {operation.client_id} did "
-                f"{model.describe_operation(operation.input, operation.output)} "
-                f"{where(pairs[operation.id])}"
-            )
-            for operation in operations
-        }
-        states = sorted({survivor.state_text for survivor in failure.survivors})
-        refusal = "but no order of the operations that respects real time allows it"
-        text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
-        offenders = _offenders(failure)
-        if len(offenders) > 1:
-            small = "" if failure.core_minimal else " (not proven minimal)"
-            text.append(f"With these it is a contradiction whatever the others did{small}:")
-            text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
-            if len(offenders) > 1 + CORE_SHOWN_MAX:
-                text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
-        return CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {said[failure.operation]}",
-            tuple(text),
-            offenders,
-            details,
-        )
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            said = {
+                operation.id: (
+                    f"process {operation.client_id} did "
+                    f"{model.describe_operation(operation.input, operation.output)} "
+                    f"{where(pairs[operation.id])}"
+                )
+                for operation in operations
+            }
+            states = sorted({survivor.state_text for survivor in failure.survivors})
+            refusal = "but no order of the operations that respects real time allows it"
+            text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
+            offenders = _offenders(failure)
+            if len(offenders) > 1:
+                small = "" if failure.core_minimal else " (not proven minimal)"
+                text.append(f"With these it is a contradiction whatever the others did{small}:")
+                text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
+                if len(offenders) > 1 + CORE_SHOWN_MAX:
+                    text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
+            failing = failure.operation
+            return Told(said[failing], text, offenders, _rule(pairs[failing]))
+
+        return judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)

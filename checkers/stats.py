@@ -249,6 +249,7 @@ class StatsChecker:
                     nemesis: _summary([fault for fault in faults if fault.nemesis == nemesis])
                     for nemesis in sorted({*_planned(case), *(fault.nemesis for fault in faults)})
                 },
+                **_at_events(faults),
                 "faults": [_line(row) for row in rows],
                 "changes_of_leader": _leader_changes(leaders),
                 "leaders": " ".join(
@@ -279,6 +280,17 @@ def _summary(faults: Sequence[Fault]) -> str:
     unmeasured = sum(fault.bitten is None for fault in hit)
     words = f"{len(faults)} injected, {len(hit)} with a target, {len(bites)} bit"
     return f"{words}, {unmeasured} not measurable" if unmeasured else words
+
+
+def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
+    """How soon after their events faults struck, where any waited for one."""
+    after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
+    if not after_ms:
+        return {}
+    ordered = sorted(after_ms)
+    p95_ms = ordered[-(-19 * len(ordered) // 20) - 1]
+    struck = f"{counted(len(ordered), 'fault')} struck, 95 % within {p95_ms:.1f} ms"
+    return {"faults_at_events": f"{struck} of the event"}
 
 
 def _line(row: Mapping[str, Any]) -> str:

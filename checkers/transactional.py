@@ -1,16 +1,16 @@
-"""Elle as plug-ins: over the transactions of a run, and what they found as a `CheckResult`.
+"""Elle over the transactions of a run; what is checked is that of the models of foreign histories.
 
-They stand outside `checkers.elle` so that listing plug-ins does not import numpy.
+What it found is told more briefly here, since the cases stand in the details of the result.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from checkers._elle_certificate import certified
-from checkers._transactions import transactions_of
-from harness.ops import CheckResult, History
+from checkers.history_models.transactions import ElleModel, ListAppend, RwRegister, blamed, refuted
+from harness.ops import CheckResult, History, ModelSettings
 
 if TYPE_CHECKING:
     from checkers.elle.check import ElleResult
@@ -36,13 +36,8 @@ def _sentences(result: ElleResult) -> tuple[str, ...]:
 
 
 def _details(result: ElleResult) -> dict[str, Any]:
-    drawings = [
-        case.drawing for cases in result.anomalies.values() for case in cases if case.drawing
-    ]
     return {
-        "not": list(result.not_),
-        "also_not": list(result.also_not),
-        "counts": dict(result.counts),
+        **refuted(result, _DRAWINGS_MAX),
         "statistics": dict(result.statistics),
         "anomalies": {
             name: [
@@ -55,59 +50,54 @@ def _details(result: ElleResult) -> dict[str, Any]:
             ]
             for name, cases in result.anomalies.items()
         },
-        "drawings": drawings[:_DRAWINGS_MAX],
     }
 
 
-def _check_result(
-    name: str, found: ElleResult, history: History, promised: Sequence[str] = ()
-) -> CheckResult:
-    result, proof = certified(found, history, name.removeprefix("elle-"), promised)
-    operations: dict[int, None] = {}
-    for cases in result.anomalies.values():
-        for case in cases:
-            operations |= dict.fromkeys(case.operations)
-    return CheckResult(
-        name,
-        result.verdict,
-        result.reason,
-        _sentences(result),
-        tuple(operations)[:_OPERATIONS_MAX],
-        _details(result) | ({} if proof is None else {"proof": proof}),
-    )
-
-
-class ElleListAppend:
-    """Transactions that append to lists and read them whole."""
+class _Elle:
+    """What the checkers of runs share: the check of `model`, told as a `CheckResult`."""
 
     api_version = 1
+    name: ClassVar[str]
+    model: ClassVar[type[ElleModel]]
+    _settings: ModelSettings
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for what is no transaction of the kind."""
+        del case
+        end_s = time.monotonic() + time_limit_s
+        prepared = self.model().prepare(history, self._settings)
+        models = self._settings.consistency_models
+        result, proof = prepared.proven(models, max(0.0, end_s - time.monotonic()))
+        return CheckResult(
+            self.name,
+            result.verdict,
+            result.reason,
+            _sentences(result),
+            blamed(result)[:_OPERATIONS_MAX],
+            _details(result) | ({} if proof is None else {"proof": proof}),
+        )
+
+
+class ElleListAppend(_Elle):
+    """Transactions that append to lists and read them whole."""
+
     name = "elle-list-append"
     doc = "transactions over lists obey a consistency model (strict serializability, if not told)"
+    model = ListAppend
 
     def __init__(self, *, consistency_models: Sequence[str] = ("strict-serializable",)) -> None:
         """`consistency_models` are those that must hold."""
-        self._models = tuple(consistency_models)
-
-    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for what is no transaction of appends and reads."""
-        from checkers.elle.check import check_list_append
-
-        del case
-        transactions = transactions_of(history)
-        result = check_list_append(
-            transactions, consistency_models=self._models, time_limit_s=time_limit_s
-        )
-        return _check_result(self.name, result, transactions)
+        self._settings = ModelSettings(consistency_models=tuple(consistency_models))
 
 
-class ElleRwRegister:
+class ElleRwRegister(_Elle):
     """Transactions that write registers and read them."""
 
-    api_version = 1
     name = "elle-rw-register"
     doc = (
         "transactions over registers obey a consistency model (strict serializability, if not told)"
     )
+    model = RwRegister
 
     def __init__(
         self,
@@ -118,28 +108,9 @@ class ElleRwRegister:
         wfr_keys: bool = False,
     ) -> None:
         """`consistency_models` must hold; the rest says what may be assumed of single keys."""
-        self._models = tuple(consistency_models)
-        self._linearizable_keys = linearizable_keys
-        self._sequential_keys = sequential_keys
-        self._wfr_keys = wfr_keys
-
-    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for what is no transaction of writes and reads."""
-        from checkers.elle.check import check_rw_register
-
-        del case
-        result = check_rw_register(
-            history,
-            consistency_models=self._models,
-            linearizable_keys=self._linearizable_keys,
-            sequential_keys=self._sequential_keys,
-            wfr_keys=self._wfr_keys,
-            time_limit_s=time_limit_s,
+        self._settings = ModelSettings(
+            consistency_models=tuple(consistency_models),
+            linearizable_keys=linearizable_keys,
+            sequential_keys=sequential_keys,
+            wfr_keys=wfr_keys,
         )
-        flags = {
-            "linearizable-keys": self._linearizable_keys,
-            "sequential-keys": self._sequential_keys,
-            "wfr-keys": self._wfr_keys,
-        }
-        promised = [flag for flag, given in flags.items() if given]
-        return _check_result(self.name, result, history, promised)

@@ -128,6 +128,12 @@ class Fault(msgspec.Struct, frozen=True):
         return _field(self.begin.value, "note")
 
     @property
+    def after_event_ms(self) -> float | None:
+        """How long after its event it struck; `None` where it waited for none."""
+        after = _get(self.begin.value, "after_event_ms")
+        return float(after) if isinstance(after, int | float) else None
+
+    @property
     def bite(self) -> Mapping[str, Any] | None:
         """What it did, as counted when it was healed: `count` (`None`: not measurable), `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")

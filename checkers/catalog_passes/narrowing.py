@@ -26,9 +26,10 @@ from checkers.catalog_passes.views import (
     CatalogOperation,
     answer_of,
     is_plain_list,
+    shown_by,
     versions_of,
 )
-from checkers.linearizability.models.catalog_types import Answer, Create, ListTables
+from checkers.linearizability.models.catalog_types import ListTables
 
 __all__ = ["narrowed"]
 
@@ -91,10 +92,7 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
     ranked: dict[str, list[tuple[int, int]]] = {}
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):
-        answer = answer_of(operation)
-        if answer is None:
-            continue
-        for table in _shown(operation, answer):
+        for table in shown_by(operation):
             rank = _rank(table, operation)
             ranked.setdefault(table, [])
             if rank is None:
@@ -111,15 +109,7 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
     }
 
 
-def _shown(operation: CatalogOperation, answer: Answer) -> tuple[str, ...]:
-    if isinstance(operation.input, ListTables):
-        return tuple(str(e[1]) for e in answer.listing) if is_plain_list(answer) else ()
-    return () if answer.result != "ok" or answer.table_id is None else (answer.table_id,)
-
-
 def _rank(table: str, operation: CatalogOperation) -> int | None:
-    if isinstance(operation.input, Create):
-        return -1
     said = versions_of(table, operation)
     if said is None:
         return None

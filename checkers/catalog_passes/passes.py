@@ -3,9 +3,9 @@
 Time is that of calls and returns: "before" means that one operation had returned before the other
 was called. The passes, and the view (see `views`) that confirms what each one finds:
 
-1. lifetimes and versions (`Versions`): what shows a higher version, or the deletion, came before
+1. lifetimes and versions (`IdView`): what shows a higher version, or the deletion, came before
    what shows a lower one; a version made twice; a version beyond the one that was deleted;
-2. lists (`Versions`): a list leaves out a table that was shown before it and after it;
+2. lists (`IdView`): a list leaves out a table that was shown before it and after it;
 3. tenancy (`Tenancy`): a name was one table's from some answer on until a later call (alters in
    between do not end that, renames do), and meanwhile another table's or nobody's. These are the
    zones of Gibbons and Korach (1997): none may lie within another, nor two overlap;
@@ -27,13 +27,11 @@ from checkers.catalog_passes.views import (
     CatalogOperation,
     Pairing,
     Shape,
-    Tenancy,
-    TenancyInput,
     Tenant,
-    Versions,
     answer_of,
     is_plain_list,
     shape_of,
+    shown_by,
     tenancies,
     tenancy_of,
     versions_of,
@@ -45,6 +43,7 @@ from checkers.linearizability.models.catalog_types import (
     ListTables,
     apply_steps,
 )
+from checkers.linearizability.models.catalog_views import IdView, Tenancy, TenancyInput, saying
 
 __all__ = ["Contradiction", "conflict", "contradictions", "refute"]
 
@@ -124,8 +123,7 @@ def _contradiction(
     first, *others = said
     others.sort(key=lambda pair: (_end(pair[0]), pair[0].id))
     part = tuple(
-        Operation(o.client_id, input_, o.call, True, o.return_time, o.id)
-        for o, input_ in {pair[0].id: pair for pair in (first, *others)}.values()
+        saying(o, input_) for o, input_ in {pair[0].id: pair for pair in (first, *others)}.values()
     )
     return Contradiction(tuple(o.id for o in part), rule, Projection(view, model, part))
 
@@ -133,7 +131,7 @@ def _contradiction(
 def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Contradiction:
     return _contradiction(
         f"versions of table {table}",
-        Versions(),
+        IdView(first=0),
         [(operation, versions_of(table, operation)) for operation in operations],
         rule,
     )
@@ -179,14 +177,8 @@ def _by_table(known: Iterable[CatalogOperation]) -> dict[str, list[CatalogOperat
     """Table id -> the operations that show it."""
     tables: dict[str, list[CatalogOperation]] = {}
     for operation in known:
-        answer = answer_of(operation)
-        assert answer is not None
-        if isinstance(operation.input, ListTables):
-            if is_plain_list(answer):
-                for _, ident, _ in answer.listing:
-                    tables.setdefault(str(ident), []).append(operation)
-        elif answer.table_id is not None and answer.result == "ok":
-            tables.setdefault(answer.table_id, []).append(operation)
+        for table in shown_by(operation):
+            tables.setdefault(table, []).append(operation)
     return tables
 
 

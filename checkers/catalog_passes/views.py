@@ -1,11 +1,11 @@
-"""What operations say about one table or one name: four models, small enough to be read.
+"""What operations say about one table or one name, in terms of four small models.
 
 Each is a projection of the whole catalog: run along any order that linearizes the history, it
 accepts, since it forbids only what no order can show. What is not said is free: a state moves by
 itself to wherever the next operation is, so unknown outcomes need no operations here, and leaving
 out operations leaves a projection.
 
-* `Versions`: a table's versions only grow, each is made once, deletion is for ever.
+* `IdView`: a table's versions only grow, each is made once, deletion is for ever.
 * `Tenancy`: a name holds one (table, version) at a time, and each only once, without a break.
 * `Shape`: at each version a table has one name and one list of columns, the next by the steps.
 * `Pairing`: ids and nonces of creates belong together one to one.
@@ -14,7 +14,7 @@ out operations leaves a projection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from checkers.linearizability import UNKNOWN, Model, Operation, Unknown
 from checkers.linearizability.models.catalog_types import (
@@ -30,24 +30,21 @@ from checkers.linearizability.models.catalog_types import (
     Rename,
     apply_steps,
 )
+from checkers.linearizability.models.catalog_views import Said, TenancyInput
 
 __all__ = [
     "Pairing",
     "Shape",
-    "Tenancy",
-    "Versions",
-    "VersionsInput",
     "answer_of",
     "is_plain_list",
     "shape_of",
+    "shown_by",
     "tenancies",
     "tenancy_of",
     "versions_of",
 ]
 
 CatalogOperation = Operation[CatalogInput, Answer]
-UNBORN: Final = -2
-GONE: Final = 1 << 62
 
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
@@ -57,47 +54,27 @@ def answer_of(operation: CatalogOperation) -> Answer | None:
 
 
 def is_plain_list(answer: Answer) -> bool:
-    """Whether a listing names every table by an id, and no name or id twice."""
+    """Whether it is a listing, which names every table by an id, and no name or id twice."""
     names = {name for name, _, _ in answer.listing}
     ids = {ident for _, ident, _ in answer.listing}
-    return len(names) == len(ids) == len(answer.listing) and None not in ids
+    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
+    return answer.result == "ok" and plain
+
+
+def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
+    """The ids of the tables that a known operation shows."""
+    answer = answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return ()
+    if isinstance(operation.input, ListTables):
+        return tuple(str(e[1]) for e in answer.listing) if is_plain_list(answer) else ()
+    return () if answer.table_id is None else (answer.table_id,)
 
 
 # --- the versions of one table ----------------------------------------------------------------
 
 
-class VersionsInput(NamedTuple):
-    """What is said about a table: make, see, die (with a version), alive, missing."""
-
-    f: str
-    version: int | None = None
-
-
-class Versions(Model[int, VersionsInput, bool]):
-    """State: `UNBORN`, 2v for "at version v", 2v - 1 for "version v was just made", `GONE`."""
-
-    def init(self) -> int:
-        """Not created yet."""
-        return UNBORN
-
-    def step(
-        self, state: int, input_: VersionsInput, output: bool | Unknown, /
-    ) -> tuple[bool, int]:
-        """Time only goes on; nobody is needed to make a version that nobody claims."""
-        del output
-        f, version = input_
-        if f == "missing":
-            return True, UNBORN if state == UNBORN else GONE
-        if state == GONE:
-            return False, state
-        if version is None:
-            return True, GONE if f == "die" else max(state, -1)
-        if f == "make":
-            return state < 2 * version - 1, max(state, 2 * version - 1)
-        return state <= 2 * version, GONE if f == "die" else 2 * version
-
-
-def versions_of(table: str, operation: CatalogOperation) -> VersionsInput | None:
+def versions_of(table: str, operation: CatalogOperation) -> Said | None:
     """What `operation` says about the versions of `table`; `None` for nothing."""
     given, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
@@ -107,61 +84,22 @@ def versions_of(table: str, operation: CatalogOperation) -> VersionsInput | None
             return None
         for _, ident, version in answer.listing:
             if ident == table:
-                return VersionsInput("alive" if version is None else "see", version)
-        return VersionsInput("missing")
+                return Said("alive" if version is None else "see", table, version)
+        return Said("missing")
     if answer.table_id != table:
         return None
     if isinstance(given, Create):
-        return VersionsInput("make", 0)
+        return Said("make", table, 0)
     if isinstance(given, Delete):
-        return VersionsInput("die", answer.version)
+        return Said("die", table, answer.version)
     if answer.version is None:
-        return VersionsInput("alive")
-    return VersionsInput("make" if isinstance(given, Alter | Rename) else "see", answer.version)
+        return Said("alive")
+    return Said("make" if isinstance(given, Alter | Rename) else "see", table, answer.version)
 
 
 # --- who has one name -------------------------------------------------------------------------
 
 Tenant = tuple[str, int]  # table id, version
-
-
-class TenancyInput(NamedTuple):
-    """What is said about a name: at, enter, leave (a tenant), alter (two of them), absent."""
-
-    f: str
-    tenant: Tenant | None = None
-    following: Tenant | None = None
-
-
-TenancyState = tuple[Tenant | None, frozenset[Tenant | None]]
-
-
-class Tenancy(Model[TenancyState, TenancyInput, bool]):
-    """State: who has the name, and who had it and will not have it again."""
-
-    def init(self) -> TenancyState:
-        """Nobody."""
-        return None, frozenset((None,))
-
-    def step(
-        self, state: TenancyState, input_: TenancyInput, output: bool | Unknown, /
-    ) -> tuple[bool, TenancyState]:
-        """Tenants come and go freely, each once."""
-        del output
-        now, over = state
-        f, tenant, following = input_
-        if f == "at" and tenant == now:
-            return True, state
-        later = over | {now}
-        if f == "absent":
-            return True, (None, later)
-        if tenant in (later if f == "enter" else over):
-            return False, state
-        if f == "alter":
-            return following not in later, (following, later | {tenant})
-        if f == "leave":
-            return True, (None, later | {tenant})
-        return True, (tenant, later)
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:

@@ -61,9 +61,10 @@ class _Look:
 
 
 def declared(history: History) -> tuple[Mapping[Any, Any], Iterator[Txn]]:
-    """The universe that the first operation declares, and the transactions."""
+    """The universe that an `init` declares (without one it is empty), and the transactions."""
     operations = transactions(history)
-    return next(operations).mops, operations
+    begins = [pair.invoke.f for pair in history.pairs[:1]]
+    return next(operations).mops if begins == ["init"] else {}, operations
 
 
 def _name(key: Any) -> str:

@@ -7,21 +7,20 @@ a run's history (`checkers.linearizable`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from checkers._catalog_history import catalog_history
 from checkers.history_models.engine import (
     BROKEN,
+    AnyOperation,
     LinearizabilityCheck,
+    LinearizabilityModel,
     bad_op,
-    history_of,
-    nothing_happened,
+    operation_of,
     refuse_settings,
-    unreturned,
 )
-from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.models.versioned import (
     VersionedCatalog,
     VersionedInput,
@@ -29,16 +28,7 @@ from checkers.linearizability.models.versioned import (
 )
 from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
-from harness.ops import (
-    CheckResult,
-    Counterexample,
-    History,
-    ModelSettings,
-    Op,
-    OpType,
-    Pair,
-    Verdict,
-)
+from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict
 
 __all__ = ["CatalogModel"]
 
@@ -61,9 +51,7 @@ class _DdlCheck:
     history: History
     operations: int
 
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
+    def check(self, *, time_limit_s: float, draw: bool) -> tuple[CheckResult, None]:
         """Judge as a run's history is judged."""
         del draw
         checker = CatalogLinearizable()
@@ -86,30 +74,32 @@ class CatalogModel:
     ) -> _DdlCheck | LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        history = history_of(ops)
+        history = ops if isinstance(ops, History) else History(ops)
         pairs = history.pairs
         if pairs and not any(_is_of_table(pair.invoke.value) for pair in pairs):
             return _DdlCheck(history, len(catalog_history(history).operations))
-        found = [self._operation(pair) for pair in pairs if not _did_nothing(pair)]
-        kept = [operation for operation in found if operation is not None]
-        return LinearizabilityCheck(
-            self.name,
-            VersionedCatalog(),
-            kept,
-            nothing_happened=nothing_happened(history, _did_nothing),
-        )
+        return _Tables().prepare(history, settings)
 
-    def _operation(self, pair: Pair) -> Operation[VersionedInput, VersionedOutput] | None:
+
+class _Tables(LinearizabilityModel):
+    """Tables of catalogs."""
+
+    name = CatalogModel.name
+
+    def _model(self, operations: Sequence[AnyOperation]) -> VersionedCatalog:
+        del operations
+        return VersionedCatalog()
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
-        assert isinstance(call.process, int), "pairs are of clients only"
+        if self._did_nothing(pair):
+            return None
         if call.f not in OPERATIONS or not _is_table_value(call.value):
             raise bad_op(call, self.name, _VOCABULARY)
         value: Mapping[str, Any] = call.value
         given = VersionedInput(call.f, value["name"], value["name2"], value["payload"], value["id"])
-        if done is None or unreturned(pair):
-            if call.f in {"get", "list"}:
-                return None
-            return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
+        if done is None or done.type is OpType.INFO:
+            return None if call.f in {"get", "list"} else operation_of(pair, given)
         if done.f != call.f:
             raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         if not _is_table_answer(done.value):
@@ -121,13 +111,12 @@ class CatalogModel:
         output = VersionedOutput(
             seen["result"], seen["id"], seen["version"], seen["payload"], listing
         )
-        return Operation(call.process, given, call.index, output, done.index, call.index)
+        return operation_of(pair, given, output)
 
-
-def _did_nothing(pair: Pair) -> bool:
-    """Whether it failed and saw nothing: one that failed with "nf" or "ex" is an observation."""
-    value = None if pair.completion is None else pair.completion.value
-    return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
+    def _did_nothing(self, pair: Pair) -> bool:
+        # One that failed with "nf" or "ex" is an observation.
+        value = None if pair.completion is None else pair.completion.value
+        return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
 
 
 def _is_of_table(value: Any) -> bool:

@@ -18,56 +18,33 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from checkers.history_models.engine import (
-    LinearizabilityCheck,
+    AnyOperation,
+    LinearizabilityModel,
     bad_op,
-    history_of,
-    nothing_happened,
-    refuse_settings,
+    failed,
+    operation_of,
     request_of,
-    unreturned,
 )
-from checkers.linearizability import UNKNOWN, Model, Operation
+from checkers.linearizability import Model
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
-from harness.ops import ModelSettings, Op, OpType, Pair
+from harness.ops import Op, OpType, Pair
 
 __all__ = ["FifoQueueModel", "MutexModel", "SetModel", "UnorderedQueueModel"]
 
-AnyOperation = Operation[Any, Any]
 _ABSENT: Final = object()
 
 
-class _ContainerModel(abc.ABC):
+class _ContainerModel(LinearizabilityModel):
     """What they share: pairs of ops become operations."""
 
-    api_version = 1
-    kind = "model"
-    name: ClassVar[str]
     vocabulary: ClassVar[str]
-
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
-        """See `HistoryModel`."""
-        refuse_settings(self.name, settings)
-        history = history_of(ops)
-        found = [self._operation(pair) for pair in history.pairs]
-        kept = self._reduced([operation for operation in found if operation is not None])
-        return LinearizabilityCheck(
-            self.name, self._model(kept), kept, nothing_happened=nothing_happened(history)
-        )
-
-    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        """The same question, asked with fewer operations of unknown outcome."""
-        return operations
-
-    @abc.abstractmethod
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """What the operations are checked against."""
 
     @abc.abstractmethod
     def _input(self, op: Op) -> Any:
@@ -79,16 +56,12 @@ class _ContainerModel(abc.ABC):
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
-        assert isinstance(call.process, int), "pairs are of clients only"
         if done is not None and done.f != call.f:
             raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         given = self._input(request_of(pair))
-        if done is None or unreturned(pair):
-            return Operation(call.process, given, call.index, UNKNOWN, None, call.index)
-        if done.type is OpType.FAIL:
-            return None
-        answer = self._output(done)
-        return Operation(call.process, given, call.index, answer, done.index, call.index)
+        if done is None or done.type is OpType.INFO:
+            return operation_of(pair, given)
+        return None if failed(pair) else operation_of(pair, given, self._output(done))
 
     def _element(self, op: Op, value: Any = _ABSENT) -> Any:
         """The value of `op`, or `value` of it, as an element."""

@@ -1,16 +1,21 @@
-"""What the linearizability models share: judge operations, prove the verdict, tell why, draw it.
+"""What the checks of linearizability share: prove the verdict of a search, tell why, draw it.
 
-Every verdict gets a certificate, which `linearizability.verify` has gone over (see there); it goes
-into the result as `proof`. One that proves nothing means that the search is wrong, and what a wrong
-search says is no verdict: `unknown`, with that reason.
+`judged` serves the checkers of runs and the models of foreign histories alike: they differ only in
+their words for an invalid history, see `Told`. Every verdict gets a certificate, which
+`linearizability.verify` has gone over (see there); it goes into the result as `proof`. One that
+proves nothing means that the search is wrong, and what a wrong search says is no verdict:
+`unknown`, with that reason.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from checkers.linearizability import (
     UNKNOWN,
@@ -43,26 +48,26 @@ from harness.ops import (
 __all__ = [
     "BROKEN",
     "LinearizabilityCheck",
+    "LinearizabilityModel",
+    "Told",
     "bad_op",
+    "convicted",
     "failed",
-    "history_of",
-    "nothing_happened",
+    "judged",
+    "linearizable",
+    "operation_of",
     "refuse_settings",
     "request_of",
-    "unreturned",
 ]
 
-VERDICTS: Final = {
-    Result.OK: Verdict.VALID,
-    Result.ILLEGAL: Verdict.INVALID,
-    Result.UNKNOWN: Verdict.UNKNOWN,
-}
 NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
+UNDECIDED: Final = "undecided"  # the rule of any other verdict that is unknown
 UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
 NOTHING_OBSERVED: Final = "nothing-observed"  # the rule of a verdict that is unknown for want of it
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "a search found no legal order, but nothing else could confirm that in time"
 CORE_TOLD_MAX: Final = 16
+OPERATIONS_MAX: Final = 64  # in the details of a failure
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
 STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
@@ -71,43 +76,28 @@ STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 AnyOperation = Operation[Any, Any]
 
 
-def history_of(ops: Iterable[Op]) -> History:
-    """The history of `ops`; raises `HistoryError` for ops that no clients can have made."""
-    return ops if isinstance(ops, History) else History(ops)
-
-
 def failed(pair: Pair) -> bool:
     """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
     return pair.type is OpType.FAIL
 
 
-def nothing_happened(history: History, did_nothing: Callable[[Pair], bool] = failed) -> bool:
-    """Whether the history itself says that no operation took effect, nor may have.
-
-    Recorded histories of Knossos hold a nemesis alone, or operations that all failed, and are
-    valid: that is all there was. A history without any op says nothing of the kind.
-    """
-    return len(history) > 0 and all(map(did_nothing, history.pairs))
+def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
+    """The operation that `pair` records; without an `answer` nobody knows whether it happened."""
+    call, done = pair.invoke, pair.completion
+    assert isinstance(call.process, int), "pairs are of clients only"
+    returned = None if done is None or answer is UNKNOWN else done.index
+    return Operation(call.process, given, call.index, answer, returned, call.index)
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
     """Raise `UsageError` if any of Elle's settings is set: `name` is no model of Elle's."""
-    for field in dataclasses.fields(_Flags):
-        if getattr(settings, field.name):
-            flag = f"--{field.name.replace('_', '-').removesuffix('s') + 's'}"
-            flag = "--consistency-model" if field.name == "consistency_models" else flag
+    for field in settings.__struct_fields__:
+        if getattr(settings, field):
+            flag = field.removesuffix("s") if field == "consistency_models" else field
             raise UsageError(
-                f"{flag} means nothing to the model {name}; it is for --elle list-append and "
-                "--elle rw-register"
+                f"--{flag.replace('_', '-')} means nothing to the model {name}; it is for "
+                "--elle list-append and --elle rw-register"
             )
-
-
-@dataclass
-class _Flags:
-    consistency_models: object
-    linearizable_keys: object
-    sequential_keys: object
-    wfr_keys: object
 
 
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
@@ -132,9 +122,98 @@ def request_of(pair: Pair) -> Op:
     return call if call.value is not None and isinstance(done.value, dict) else done
 
 
-def unreturned(pair: Pair) -> bool:
-    """Whether nobody knows if the operation took effect."""
-    return pair.type is OpType.INFO
+def linearizable(operations: int, unknown: int) -> str:
+    """The reason of a valid verdict on so many operations."""
+    return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
+
+
+class Told(NamedTuple):
+    """An invalid history in words: what is not linearizable, why, and the operations to blame.
+
+    `rule` is the short name of what was broken, by which reports group failures.
+    """
+
+    subject: str
+    sentences: Sequence[str]
+    operations: tuple[int, ...]
+    rule: str = ""
+
+
+def judged(
+    name: str,
+    model: Model[Any, Any, Any],
+    operations: Sequence[AnyOperation],
+    outcome: CheckOutcome,
+    *,
+    tell: Callable[[Failure, Certificate], Told],
+    limits: Limits,
+) -> CheckResult:
+    """The result of the check `name` that found `outcome`, with its proof.
+
+    Only what was confirmed is passed on; `tell` is asked about what is confirmed to be invalid.
+    Raises `CertificateError` where the proof proves nothing.
+    """
+    proof = certify(model, operations, outcome, limits=limits)
+    details = _details(outcome, proof, operations)
+    details["looked"] = {"answers": observations(model, operations)}
+    if proof is None or not proof.confirmed_by:
+        details["rule"] = UNDECIDED
+        reason = outcome.reason if proof is None else UNCONFIRMED
+        return CheckResult(name, Verdict.UNKNOWN, reason, details=details)
+    failure = outcome.failure
+    if failure is None:
+        reason = linearizable(len(operations), details["unknown"])
+        return CheckResult(name, Verdict.VALID, reason, details=details)
+    return convicted(name, tell(failure, proof), details)
+
+
+def convicted(name: str, told: Told, details: dict[str, Any]) -> CheckResult:
+    """The result of the check `name` on a history that is proven to be invalid."""
+    if told.rule:
+        details["rule"] = told.rule
+    text, blamed = tuple(told.sentences), told.operations
+    reason = f"not linearizable: {told.subject}"
+    return CheckResult(name, Verdict.INVALID, reason, text, blamed, details)
+
+
+def _details(
+    outcome: CheckOutcome, proof: Certificate | None, operations: Sequence[AnyOperation]
+) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "operations": len(operations),
+        "unknown": sum(operation.is_unknown for operation in operations),
+        "steps": outcome.steps,
+        "configurations": outcome.configurations,
+        "decided_by": outcome.decided_by,
+        "returns_passed": outcome.progress,
+        "returns": outcome.returns,
+        # Whether a larger budget may decide it.
+        "limited": outcome.result is Result.UNKNOWN
+        or (proof is not None and not proof.confirmed_by),
+    }
+    if proof is not None:
+        details["proof"] = proof.to_json()
+    failure = outcome.failure
+    if failure is not None:
+        details["failure"] = {
+            "operation": failure.operation,
+            "previous": failure.previous,
+            "core": list(failure.core[:OPERATIONS_MAX]),
+            "core_minimal": failure.core_minimal,
+            "weakened": len(failure.weakened),
+            "projection": failure.projection,
+            "survivors_total": failure.survivors_total,
+            "survivors": [
+                {
+                    "state": survivor.state_text[:2000],
+                    "last": list(survivor.order[-10:]),
+                    "pending": list(survivor.pending[:OPERATIONS_MAX]),
+                    "unknown_used": list(survivor.unknown_used[:OPERATIONS_MAX]),
+                }
+                for survivor in failure.survivors
+            ],
+        }
+    return details
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +221,8 @@ class LinearizabilityCheck:
     """Operations, whose ids are indices of invocations, ready to be checked against a model.
 
     Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
-    unknown, unless `nothing_happened`.
+    unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
+    that all failed, and are valid, since that is all there was.
     """
 
     name: str
@@ -163,64 +243,49 @@ class LinearizabilityCheck:
         outcome = check_operations(
             self.model, self.found, timeout_s=time_limit_s, limits=self.limits
         )
-        unknown = sum(operation.is_unknown for operation in self.found)
-        details: dict[str, Any] = {
-            "operations": len(self.found),
-            "unknown": unknown,
-            "steps": outcome.steps,
-            "configurations": outcome.configurations,
-            "decided_by": outcome.decided_by,
-        }
         observed = observations(self.model, self.found)
-        if observed:
-            details["looked"] = {"answers": observed}
-        elif outcome.result is Result.OK and not self.nothing_happened:
-            return self._unobserved(details), None
+        if outcome.result is Result.OK and not observed and not self.nothing_happened:
+            return self._unobserved(outcome), None
+        by_id = {operation.id: operation for operation in self.found}
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
+            subject = f"{self._did(by_id[failure.operation])} fits nowhere"
+            return Told(subject, self._sentences(outcome, failure, proof, by_id), offenders)
+
         try:
-            proof = certify(self.model, self.found, outcome, limits=self.limits)
+            result = judged(
+                self.name, self.model, self.found, outcome, tell=tell, limits=self.limits
+            )
         except CertificateError as error:
             reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
+            details = _details(outcome, None, self.found)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
-        if proof is not None:
-            details["proof"] = proof.to_json()
-            if not proof.confirmed_by:
-                return CheckResult(self.name, Verdict.UNKNOWN, UNCONFIRMED, details=details), None
-        failure = outcome.failure
-        if failure is None:
-            reason = outcome.reason
-            if outcome.result is Result.OK:
-                reason = (
-                    f"{len(self.found)} operations ({unknown} of unknown outcome) are linearizable"
-                    if observed
-                    else NOTHING_HAPPENED
-                )
-            return CheckResult(self.name, VERDICTS[outcome.result], reason, details=details), None
-        assert proof is not None, "what is invalid was certified"
-        by_id = {operation.id: operation for operation in self.found}
-        offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
-        result = CheckResult(
-            self.name,
-            Verdict.INVALID,
-            f"not linearizable: {self._did(by_id[failure.operation])} fits nowhere",
-            tuple(self._sentences(outcome, failure, proof, by_id)),
-            offenders,
-            details,
-        )
-        return result, self._counterexample(failure, by_id) if draw else None
+        if not observed:
+            # Nothing that was looked at is too little, unless there was nothing to look at.
+            del result.details["looked"]
+            if result.verdict is Verdict.VALID:
+                result = replace(result, reason=NOTHING_HAPPENED)
+        if not draw or result.verdict is not Verdict.INVALID:
+            return result, None
+        assert outcome.failure is not None, "what is invalid was explained"
+        return result, self._counterexample(outcome.failure, by_id)
 
-    def _unobserved(self, details: dict[str, Any]) -> CheckResult:
+    def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
         """Any order would do, so that there is one means nothing."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
             "answers that show what there was."
         )
-        details = {**details, "rule": NOTHING_OBSERVED}
+        details = {**_details(outcome, None, self.found), "rule": NOTHING_OBSERVED}
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
-    def _did(self, operation: AnyOperation) -> str:
+    def _label(self, operation: AnyOperation) -> str:
         output = UNKNOWN if operation.is_unknown else operation.output
-        what = _cut(self.model.describe_operation(operation.input, output), LABEL_CHARS_MAX)
-        return f"{what} by process {operation.client_id} (op {operation.id})"
+        return _cut(self.model.describe_operation(operation.input, output), LABEL_CHARS_MAX)
+
+    def _did(self, operation: AnyOperation) -> str:
+        return f"{self._label(operation)} by process {operation.client_id} (op {operation.id})"
 
     def _sentences(
         self,
@@ -274,15 +339,7 @@ class LinearizabilityCheck:
                     break
                 kept.append(state)
             orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
-        labels = {
-            operation.id: _cut(
-                self.model.describe_operation(
-                    operation.input, UNKNOWN if operation.is_unknown else operation.output
-                ),
-                LABEL_CHARS_MAX,
-            )
-            for operation in self.found
-        }
+        labels = {operation.id: self._label(operation) for operation in self.found}
         return Counterexample(failure.operation, failure.core, tuple(orders), labels)
 
     def _states(
@@ -302,6 +359,46 @@ class LinearizabilityCheck:
             if position >= first:
                 described.append(_cut(self.model.describe_state(state), STATE_CHARS_MAX))
         return described
+
+
+class LinearizabilityModel(abc.ABC):
+    """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too."""
+
+    api_version = 1
+    kind = "model"
+    name: ClassVar[str]
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
+        """See `HistoryModel`."""
+        refuse_settings(self.name, settings)
+        history = ops if isinstance(ops, History) else History(ops)
+        found = [self._operation(pair) for pair in history.pairs]
+        kept = self._reduced([operation for operation in found if operation is not None])
+        # A history without any op does not say that nothing happened.
+        idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
+        return LinearizabilityCheck(self.name, self._model(kept), kept, nothing_happened=idle)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
+        del case
+        prepared = self.prepare(history, ModelSettings())
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
+
+    @abc.abstractmethod
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        """What the operations are checked against."""
+
+    @abc.abstractmethod
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        """The same question, asked with fewer operations of unknown outcome."""
+        return operations
+
+    def _did_nothing(self, pair: Pair) -> bool:
+        """Whether the history itself says that the operation took no effect, nor may have."""
+        return failed(pair)
 
 
 def _cut(text: str, most: int) -> str:

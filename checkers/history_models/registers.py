@@ -15,20 +15,19 @@ of which nobody knows the answer says nothing and is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final
 
 from checkers.history_models.engine import (
+    AnyOperation,
     LinearizabilityCheck,
+    LinearizabilityModel,
     bad_op,
     failed,
-    history_of,
-    nothing_happened,
+    operation_of,
     refuse_settings,
     request_of,
-    unreturned,
 )
-from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.models.register import (
     Cas,
     MultiRegister,
@@ -39,17 +38,12 @@ from checkers.linearizability.models.register import (
     Write,
     distinct,
 )
-from harness.ops import ModelSettings, Op, OpType, Pair
+from harness.ops import History, ModelSettings, Op, OpType, Pair
 
 __all__ = ["CasRegister", "EtcdCasRegister", "MultiRegisterModel", "PlainRegister"]
 
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 _SCALARS: Final = (int, float, str, bool, type(None))
-
-
-def _number(op: Op) -> int:
-    assert isinstance(op.process, int), "pairs are of clients only"
-    return op.process
 
 
 def _register_input(op: Op, model: str) -> RegisterInput:
@@ -93,33 +87,27 @@ def _is_ours(pairs: Iterable[Pair]) -> bool:
     )
 
 
-class CasRegister:
+class CasRegister(LinearizabilityModel):
     """One register as Jepsen and Knossos test it, 0 at first."""
 
-    api_version = 1
     name = "cas-register"
     doc = "one register with reads, writes and compare-and-set; 0 at first; fail: did not happen"
-    kind = "model"
+    initial: ClassVar[int | None] = 0
+
+    def __init__(self, *, ours: bool = False) -> None:
+        """With `ours`, values are those of our own vocabulary."""
+        self._ours = ours
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        history = history_of(ops)
-        ours = _is_ours(history.pairs)
-        found = [self._operation(pair, ours=ours) for pair in history.pairs]
-        kept = [operation for operation in found if operation is not None]
-        return LinearizabilityCheck(
-            self.name,
-            Register(None if ours else self._initial()),
-            kept,
-            # A failure that is a time-out may have happened.
-            nothing_happened=nothing_happened(
-                history, lambda pair: failed(pair) and not self._unknown(pair)
-            ),
-        )
+        history = ops if isinstance(ops, History) else History(ops)
+        model = type(self)(ours=_is_ours(history.pairs))
+        return super(CasRegister, model).prepare(history, settings)
 
-    def _initial(self) -> int | None:
-        return 0
+    def _model(self, operations: Sequence[AnyOperation]) -> Register:
+        del operations
+        return Register(None if self._ours else self.initial)
 
     def _asked(self, pair: Pair) -> Op:
         """The op that says what was asked for."""
@@ -127,41 +115,36 @@ class CasRegister:
 
     def _unknown(self, pair: Pair) -> bool:
         """Whether nobody knows if the operation took effect."""
-        return unreturned(pair)
+        return pair.type is OpType.INFO
 
-    def _observed(self, pair: Pair, given: RegisterInput, *, ours: bool) -> bool:
+    def _did_nothing(self, pair: Pair) -> bool:
+        # A failure that is a time-out may have happened.
+        return failed(pair) and not self._unknown(pair)
+
+    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
         """Whether a failed operation tells something about the register."""
         done = pair.completion
-        if not ours or done is None or not isinstance(given, Cas):
+        if not self._ours or done is None or not isinstance(given, Cas):
             return False
         return isinstance(done.value, dict) and done.value.get("result") == "mismatch"
 
-    def _matches_anything(self, value: Any, *, ours: bool) -> bool:
+    def _matches_anything(self, value: Any) -> bool:
         """Whether an answered read of `value` is a wildcard."""
-        return value is None and not ours
+        return value is None and not self._ours
 
-    def _operation(self, pair: Pair, *, ours: bool) -> Operation[RegisterInput, Any] | None:
+    def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.type is not OpType.INFO and done.f != call.f:
             raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         given = _register_input(self._asked(pair), self.name)
-        process = _number(call)
         if done is None or self._unknown(pair):
-            if isinstance(given, Read):
-                return None
-            return Operation(process, given, call.index, UNKNOWN, None, call.index)
-        output: Any = None
-        if done.type is OpType.FAIL:
-            if not self._observed(pair, given, ours=ours):
-                return None
-            output = False
-        elif isinstance(given, Read):
-            output = _read_value(done, self.name)
-            if self._matches_anything(output, ours=ours):
-                return None
-        elif isinstance(given, Cas):
-            output = True
-        return Operation(process, given, call.index, output, done.index, call.index)
+            return None if isinstance(given, Read) else operation_of(pair, given)
+        if failed(pair):
+            return operation_of(pair, given, False) if self._observed(pair, given) else None
+        if not isinstance(given, Read):
+            return operation_of(pair, given, True if isinstance(given, Cas) else None)
+        value = _read_value(done, self.name)
+        return None if self._matches_anything(value) else operation_of(pair, given, value)
 
 
 class EtcdCasRegister(CasRegister):
@@ -170,17 +153,14 @@ class EtcdCasRegister(CasRegister):
     name = "etcd-cas-register"
     doc = "one register of etcd's logs; nil at first; a failed compare-and-set is an observation"
 
-    def _initial(self) -> int | None:
-        return None
+    initial = None
 
     def _asked(self, pair: Pair) -> Op:
         # Porcupine looks at no completion's value but a read's.
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
-    def _observed(self, pair: Pair, given: RegisterInput, *, ours: bool) -> bool:
-        if ours:
-            return super()._observed(pair, given, ours=ours)
-        return isinstance(given, Cas)
+    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
+        return super()._observed(pair, given) if self._ours else isinstance(given, Cas)
 
     def _unknown(self, pair: Pair) -> bool:
         # A failure that is a time-out observed nothing.
@@ -188,8 +168,8 @@ class EtcdCasRegister(CasRegister):
         lost = done is not None and done.type is OpType.FAIL and done.error is not None
         return lost or super()._unknown(pair)
 
-    def _matches_anything(self, value: Any, *, ours: bool) -> bool:
-        del value, ours
+    def _matches_anything(self, value: Any) -> bool:
+        del value
         return False
 
 
@@ -200,33 +180,24 @@ class PlainRegister(CasRegister):
     doc = "one register with reads and writes; 0 at first"
 
 
-class MultiRegisterModel:
+class MultiRegisterModel(LinearizabilityModel):
     """Registers x and y, 0 at first, read and written in transactions."""
 
-    api_version = 1
     name = "multi-register"
     doc = "registers read and written in atomic transactions; x and y are 0 at first"
-    kind = "model"
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
-        """See `HistoryModel`."""
-        refuse_settings(self.name, settings)
-        history = history_of(ops)
-        found = [self._operation(pair) for pair in history.pairs if not failed(pair)]
-        return LinearizabilityCheck(
-            self.name,
-            MultiRegister({"x": 0, "y": 0}),
-            found,
-            nothing_happened=nothing_happened(history),
-        )
+    def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
+        del operations
+        return MultiRegister({"x": 0, "y": 0})
 
-    def _operation(self, pair: Pair) -> Operation[Txn, Any]:
-        call, done = pair.invoke, pair.completion
-        process = _number(call)
-        if done is None or unreturned(pair):
-            return Operation(process, self._txn(call), call.index, UNKNOWN, None, call.index)
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        done = pair.completion
+        if failed(pair):
+            return None
+        if done is None or done.type is OpType.INFO:
+            return operation_of(pair, self._txn(pair.invoke))
         txn = self._txn(done)
-        return Operation(process, txn, call.index, txn, done.index, call.index)
+        return operation_of(pair, txn, txn)
 
     def _txn(self, op: Op) -> Txn:
         micro = []

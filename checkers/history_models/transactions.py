@@ -1,13 +1,17 @@
 """list-append and rw-register: transactional isolation, checked by `checkers.elle`.
 
-That package is imported where it is used: it brings numpy, and listing plug-ins must stay quick.
+`ElleModel` and `ElleCheck` serve the checkers of runs, too (`checkers.transactional`), which differ
+only in how they tell what was found. `checkers.elle` is imported where it is used: it brings numpy,
+and listing plug-ins must stay quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import abc
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from checkers._elle_certificate import certified
 from checkers._transactions import mops_of, transactions_of
@@ -16,77 +20,72 @@ from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op,
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
-    from checkers.elle.columns import Columns
 
-__all__ = ["ListAppend", "RwRegister"]
+__all__ = ["ElleCheck", "ElleModel", "ListAppend", "RwRegister", "blamed", "refuted", "shortened"]
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
+VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
 LABEL_CHARS_MAX: Final = 200
 CASES_TOLD_MAX: Final = 4
 DRAWINGS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
-    """Transactions, ready to be checked; the history has their words, `columns` what counts."""
+class ElleCheck:
+    """So many transactions, understood and ready to be checked.
+
+    `judge` takes `consistency_models` and `time_limit_s`; `labels` says what each transaction did,
+    by the index of its invocation.
+    """
 
     name: str
     history: History
-    columns: Columns
+    operations: int
     settings: ModelSettings
+    judge: Callable[..., ElleResult]
+    labels: Callable[[], dict[int, str]]
 
-    @property
-    def operations(self) -> int:
-        """How many transactions will be checked."""
-        return len(self.history.pairs)
+    def proven(
+        self, models: Sequence[str], time_limit_s: float
+    ) -> tuple[ElleResult, dict[str, Any] | None]:
+        """What Elle found of `models`, and its certificate, if it is about cases."""
+        found = self.judge(consistency_models=models, time_limit_s=time_limit_s)
+        promised = [f.replace("_", "-") for f in VERSION_ORDERS if getattr(self.settings, f)]
+        return certified(found, self.history, self.name, promised)
 
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
         """Judge; see `harness.plugins.PreparedCheck`."""
-        found = self._judge(self.settings.consistency_models or DEFAULT_MODELS, time_limit_s)
-        result, proof = certified(found, self.history, self.name, self._promised())
-        cases = [case for shown in result.anomalies.values() for case in shown]
-        blamed = dict.fromkeys(index for case in cases for index in case.operations)
-        text = sentences(result)
-        details = details_of(result, self.operations)
+        models = self.settings.consistency_models or DEFAULT_MODELS
+        result, proof = self.proven(models, time_limit_s)
+        text = _sentences(result)
+        details = _details(result, self.operations)
         if proof is not None:
             text.append(f"Certificate: {proof['text']}.")
             details["proof"] = proof
-        judged = CheckResult(
-            self.name, result.verdict, result.reason, tuple(text), tuple(blamed), details
-        )
+        core = blamed(result)
+        judged = CheckResult(self.name, result.verdict, result.reason, tuple(text), core, details)
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
-        labels = {pair.invoke.index: _label(pair) for pair in self.history.pairs}
-        return judged, Counterexample(None, tuple(blamed), (), labels)
+        return judged, Counterexample(None, core, (), self.labels())
 
-    def _promised(self) -> list[str]:
-        """What may be assumed of single keys."""
-        flags = ("linearizable_keys", "sequential_keys", "wfr_keys")
-        return [flag.replace("_", "-") for flag in flags if getattr(self.settings, flag)]
 
-    def _judge(self, models: Sequence[str], time_limit_s: float) -> ElleResult:
-        from checkers.elle import check_list_append, check_rw_register
+def blamed(result: ElleResult) -> tuple[int, ...]:
+    """The operations of all cases."""
+    cases = [case for shown in result.anomalies.values() for case in shown]
+    return tuple(dict.fromkeys(index for case in cases for index in case.operations))
 
-        if self.columns.writes_are == "append":
-            return check_list_append(
-                self.columns, consistency_models=models, time_limit_s=time_limit_s
-            )
-        return check_rw_register(
-            self.columns,
-            consistency_models=models,
-            linearizable_keys=self.settings.linearizable_keys,
-            sequential_keys=self.settings.sequential_keys,
-            wfr_keys=self.settings.wfr_keys,
-            time_limit_s=time_limit_s,
-        )
+
+def shortened(text: str) -> str:
+    """A label, cut where it says so."""
+    return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
 
 
 def _label(pair: Pair) -> str:
     """What a transaction did, in EDN's manner."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
-    return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
+    return shortened(text)
 
 
 def _atom(value: Any) -> str:
@@ -97,7 +96,7 @@ def _atom(value: Any) -> str:
     return str(value)
 
 
-def sentences(result: ElleResult) -> list[str]:
+def _sentences(result: ElleResult) -> list[str]:
     """The first cases of every anomaly in words, and what else there is to say."""
     text: list[str] = []
     for name, shown in result.anomalies.items():
@@ -108,69 +107,98 @@ def sentences(result: ElleResult) -> list[str]:
     return text
 
 
-def details_of(result: ElleResult, operations: int) -> dict[str, Any]:
+def _details(result: ElleResult, operations: int) -> dict[str, Any]:
     """What `harness check --json` and the pages want to know of a check of `operations`."""
-    drawings = [
-        case.drawing
-        for shown in result.anomalies.values()
-        for case in shown
-        if case.drawing is not None
-    ]
     return {
         "operations": operations,
         "configurations": 0,
+        **refuted(result, DRAWINGS_MAX),
         "anomalies": sorted(result.anomalies),
-        "counts": dict(result.counts),
-        "not": list(result.not_),
-        "also_not": list(result.also_not),
-        "drawings": drawings[:DRAWINGS_MAX],
         **{key: value for key, value in result.statistics.items() if key != "operations"},
     }
 
 
-def refuse_version_orders(settings: ModelSettings, why: str) -> None:
-    """Raise `UsageError` for assumptions about registers, where the versions are none of theirs."""
-    for flag in ("linearizable_keys", "sequential_keys", "wfr_keys"):
-        if getattr(settings, flag):
-            raise UsageError(
-                f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
-                f"{why}; use it with --elle rw-register"
-            )
+def refuted(result: ElleResult, drawings: int) -> dict[str, Any]:
+    """Details of a check: how many anomalies, the models they refute, the first `drawings`."""
+    cases = [case for shown in result.anomalies.values() for case in shown]
+    return {
+        "not": list(result.not_),
+        "also_not": list(result.also_not),
+        "counts": dict(result.counts),
+        "drawings": [case.drawing for case in cases if case.drawing][:drawings],
+    }
 
 
-class ListAppend:
+class ElleModel(abc.ABC):
+    """A `HistoryModel` of transactions; a `Checker` of runs, too.
+
+    `unordered` says why orders of versions may not be assumed, if so.
+    """
+
+    api_version = 1
+    kind = "elle"
+    name: ClassVar[str]
+    unordered: ClassVar[str] = ""
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> ElleCheck:
+        """See `HistoryModel`."""
+        from checkers.elle.models import check_names
+
+        for flag in VERSION_ORDERS if self.unordered else ():
+            if getattr(settings, flag):
+                raise UsageError(
+                    f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
+                    f"{self.unordered}; use it with --elle rw-register"
+                )
+        check_names(settings.consistency_models, ())
+        return self._understood(ops if isinstance(ops, History) else History(ops), settings)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
+        del case
+        prepared = self.prepare(history, ModelSettings())
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
+
+    @abc.abstractmethod
+    def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
+        """The check of `history`; raises `HistoryError` for what is no such transaction."""
+
+
+class ListAppend(ElleModel):
     """Transactions of appends to lists and reads of whole lists."""
 
-    api_version = 1
     name = "list-append"
     doc = "transactions that append to lists and read them: Elle's anomalies and models"
-    kind = "elle"
+    unordered = "lists show their order"
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
-        """See `HistoryModel`."""
-        refuse_version_orders(settings, "lists show their order")
-        return _prepared(self.name, transactions_of(ops), settings, "append")
+    def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
+        from checkers.elle import check_list_append
+        from checkers.elle.columns import columns_of
+
+        history = transactions_of(history)
+        judge = partial(check_list_append, columns_of(history, writes_are="append"))
+        return _check(self.name, history, settings, judge)
 
 
-class RwRegister:
+class RwRegister(ElleModel):
     """Transactions of writes and reads of registers, where each value is written once."""
 
-    api_version = 1
     name = "rw-register"
     doc = "transactions that write and read registers: Elle's anomalies and models"
-    kind = "elle"
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> _Check:
-        """See `HistoryModel`."""
-        return _prepared(self.name, ops, settings, "w")
+    def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
+        from checkers.elle import check_rw_register
+        from checkers.elle.columns import columns_of
+
+        promised = {flag: getattr(settings, flag) for flag in VERSION_ORDERS}
+        judge = partial(check_rw_register, columns_of(history, writes_are="w"), **promised)
+        return _check(self.name, history, settings, judge)
 
 
-def _prepared(name: str, ops: Iterable[Op], settings: ModelSettings, writes_are: str) -> _Check:
-    from checkers.elle.columns import columns_of
-    from checkers.elle.models import check_names
+def _check(
+    name: str, history: History, settings: ModelSettings, judge: Callable[..., ElleResult]
+) -> ElleCheck:
+    def labels() -> dict[int, str]:
+        return {pair.invoke.index: _label(pair) for pair in history.pairs}
 
-    check_names(settings.consistency_models, ())
-    history = ops if isinstance(ops, History) else History(ops)
-    # Raises for what is no such transaction.
-    columns = columns_of(history, writes_are=writes_are)
-    return _Check(name, history, columns, settings)
+    return ElleCheck(name, history, len(history.pairs), settings, judge, labels)

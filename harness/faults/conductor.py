@@ -32,6 +32,7 @@ that heal it in order, shorter than anyone's patience."""
 AIM_TIMEOUT_S: Final = 5.0
 """How long a fault waits for a leader at least; a planned one does until its time is over."""
 AIM_POLL_S: Final = 0.2
+NS_PER_MS: Final = 1_000_000
 OTHER: Final = "other"
 """The kind of a fault that never took aim."""
 
@@ -103,13 +104,18 @@ class FaultConductor:
             return Injection(targets=(), note="missed: the chaos phase ended")
         return await self._inject(fault, scene)
 
-    async def _inject(self, fault: Fault, scene: Scene) -> Injection:
+    async def _inject(
+        self, fault: Fault, scene: Scene, event: ClusterEvent | None = None
+    ) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
         aim = self._nemeses[fault.nemesis].aim(scene, fault)
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
+        if event is not None:
+            said_ns = event.time_ns - event.late_ns
+            data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
         if injection.what is not None:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
@@ -175,7 +181,7 @@ class FaultConductor:
             left = -1  # no later one
             try:
                 at_it = msgspec.structs.replace(scene, it=event.node)
-                sprung.set_result(await self._inject(fault, at_it))
+                sprung.set_result(await self._inject(fault, at_it, event))
             except Exception as error:  # noqa: BLE001 - raised where the fault is waited for
                 sprung.set_exception(error)
 

@@ -5,8 +5,9 @@ import pytest
 from checkers import linearizable
 from checkers.elle.columns import _Builder
 from checkers.history_models import engine
+from checkers.linearizability import CheckOutcome, Result
 from harness.errors import HistoryError
-from harness.ops import ModelSettings, Op, OpType, Verdict
+from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin, plugin_names
 
 TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
@@ -277,6 +278,14 @@ def test_an_order_of_revisions_that_proves_nothing_is_a_crash(monkeypatch):
     assert result.reason.startswith("the check crashed: its own certificate does not hold: ")
 
 
+def test_a_search_that_lies_gives_no_verdict(monkeypatch):
+    lie = CheckOutcome(result=Result.OK, reason="", witness=((0, 2),))
+    monkeypatch.setattr(engine, "check_operations", lambda *_, **__: lie)
+    result, drawn = judge("cas-register", [*WROTE_1, *read(0)])
+    assert (result.verdict, drawn) == (UNKNOWN, None)
+    assert result.reason.startswith(f"{engine.BROKEN} for the verdict Ok: operation 2 is not legal")
+
+
 def test_every_shipped_model_says_what_it_is():
     for name in plugin_names("models"):
         model = load_plugin("models", name)
@@ -296,3 +305,15 @@ def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
     result, _ = judge(model, [("0!", "txn", value), ("0+", "txn", value)])
     assert result.details["transactions"] == 1
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "lines"),
+    [
+        ("cas-register", [*WROTE_1, *read(0)]),
+        ("list-append", [("0!", "txn", [["r", "x", None]]), ("0+", "txn", [["r", "x", [7]]])]),
+    ],
+)
+def test_a_model_judges_a_run_as_a_checker(model, lines):
+    plugin = load_plugin("models", model)
+    assert plugin.check(History(ops(*lines)), None, time_limit_s=300) == judge(model, lines)[0]

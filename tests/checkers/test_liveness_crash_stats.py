@@ -466,6 +466,16 @@ def test_a_fault_that_bit_is_certified_with_what_was_in_flight() -> None:
     assert "1 process; 1 operation in flight at its start, 0 at its end" in certificate["faults"][0]
 
 
+def test_how_soon_after_their_events_faults_struck_is_certified() -> None:
+    h = busy()
+    for number in range(1, 21):
+        value = {"action": "inject", "fault": f"f{number}", "targets": ["m1"], "note": ""}
+        h.nemesis("kill-leader", {**value, "after_event_ms": float(number)})
+        heal(h, 1, f"f{number}")
+    certificate = stats(h, "kill-leader").details["certificate"]
+    assert certificate["faults_at_events"] == "20 faults struck, 95 % within 19.0 ms of the event"
+
+
 @pytest.mark.parametrize(
     ("terms", "expected"), [((), "not observed"), ((1,), "not observed"), ((1, 2), "at least 1")]
 )

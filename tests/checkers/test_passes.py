@@ -12,7 +12,6 @@ import pytest
 from checkers import linearizable
 from checkers._catalog_history import catalog_history
 from checkers.catalog_passes import Contradiction, contradictions, passes, refute
-from checkers.catalog_passes.views import Tenancy, TenancyInput
 from checkers.linearizability import (
     CheckOutcome,
     Limits,
@@ -23,6 +22,7 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.models.catalog import Catalog
+from checkers.linearizability.models.catalog_views import Tenancy, TenancyInput
 from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
 from harness.ops import History, OpType, Verdict
@@ -205,6 +205,17 @@ def test_a_list_that_leaves_out_a_table() -> None:
     torn = listed(h, 1, ["a", "T1", 0])
     gone = h.delete(0, "b", "T2")
     assert_refuted(h, {create, torn, gone}, "the list leaves it out")
+
+
+def test_a_list_that_was_refused_shows_nothing_to_the_passes() -> None:
+    h = Writer()
+    create = h.create(0, "a", "T1")
+    refused = h.fail(1, "list", {}, "not-found")
+    h.delete(0, "a", "T1")
+    assert found_in(h.history) == []
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=60)
+    assert result.verdict is Verdict.INVALID
+    assert set(result.operations) == {create, refused}
 
 
 def test_a_name_that_was_missing_in_the_middle() -> None:

@@ -22,7 +22,8 @@ from checkers.linearizability.core import relaxed
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models import versioned_windows
 from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizability.models.catalog_name import CatalogName, NameInput
+from checkers.linearizability.models.catalog_name import CatalogName
+from checkers.linearizability.models.catalog_views import Said
 from checkers.linearizability.models.versioned import (
     VersionedCatalog,
     VersionedInput,
@@ -226,9 +227,9 @@ def test_a_list_between_two_sights_must_show_the_id() -> None:
 
 def test_any_table_can_be_the_one_whose_id_is_not_said() -> None:
     operations = [
-        Operation(0, NameInput("put", "x", 0), 0, True, 1, 0),
-        Operation(0, NameInput("see", None, 0), 2, True, 3, 1),
-        Operation(0, NameInput("take", "x", 0), 4, True, 5, 2),
+        Operation(0, Said("put", "x", 0), 0, True, 1, 0),
+        Operation(0, Said("see", None, 0), 2, True, 3, 1),
+        Operation(0, Said("take", "x", 0), 4, True, 5, 2),
     ]
     assert decided(CatalogName(), operations, {1})
     assert not decided(CatalogName(), operations[1:], {1})

@@ -525,9 +525,9 @@ PHANTOM = """
 """
 
 
-def judged(tmp_path: Path) -> CheckResult:
+def judged(tmp_path: Path, text: str = PHANTOM) -> CheckResult:
     path = tmp_path / "h.edn"
-    path.write_text(PHANTOM)
+    path.write_text(text)
     prepared = ClosedPredicate().prepare(load_edn(path), ModelSettings())
     return prepared.check(time_limit_s=60.0, draw=False)[0]
 
@@ -537,6 +537,13 @@ def test_a_verdict_carries_its_certificate(tmp_path: Path) -> None:
 
     assert result.verdict is Verdict.INVALID
     assert result.explanation[-1] == "Certificate: 1 of 1 cases verified."
+    assert result.details["proof"]["verified"] == ["G2"]
+
+
+def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path: Path) -> None:
+    result = judged(tmp_path, "\n".join(PHANTOM.strip().splitlines()[2:]))
+
+    assert result.verdict is Verdict.INVALID
     assert result.details["proof"]["verified"] == ["G2"]
 
 

@@ -55,6 +55,7 @@ def test_a_fault_at_an_event_strikes_the_node_that_had_it_at_that_very_time():
     hit = [fault for fault in faults_of(history) if fault.targets and fault.nemesis == text]
     assert hit
     assert {(fault.start, fault.targets[0]) for fault in hit} <= leaders
+    assert {fault.after_event_ms for fault in hit} == {0.0}
     assert judgement.verdict == "valid", judgement
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -84,6 +85,20 @@ def test_nothing_is_sent_or_written_between_the_event_and_the_fault(seed):
         assert (later, state) == (heard, NodeState.DOWN)
     elif verb == "pause":
         assert later[: number + 1] == list(range(number + 1))  # it goes on where it stood still
+
+
+def test_what_a_spring_does_is_not_the_nodes_doing():
+    async def main(session: Any) -> float:
+        struck = asyncio.get_running_loop().create_future()
+
+        async def spring(event: ClusterEvent) -> None:
+            if not struck.done():
+                struck.set_result(time.monotonic())  # as progress does, which a node may not
+
+        session.cluster.trap(EVENT, spring)
+        return await struck
+
+    assert run(main, specs("a", "b", entry="tests.sim.test_traps:actor")) > 0
 
 
 def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():

@@ -16,9 +16,9 @@ whole catalog cannot: with 20 names and 50 lost answers that has too many states
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
+from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
 from checkers.linearizability.models.catalog_types import (
     Alter,
     Answer,
@@ -30,86 +30,21 @@ from checkers.linearizability.models.catalog_types import (
     Look,
     Rename,
 )
-from checkers.linearizability.models.versioned_views import of_interest
+from checkers.linearizability.models.catalog_views import NameView, Said, Slot, saying
 
-__all__ = ["CatalogName", "NameInput", "name_projections"]
-
-
-class NameInput(NamedTuple):
-    """What an operation says about the name.
-
-    | f         | legal in                 | afterwards                                           |
-    |-----------|--------------------------|------------------------------------------------------|
-    | put       | nothing                  | table (id, version)                                  |
-    | bump      | table (id, version - 1)  | table (id, version)                                  |
-    | take      | table (id, version)      | nothing                                              |
-    | see       | table (id, version)      | the same                                             |
-    | present   | any table                | the same                                             |
-    | absent    | nothing                  | the same                                             |
-
-    An id of `None` stands for one that is not shown or cannot be compared, a version of `None`
-    likewise.
-    """
-
-    f: str
-    table_id: str | None = None
-    version: int | None = None
+__all__ = ["CatalogName", "name_projections"]
 
 
-Slot = tuple[str | None, int | None] | None
-SOME: Final[Slot] = (None, None)
-READS: Final = frozenset({"see", "present", "absent"})
+SOME: Final[Slot] = (None, None, None)
 
 
-class CatalogName(Model[Slot, NameInput, bool]):
-    """See the module."""
+class CatalogName(NameView):
+    """State: nothing, a table (id and version, no payload), or `SOME`."""
 
-    def init(self) -> Slot:
-        """Nothing is there."""
-        return None
-
-    def step(
-        self,
-        state: Slot,
-        input_: NameInput,
-        output: bool | Unknown,
-        /,
-    ) -> tuple[bool, Slot]:
-        """Unknown operations act where they can."""
-        f = input_.f
-        if f in {"put", "absent"}:
-            legal = state is None
-        else:
-            legal = state is not None and (f == "present" or _fits(state, input_))
-        if not legal:
-            return output is UNKNOWN, state
-        if f == "put":
-            known = input_.table_id is not None and input_.version is not None
-            return True, (input_.table_id, input_.version) if known else SOME
-        if f == "take":
-            return True, None
-        if f == "bump" and state is not None and state[1] is not None:
-            return True, (state[0], state[1] + 1)
-        return True, state
-
-    def read_only(self, input_: NameInput, output: bool | Unknown, /) -> bool:
-        """What only looks."""
-        del output
-        return input_.f in READS
-
-    def blurred(
-        self,
-        core: Sequence[Operation[NameInput, bool]],
-        others: Sequence[Operation[NameInput, bool]],
-        /,
-    ) -> Sequence[Operation[NameInput, bool]]:
-        """Without what only comes and goes while the core looks away; see `of_interest`."""
-        return of_interest(
-            [operation.input.table_id for operation in core],
-            [operation for operation in others if operation.input.f not in READS],
-            id_of=lambda operation: operation.input.table_id,
-            any_will_do=any(o.input.f == "present" or _says_no_id(o.input) for o in core),
-        )
+    def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
+        """Of a table that is known in part, nothing is."""
+        legal, after = super().step(state, input_, output)
+        return legal, after if after is None or None not in after[:2] else SOME
 
     def describe_state(self, state: Slot, /) -> str:
         """For people."""
@@ -120,38 +55,17 @@ class CatalogName(Model[Slot, NameInput, bool]):
         return f"table {state[0]} version {state[1]} has the name"
 
 
-def _says_no_id(said: NameInput) -> bool:
-    return said.table_id is None and said.f not in {"present", "absent"}
-
-
-def _fits(state: tuple[str | None, int | None], input_: NameInput) -> bool:
-    if state[0] is not None and input_.table_id is not None and state[0] != input_.table_id:
-        return False
-    if state[1] is None or input_.version is None:
-        return True
-    return state[1] == input_.version - (1 if input_.f == "bump" else 0)
-
-
 def name_projections(
     names: Sequence[str],
     operations: Sequence[Operation[CatalogInput, Answer]],
     bindings: Mapping[str, str],
-) -> list[Projection[Slot, NameInput, bool]]:
+) -> list[Projection[Slot, Said, bool]]:
     """One projection for each name, in the order of `names`."""
     ids = {key: ident for ident, key in bindings.items()}
-    found: dict[str, list[Operation[NameInput, bool]]] = {name: [] for name in names}
+    found: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
     for operation in operations:
         for name, said in _sayings(operation, names, ids, bindings):
-            found[name].append(
-                Operation(
-                    operation.client_id,
-                    said,
-                    operation.call,
-                    UNKNOWN if operation.is_unknown else True,
-                    operation.return_time,
-                    operation.id,
-                )
-            )
+            found[name].append(saying(operation, said))
     model = CatalogName()
     return [Projection(f"name {name!r}", model, tuple(found[name])) for name in names]
 
@@ -161,7 +75,7 @@ def _sayings(
     names: Sequence[str],
     ids: Mapping[str, str],
     bindings: Mapping[str, str],
-) -> Iterator[tuple[str, NameInput]]:
+) -> Iterator[tuple[str, Said]]:
     given, answer = operation.input, operation.output
     if operation.is_unknown or answer is UNKNOWN:
         yield from _unknown_sayings(given, ids)
@@ -171,9 +85,9 @@ def _sayings(
         shown = {name: (ident, version) for name, ident, version in answer.listing}
         for name in names:
             if name in shown:
-                yield name, NameInput("see", *_comparable(*shown[name], bindings))
+                yield name, Said("see", *_comparable(*shown[name], bindings))
             else:
-                yield name, NameInput("absent")
+                yield name, Said("absent")
 
 
 def _comparable(
@@ -183,19 +97,17 @@ def _comparable(
     return (ident if ident in bindings else None), version
 
 
-def _unknown_sayings(
-    given: CatalogInput, ids: Mapping[str, str]
-) -> Iterator[tuple[str, NameInput]]:
+def _unknown_sayings(given: CatalogInput, ids: Mapping[str, str]) -> Iterator[tuple[str, Said]]:
     match given:
         case Create(name=name, key=key):
-            yield name, NameInput("put", ids.get(key), 0)
+            yield name, Said("put", ids.get(key), 0)
         case Alter(name=name):
-            yield name, NameInput("bump")
+            yield name, Said("bump")
         case Delete(name=name):
-            yield name, NameInput("take")
+            yield name, Said("take")
         case Rename(name=name, new_name=new_name) if name != new_name:
-            yield name, NameInput("take")
-            yield new_name, NameInput("put")
+            yield name, Said("take")
+            yield new_name, Said("put")
         case _:
             pass  # reads of unknown outcome, and renames that cannot do anything
 
@@ -204,27 +116,27 @@ def _known_sayings(
     given: Create | Alter | Rename | Delete | Get | Look,
     answer: Answer,
     bindings: Mapping[str, str],
-) -> Iterator[tuple[str, NameInput]]:
+) -> Iterator[tuple[str, Said]]:
     if answer.result == "not-found":
-        yield given.name, NameInput("absent")
+        yield given.name, Said("absent")
         return
     if answer.result == "exists":
-        yield given.name, NameInput("present")
+        yield given.name, Said("present")
         if isinstance(given, Rename) and given.new_name != given.name:
-            yield given.new_name, NameInput("present")
+            yield given.new_name, Said("present")
         return
     ident, version = _comparable(answer.table_id, answer.version, bindings)
     match given:
         case Create(name=name):
-            yield name, NameInput("put", ident, 0)
+            yield name, Said("put", ident, 0)
         case Alter(name=name):
-            yield name, NameInput("bump", ident, version)
+            yield name, Said("bump", ident, version)
         case Delete(name=name):
-            yield name, NameInput("take", ident, version)
+            yield name, Said("take", ident, version)
         case Rename(name=name, new_name=new_name):
             # Onto itself it cannot succeed; "take" then leaves nothing that could.
-            yield name, NameInput("take", ident, None if version is None else version - 1)
+            yield name, Said("take", ident, None if version is None else version - 1)
             if new_name != name:
-                yield new_name, NameInput("put", ident, version)
+                yield new_name, Said("put", ident, version)
         case Get(name=name) | Look(name=name):
-            yield name, NameInput("see", ident, version)
+            yield name, Said("see", ident, version)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
-from checkers.linearizability.models.versioned_views import NameView, projections_of
+from checkers.linearizability.models.catalog_views import NameView
+from checkers.linearizability.models.versioned_views import projections_of
 from checkers.linearizability.models.versioned_windows import windows_of
 
 __all__ = ["VersionedCatalog", "VersionedInput", "VersionedOutput"]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
-from checkers.linearizability.models.versioned_views import NameView, Said, Slot
+from checkers.linearizability.models.catalog_views import NameView, Said, Slot
 
 __all__ = ["STRIDE", "NameWindow", "windows_of"]
 

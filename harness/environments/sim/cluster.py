@@ -99,7 +99,8 @@ class SimCluster:
         for spring in tuple(self._traps.get(kind, ())):
             time_ns = self._driver.clock.monotonic_ns()
             event = ClusterEvent(time_ns, node, kind, msgspec.json.decode(encoded))
-            begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
+            with self._world.inside(driver.loop):  # the harness's own code, not the node's
+                begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
     def publish(self, node: str, kind: str, encoded: bytes) -> None:
         """Hand an event of a node to the driver."""

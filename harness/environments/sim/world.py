@@ -16,11 +16,12 @@ garbage collector runs at fixed event counts, so that finalisers run at the same
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NoReturn
 from zlib import crc32
@@ -135,6 +136,22 @@ class World:
             self._failure = error
         self._stopped = True
 
+    @contextlib.contextmanager
+    def inside(self, loop: NodeLoop) -> Iterator[None]:
+        """Run as a callback of this loop, in the middle of one of another node's."""
+        outer = self.current
+        self._enter(loop)
+        try:
+            yield
+        finally:
+            if outer is not None:
+                self._enter(outer)
+
+    def _enter(self, loop: NodeLoop) -> None:
+        self.current = loop
+        _set_running_loop(loop)
+        self.tripwires.armed = loop.armed
+
     # --- the loop of loops ------------------------------------------------------------------
 
     def run(self) -> None:
@@ -206,9 +223,7 @@ class World:
                     return
                 self.now_ns = due_ns
             if loop is not self.current:
-                self.current = loop
-                _set_running_loop(loop)
-                self.tripwires.armed = loop.armed
+                self._enter(loop)
             handle = ready.popleft()
             callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
             if callback is not None:
