@@ -29,7 +29,7 @@ CALL = """
 import socket, sys, time
 c = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 print(c.getsockname()[1], flush=True)
-time.sleep(1000)
+sys.stdin.read()
 """
 
 
@@ -67,7 +67,7 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
     book = CallerBook(tmp_path)
     me = procfs.identify(os.getpid())
     command = [sys.executable, "-c", CALL, *map(str, here)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         there = ("127.0.0.1", int(child.stdout.readline()))
         accepted, _ = listener.accept()
         with accepted:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
 
@@ -128,3 +130,37 @@ def test_client_times_out_instead_of_hanging(upstream):
         await client.close()
 
     asyncio.run(main())
+
+
+def share(server, passage, folder, **changes):
+    body = {
+        "listen": "127.77.0.1:0",
+        "callers": str(folder),
+        "proxies": {"client": passage.name},
+        "otherwise": "client",
+    }
+    return server.request("POST", "/addresses", body | changes)
+
+
+def test_at_a_shared_address_an_unknown_caller_is_the_other(server, through, tmp_path):
+    passage = through()
+    status, made, _ = share(server, passage, tmp_path)
+    assert status == 201
+    host, port = made["listen"].split(":")
+    assert host == "127.77.0.1"
+    with socket.create_connection((host, int(port)), LIMIT_S) as conn:
+        assert ask(conn, b"hello") == b"hello"
+        assert counters(server, CONNECTIONS)[CONNECTIONS, passage.name, ""] == 1
+    server.request("POST", f"/proxies/{passage.name}", {"enabled": False})
+    with (
+        socket.create_connection((host, int(port)), LIMIT_S) as conn,
+        contextlib.suppress(ConnectionResetError),
+    ):
+        assert conn.recv(1) == b""  # its proxy is switched off
+
+
+def test_a_shared_address_that_cannot_be_is_refused(server, through, tmp_path):
+    passage = through()
+    assert share(server, passage, tmp_path, otherwise="nobody")[0] == 400
+    assert share(server, passage, tmp_path, proxies={"client": "no-such"})[0] == 404
+    assert share(server, passage, tmp_path, listen=passage.info["listen"])[0] == 500
