@@ -307,13 +307,6 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
     """Every node that the run speaks of, those that ever led first."""
     led = [_field(op.value, "node") for op in history.facts("leader")]
     rest: set[str] = set(logs)
-    for op in history.facts("snapshot"):
-        if isinstance(op.value, dict):
-            masters = op.value.get("masters")
-            led += sorted(masters) if isinstance(masters, dict) else []
-            for name, group in op.value.items():
-                if name not in NOT_NODES and isinstance(group, dict):  # nodes by role
-                    rest.update(group)
     rest.update(_field(op.value, "node") for op in history.facts("node-exit"))
     for op in history.facts("live"):
         rest.update(core_of(op))
@@ -322,6 +315,15 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
     for pair in history.pairs:
         if pair.completion is not None:
             rest.update(attempt.node for attempt in pair.completion.attempts)
+    by_node = rest.union(led)
+    for op in history.facts("snapshot"):
+        if isinstance(op.value, dict):
+            masters = op.value.get("masters")
+            led += sorted(masters) if isinstance(masters, dict) else []
+            for name, group in op.value.items():
+                # By role, then by node; or by node alone, as most targets have it.
+                if name not in NOT_NODES and name not in by_node and isinstance(group, dict):
+                    rest.update(group)
     names = [*sorted(set(led)), *sorted(rest - set(led))]
     return [name for name in names if name][:NODES_MAX]
 

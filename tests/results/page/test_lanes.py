@@ -129,6 +129,14 @@ def test_limits_that_a_snapshot_declares_are_no_nodes():
     assert nodes_of(history, [], []) == ["m1", "t1"]
 
 
+def test_a_snapshot_by_node_names_no_others():
+    script = Script()
+    for node in ("m1", "m2"):
+        script.fact(1, "leader", {"node": node, "term": 1})
+    script.fact(5, "snapshot", {"m1": {"term": 3, "header": {"id": 7}}, "m2": {"term": 3}})
+    assert nodes_of(script.history(), [], []) == ["m1", "m2"]
+
+
 def test_nodes_are_all_that_the_run_speaks_of():
     history = small_run()
     assert nodes_of(history, faults_of(history), ["t1"]) == ["m1", "m2", "t1"]
