@@ -23,7 +23,7 @@ from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.obedience import Obedience
 from harness.environments.real.traps import Traps
 from harness.errors import InfrastructureError, UsageError
-from tests.waiting import LIMIT_S, until
+from tests.waiting import LIMIT_S, until, wait_until
 
 HOUR_NS = 3600 * 10**9
 FULL = DiskQuality(full=True)
@@ -440,15 +440,16 @@ async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch):
     node = Node()
 
     def speak() -> None:
+        wait_until(lambda: ("stopped", 1) in node.told)
         os.write(sender, line(number=1))
         disk = DiskQuality(delay_ms=1)
         go = Command(number=2, boot=0, condition=Condition(disk=disk), goes_on=1)
         os.write(sender, msgspec.json.encode(go) + b"\n")
 
-    timer = threading.Timer(0.05, speak)
-    timer.start()
-    assert 0.04 < stops(node, receiver) < LIMIT_S
-    timer.join()
+    driver = threading.Thread(target=speak)
+    driver.start()
+    assert stops(node, receiver) < LIMIT_S
+    driver.join()
     assert node.told == [("obeyed", 0), ("stopped", 1), ("obeyed", 1), ("obeyed", 2)]
     asyncio.get_running_loop().remove_reader(receiver)
     os.close(sender)
