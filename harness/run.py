@@ -27,6 +27,7 @@ from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
 from harness.ops import History, Op
 from harness.planning import Plan, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import (
@@ -214,9 +215,16 @@ class _Run:
         self._scribe.observe_roles(roles)
 
     async def _watch_leaders(self) -> None:
+        """Nothing depends on it: a look that fails has seen nobody, and the next one may."""
         while True:
             await asyncio.sleep(LEADER_POLL_S)
-            self._scribe.observe_roles(await look(roles_of(self.system), self.case.target))
+            try:
+                roles = await look(roles_of(self.system), self.case.target)
+            except UserInterrupt:
+                raise
+            except PLUGIN_FAILURES:
+                continue
+            self._scribe.observe_roles(roles)
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")
