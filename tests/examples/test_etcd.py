@@ -62,7 +62,7 @@ def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
 @pytest.mark.parametrize(
     ("environment", "bugs"),
     [
-        pytest.param("process", ("NO-FSYNC",), marks=PROCESS),
+        pytest.param("process", ("NO-FSYNC",), marks=[*PROCESS, pytest.mark.nightly]),
         pytest.param("process", (), marks=[*PROCESS, pytest.mark.nightly]),
         pytest.param("docker", ("NO-FSYNC",), marks=[*DOCKER, pytest.mark.nightly]),
         pytest.param("docker", (), marks=[*DOCKER, pytest.mark.nightly]),
@@ -70,13 +70,15 @@ def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
 )
 def test_power_cuts_take_what_it_did_not_sync(capsys, tmp_path, environment, bugs):
     # With these seeds disks write back what nobody synced every 5 s, and nothing else survives the
-    # cut: all members come back some seconds younger. Nobody wrote in them if it came right then.
+    # cut: all members come back some seconds younger. How many depends on when they were started,
+    # and they may be too few to write in: it is tried at three moments, and often. About every
+    # third try convicts, which is too few for a test of every day.
     switches = [word for bug in bugs for word in ("--bug", bug)]
-    for seed in (31, 54, 68):
+    for seed, cut_s in ((31, 7), (54, 8), (68, 6)) * 4:
         code, checkers = judged(
             capsys, *switches, "--env", environment, "--workload", "register",
-            "--fault", "power-cut all at 7s for 1s", "--time-limit", "9", "--op-timeout", "1",
-            "--seed", str(seed), "--store", str(tmp_path),
+            "--fault", f"power-cut all at {cut_s}s for 1s", "--time-limit", str(cut_s + 2),
+            "--op-timeout", "1", "--seed", str(seed), "--store", str(tmp_path),
         )  # fmt: skip
         if code == (EXIT_INVALID if bugs else EXIT_VALID):
             break
