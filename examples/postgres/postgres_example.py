@@ -21,6 +21,7 @@ port = {{port:{DATABASE_PORT}}}
 unix_socket_directories = ''
 hba_file = '{{files}}/pg_hba.conf'
 shared_buffers = 16MB
+dynamic_shared_memory_type = mmap
 """
 SCHEMA = "create table register (value bigint);\ninsert into register values (null);\n"
 
