@@ -75,7 +75,7 @@ def did(pair: Pair) -> tuple[str, str]:
     kind = BY_NAME.get(call.f)
     if kind is not None and kind.mutates:
         if done is None or done.type is OpType.INFO:
-            return f"tried to {kind.verb} {_object(call)}", ""
+            return f"tried to {call.f} {_object(call)}", ""
         if result == "ok":
             version = value.get("schema_version")
             is_change = call.f in {"alter", "rename"} and version is not None
@@ -87,7 +87,7 @@ def did(pair: Pair) -> tuple[str, str]:
             else (call.value["name"])
         )
         told = "exists" if result == "exists" else "does not exist"
-        return f"tried to {kind.verb} {_object(call)}", f"and was told that {what!r} {told}"
+        return f"tried to {call.f} {_object(call)}", f"and was told that {what!r} {told}"
     if call.f == "list":
         return "listed the tables", f"and saw {_names(value.get('tables', []))}"
     verb = "looked at" if kind is None else kind.past

@@ -84,11 +84,12 @@ class _InFlight:
 def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
     """Nearest-rank quantiles in milliseconds."""
     ordered = sorted(latencies_ns)
-    found = {}
-    for q in QUANTILES:
-        rank = max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)
-        found[f"p{q * 100:g}_ms"] = round(ordered[rank] / NS_PER_MS, 3)
-    return found
+    return {f"p{q * 100:g}_ms": round(_ranked(ordered, q) / NS_PER_MS, 3) for q in QUANTILES}
+
+
+def _ranked(ordered: Sequence[float], q: float) -> float:
+    """The smallest that the share `q` of them does not exceed."""
+    return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
 def _error_kind(error: str) -> str:
@@ -287,9 +288,8 @@ def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
     after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
     if not after_ms:
         return {}
-    ordered = sorted(after_ms)
-    p95_ms = ordered[-(-19 * len(ordered) // 20) - 1]
-    struck = f"{counted(len(ordered), 'fault')} struck, 95 % within {p95_ms:.1f} ms"
+    p95_ms = _ranked(sorted(after_ms), 0.95)
+    struck = f"{counted(len(after_ms), 'fault')} struck, 95 % within {p95_ms:.1f} ms"
     return {"faults_at_events": f"{struck} of the event"}
 
 

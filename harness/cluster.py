@@ -93,20 +93,6 @@ class Capability(enum.Enum):
     AIM_AT_EVENTS = "aim-at-events"
 
 
-ENV_NODES_ONLY: Final = frozenset(
-    {
-        Capability.LOSE_UNSYNCED,
-        Capability.TORN_WRITE,
-        Capability.CLOCK_SKEW,
-        Capability.CLOCK_DRIFT,
-        Capability.DISK_ERROR,
-        Capability.DISK_FULL,
-        Capability.DISK_SLOW,
-    }
-)
-"""What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
-environment says so (`harness.plugins.Environment`)."""
-
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
 
 FAULTY_DISK: Final = frozenset(
@@ -118,7 +104,11 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""Of these, what also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+"""What also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+
+ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK
+"""What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
+environment says so (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):

@@ -10,13 +10,13 @@ case, so a run replays and shrinks like any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.case import Case, stream
-from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Fidelity, NodeSpec
+from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity, NodeSpec
 from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
@@ -27,6 +27,7 @@ __all__ = [
     "DRAWABLE",
     "draw_case",
     "expand_any",
+    "may_hit",
     "needs_faulty_disk",
     "out_of_reach",
     "undrawn",
@@ -145,13 +146,26 @@ def needs_faulty_disk(nemesis: Nemesis) -> bool:
     return not nemesis.requires.isdisjoint(FAULTY_DISK)
 
 
-def out_of_reach(nemesis: Nemesis, nodes: Iterable[NodeSpec]) -> list[str]:
-    """The foreign programs that lack what it does something to, by what they declare."""
-    if nemesis.requires.isdisjoint(ENV_NODES_ONLY):
+def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
+    """The foreign programs that it may do any of `what` to; one that cannot tell may hit all."""
+    if nemesis.requires.isdisjoint(what):
         return []
-    only_disks = nemesis.requires & ENV_NODES_ONLY <= FAULTY_DISK
-    foreign = [node for node in nodes if node.entry is None]
-    return [node.name for node in foreign if not (only_disks and node.faulty_disk)]
+    foreign = {node.name: node for node in nodes if node.entry is None}
+    tells = getattr(nemesis, "may_hit", None)
+    return list(foreign) if tells is None else list(tells(foreign, what))
+
+
+def out_of_reach(
+    nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
+) -> list[str]:
+    """The foreign programs that it may hit and that lack what it does something to.
+
+    `reach`: what of `ENV_NODES_ONLY` can be done to all of them; a disk they may declare.
+    """
+    nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
+    bare = [node for node in nodes if not node.faulty_disk]
+    hit = {*may_hit(nemesis, bare, lacks), *may_hit(nemesis, nodes, lacks - FAULTY_DISK)}
+    return [node.name for node in nodes if node.name in hit]
 
 
 def why_no_faulty_disks(environment: Environment | None) -> str | None:
@@ -167,10 +181,8 @@ def _reaches_all(
 ) -> bool:
     if out_of_reach(nemesis, nodes):
         return False
-    foreign = any(node.entry is None for node in nodes)
-    return not (
-        foreign and needs_faulty_disk(nemesis) and why_no_faulty_disks(environment) is not None
-    )
+    on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
+    return not (on_disks and why_no_faulty_disks(environment) is not None)
 
 
 def _nodes_of(target: Target, case: Case) -> Sequence[NodeSpec]:

@@ -5,6 +5,7 @@ Everything that can be refused is refused here, before the first node starts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -26,7 +27,9 @@ from harness.deployment import check_nodes, refuse_in_simulation
 from harness.drawing import (
     draw_case,
     expand_any,
+    may_hit,
     needs_faulty_disk,
+    out_of_reach,
     why_no_faulty_disks,
 )
 from harness.errors import UsageError
@@ -164,20 +167,8 @@ def reaches_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
 
 def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
     """The foreign programs whose clocks these nemeses may make wrong."""
-    specs = {node.name: node for node in nodes if node.entry is None}
-    return frozenset(
-        name for nemesis in nemeses.values() for name in _may_hit(nemesis, specs, CLOCKS)
-    )
-
-
-def _may_hit(
-    nemesis: Nemesis, specs: Mapping[str, NodeSpec], what: Collection[Capability]
-) -> list[str]:
-    """Those of these nodes that it may do any of `what` to; one that cannot tell may hit all."""
-    if nemesis.requires.isdisjoint(what):
-        return []
-    may_hit = getattr(nemesis, "may_hit", None)
-    return list(specs) if may_hit is None else list(may_hit(specs, what))
+    hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
+    return frozenset(itertools.chain.from_iterable(hit))
 
 
 def refuse_nodes(
@@ -190,11 +181,7 @@ def refuse_nodes(
 
     `reach`: what of `ENV_NODES_ONLY` can be done to foreign programs here.
     """
-    foreign = {name: spec for name, spec in specs.items() if spec.entry is None}
-    bare = {name: spec for name, spec in foreign.items() if not spec.faulty_disk}
-    lacks = ENV_NODES_ONLY - frozenset(reach)
-    hit = {*_may_hit(nemesis, bare, lacks), *_may_hit(nemesis, foreign, lacks - FAULTY_DISK)}
-    beyond = [name for name in foreign if name in hit]
+    beyond = out_of_reach(nemesis, specs.values(), reach)
     if beyond:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
@@ -206,8 +193,7 @@ def _refuse_disks(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> None:
     """Raise `UsageError` where foreign programs cannot have the disks that they declare."""
-    specs = {node.name: node for node in nodes if node.entry is None}
-    hit = _may_hit(nemesis, specs, FAULTY_DISK)
+    hit = may_hit(nemesis, nodes, FAULTY_DISK)
     if hit:
         why = why_no_faulty_disks(environment)
         if why is not None:

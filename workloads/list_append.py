@@ -19,6 +19,7 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.transactions import Mop, Txn
+from workloads.register import probe_number
 
 __all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload"]
 
@@ -29,7 +30,6 @@ FINAL_KEYS_MAX: Final = 2000
 """Keys read at the end; the workload itself reads those beyond."""
 _FINAL_WIDTH: Final = 8
 """Keys read by one final transaction."""
-_PROBE_RETRIES_MAX: Final = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,8 +132,7 @@ class ListAppendWorkload:
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A list that nobody else touches is appended to and read. Elements are negative."""
         del case
-        key = f"probe-{attempt}"
-        element = -1 - attempt * _PROBE_RETRIES_MAX - min(retry, _PROBE_RETRIES_MAX - 1)
+        key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:

@@ -17,7 +17,7 @@ from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies import Call
 from harness.vocabularies.register import Cas, Read, Write
 
-__all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload"]
+__all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload", "probe_number"]
 
 PROBE_RETRIES_MAX: Final = 1_000_000
 
@@ -47,6 +47,11 @@ class _RegisterOps:
         return self
 
 
+def probe_number(attempt: int, retry: int) -> int:
+    """What a probe writes: negative, and another for each try."""
+    return -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
+
+
 class RegisterWorkload:
     """Reads, writes and compare-and-set on one register."""
 
@@ -71,8 +76,7 @@ class RegisterWorkload:
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A write and a read. Written values are negative, so that the workload's never clash."""
         del case
-        value = -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
-        return (Request.of(Write(value)), Request.of(Read()))
+        return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
 
     def final(self, case: Case) -> Sequence[Request]:
         """One read."""

@@ -2,8 +2,8 @@
 
 Targets, workloads and checkers meet here and nowhere else. The fields of a struct are the value of
 the invocation, in the order in which histories have them; its class says under which name it stands
-there (`f`), whether it changes anything, and how a sentence says it. What an answer holds is in the
-struct's docstring. Histories hold plain values, since those of others have to be judged as well.
+there (`f`) and whether it changes anything. What an answer holds is in the struct's docstring.
+Histories hold plain values, since those of others have to be judged as well.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ class Call(msgspec.Struct, frozen=True):
 
     f: ClassVar[str]
     mutates: ClassVar[bool] = False
-    verb: ClassVar[str]  # "create": what it does, as in "tried to create"
-    past: ClassVar[str]  # "created"
 
     def asked(self) -> Any:
         """The value of the invocation."""
@@ -34,9 +32,9 @@ class Call(msgspec.Struct, frozen=True):
 C = TypeVar("C", bound=Call)
 
 
-def names_of(calls: Iterable[type[Call]], *, mutates: bool | None = None) -> frozenset[str]:
-    """The names of these kinds: all of them, those that change something, or those that do not."""
-    return frozenset(call.f for call in calls if mutates in {None, call.mutates})
+def names_of(calls: Iterable[type[Call]], *, mutates: bool) -> frozenset[str]:
+    """The names of those kinds that change something, or of those that do not."""
+    return frozenset(call.f for call in calls if call.mutates == mutates)
 
 
 def convert(kinds: Mapping[str, type[C]], vocabulary: str, f: str, value: Any) -> C:

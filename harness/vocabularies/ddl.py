@@ -40,7 +40,6 @@ class Create(Call, frozen=True):
 
     f: ClassVar[str] = "create"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
     name: str
     nonce: str
@@ -54,7 +53,6 @@ class Alter(Call, frozen=True):
 
     f: ClassVar[str] = "alter"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
     name: str
     nonce: str
@@ -66,7 +64,6 @@ class Rename(Call, frozen=True):
 
     f: ClassVar[str] = "rename"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
     name: str
     new_name: str
@@ -78,7 +75,6 @@ class Delete(Call, frozen=True):
 
     f: ClassVar[str] = "delete"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "delete"
     past: ClassVar[str] = "deleted"
     name: str
     nonce: str
@@ -88,7 +84,6 @@ class Get(Call, frozen=True):
     """Answers `columns`, `column_ids`, `comment` and `applied_schema_version` as well."""
 
     f: ClassVar[str] = "get"
-    verb: ClassVar[str] = "read"
     past: ClassVar[str] = "read"
     name: str
 
@@ -97,7 +92,6 @@ class List(Call, frozen=True):
     """Answers `tables`: [name, id, version] of each, by name."""
 
     f: ClassVar[str] = "list"
-    verb: ClassVar[str] = "list"
     past: ClassVar[str] = "listed"
 
 
@@ -105,7 +99,6 @@ class Locate(Call, frozen=True):
     """Answers `tablets`: id, range of the key, replicas and leader of each."""
 
     f: ClassVar[str] = "locate"
-    verb: ClassVar[str] = "locate"
     past: ClassVar[str] = "located"
     name: str
 
@@ -114,7 +107,6 @@ class IsCreateDone(Call, frozen=True):
     """Answers `done`: whether all tablets of the table run."""
 
     f: ClassVar[str] = "is-create-done"
-    verb: ClassVar[str] = "ask about the creation of"
     past: ClassVar[str] = "asked about the creation of"
     name: str
 
@@ -123,7 +115,6 @@ class IsAlterDone(Call, frozen=True):
     """Answers `done`: whether all tablets have the table's last version."""
 
     f: ClassVar[str] = "is-alter-done"
-    verb: ClassVar[str] = "ask about the alteration of"
     past: ClassVar[str] = "asked about the alteration of"
     name: str
 

@@ -16,8 +16,6 @@ class Read(Call, frozen=True):
     """Answers {value}."""
 
     f: ClassVar[str] = "read"
-    verb: ClassVar[str] = "read"
-    past: ClassVar[str] = "read"
 
 
 class Write(Call, frozen=True):
@@ -25,8 +23,6 @@ class Write(Call, frozen=True):
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "write"
-    past: ClassVar[str] = "wrote"
     value: Any
 
 
@@ -35,8 +31,6 @@ class Cas(Call, frozen=True):
 
     f: ClassVar[str] = "cas"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "compare and set"
-    past: ClassVar[str] = "compared and set"
     old: Any
     new: Any
 

@@ -27,8 +27,6 @@ class Txn(Call, frozen=True):
 
     f: ClassVar[str] = "txn"
     mutates: ClassVar[bool] = True
-    verb: ClassVar[str] = "carry out"
-    past: ClassVar[str] = "carried out"
     mops: list[list[Any]]
 
     def asked(self) -> list[list[Any]]:

@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from harness.environments import procfs
 from harness.environments.docker import sources
 from harness.environments.docker.engine import Engine
@@ -87,8 +89,7 @@ class Disks:
         disk = self._disks.get(node)
         if disk is None or cut is None:
             return None
-        lost = await disk.cut_power(torn=cut.torn)
-        return {"bytes": lost.bytes, "files": lost.files, "names": lost.names}
+        return msgspec.structs.asdict(await disk.cut_power(torn=cut.torn))
 
     @contextlib.asynccontextmanager
     async def hurried(self, node: str, *, after_s: float = 0.0) -> AsyncIterator[None]:

@@ -138,6 +138,16 @@ impl Disk {
             entry,
         );
     }
+
+    fn remove(&self, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.act(
+            Sort::Sync,
+            reply,
+            move |tree| tree.remove(parent.0, &name),
+            empty,
+        );
+    }
 }
 
 fn owned(request: &Request, mode: u32, umask: u32) -> Owned {
@@ -280,23 +290,11 @@ impl Filesystem for Disk {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        self.act(
-            Sort::Sync,
-            reply,
-            move |tree| tree.remove(parent.0, &name),
-            empty,
-        );
+        self.remove(parent, name, reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        self.act(
-            Sort::Sync,
-            reply,
-            move |tree| tree.remove(parent.0, &name),
-            empty,
-        );
+        self.remove(parent, name, reply);
     }
 
     fn rename(
