@@ -8,21 +8,22 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.requirements import NEEDS, refusal
-
-pytest_plugins = ["tests.random_order", "tests.xdist_groups"]
+pytest_plugins = ["tests.random_order", "tests.xdist_groups", "tests.xdist_messages"]
 
 # The tests start interpreters by the hundred, which import the same modules: each is compiled once,
 # ours with their assertions too, also where the machine's settings say otherwise.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
+# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones,
+# and more: those that are the same every time find nothing new by being many.
 # No deadline and no complaint of slow draws: by the wall clock they say more of what else the
 # machine does than of the code.
+FUZZ = os.environ.get("HARNESS_FUZZ") == "1"
 settings.register_profile(
     "by-no-clock",
-    derandomize=os.environ.get("HARNESS_FUZZ") != "1",
+    max_examples=100 if FUZZ else 60,
+    derandomize=not FUZZ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -47,8 +48,11 @@ def pytest_collection_finish():
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item):
     """Skip, or where CI demands the tool fail, a test whose tool is missing."""
+    from tests.requirements import NEEDS, refusal  # which the controller of xdist has no use for
+
+    marks = {mark.name for mark in item.iter_markers()}
     for mark in NEEDS:
-        if item.get_closest_marker(mark) is None:
+        if mark not in marks:
             continue
         missing = refusal(mark, os.environ)
         if missing is not None:
