@@ -6,6 +6,11 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
+# All read the whole tree, which is then read and taken apart once.
+pytestmark = pytest.mark.xdist_group("layout")
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 PLUGINS = tuple(name for name in PACKAGES if name != "harness")
@@ -74,15 +79,20 @@ def tree_of(path):
 
 
 @functools.cache
-def nodes_of(path):
-    return list(ast.walk(tree_of(path)))
+def statements_of(path):
+    """All statements, those inside others too; nothing that is looked for is an expression."""
+    found = list(tree_of(path).body)
+    for node in found:  # it grows meanwhile
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found += getattr(node, field, ())
+    return found
 
 
 @functools.cache
 def imports_of(path):
     """Dotted names of all modules a file imports, wherever in the file."""
     names = []
-    for node in nodes_of(path):
+    for node in statements_of(path):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -130,7 +140,7 @@ def test_files_and_functions_stay_small():
     for path in sources():
         assert len(text_of(path).splitlines()) <= FILE_LINES_MAX, path
         assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that tells its design"
-        for node in nodes_of(path):
+        for node in statements_of(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 lines = node.end_lineno - node.lineno + 1
                 docstring = ast.get_docstring(node, clean=False) or ""
@@ -156,7 +166,7 @@ def test_public_names_exist():
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 listed = [element.value for element in getattr(node.value, "elts", [])]
         defined = set()
-        for node in nodes_of(path):
+        for node in statements_of(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 defined.add(node.name)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):

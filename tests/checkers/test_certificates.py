@@ -27,7 +27,6 @@ from checkers.linearizability.verify import verify_core
 from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.errors import InternalError
 from harness.ops import OpType, Verdict
-from tests.checkers.conformance.formats import load, rows
 from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_linearizable import small_history
 from tests.checkers.test_engine import random_register
@@ -77,7 +76,7 @@ def stale_read_after(count: int, seed: int = 0) -> Ops:
     return operations
 
 
-@pytest.mark.parametrize("count", [50, 300, 3_000])
+@pytest.mark.parametrize("count", [50, 1_000])
 def test_the_core_of_a_long_history_is_small_enough_to_read(count: int) -> None:
     found = proven(Register(0), stale_read_after(count))
     assert found.verdict is Result.ILLEGAL
@@ -270,7 +269,7 @@ def test_a_long_order_is_left_out_of_the_result_and_says_so(
 
 def test_every_catalog_verdict_carries_a_proof() -> None:
     invalid = 0
-    for seed in range(400):
+    for seed in range(200):
         result = CatalogLinearizable().check(small_history(seed), None, time_limit_s=300)
         proof = result.details["proof"]
         assert proof["confirmed_by"].startswith("the verifier")
@@ -279,25 +278,7 @@ def test_every_catalog_verdict_carries_a_proof() -> None:
             assert proof["minimal"]
             assert 1 <= len(proof["core"]) <= 8
             assert len(result.explanation) <= 13
-    assert 120 < invalid < 280
-
-
-@pytest.mark.skipif(not rows(), reason="the conformance histories are not there")
-@pytest.mark.slow
-def test_verdicts_over_recorded_histories_are_proven() -> None:
-    seen = 0
-    for row in rows():
-        if row.model.startswith("list-append") or row.file.startswith("elle"):
-            continue
-        model, operations = load(row)
-        if len(operations) > 2_000:
-            continue
-        found = proven(model, operations)
-        assert found.verdict is (Result.OK if row.expected == "valid" else Result.ILLEGAL)
-        assert found.confirmed_by.startswith("the verifier"), row.file
-        assert len(found.core) <= 12, row.file
-        seen += 1
-    assert seen > 100
+    assert 60 < invalid < 140
 
 
 def test_an_optional_compare_and_set_does_what_it_answered() -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,16 +116,31 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize("file", ROWS)
-def test_the_answers_are_those_of_elle_and_every_case_verifies(file: str) -> None:
+PARTS = 20
+"""A test each: there are histories by the hundred, which take some milliseconds each."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_answers_are_those_of_elle_and_every_case_verifies(part: int) -> None:
+    for file in list(ROWS)[part::PARTS]:
+        answers_are_those_of_elle_and_every_case_verifies(file)
+
+
+def answers_are_those_of_elle_and_every_case_verifies(file: str) -> None:
     beyond = 0
+    verified: list[tuple[Any, int]] = []  # cases that several models get are verified once
     for row in ROWS[file]:
         result = check(row)
         expected = (row["verdict"], set(row["not"].split()), set(row["also_not"].split()))
         assert expected == (result.verdict.value, set(result.not_), set(result.also_not)), row
         anomalies_are_those_of(row, set(result.anomalies))
-        beyond += cases_verify(row, result)
-    assert BEYOND.get(file, 0) == beyond
+        asked = (row["options"], result.verdict, result.not_, result.anomalies)
+        known = [open_ for other, open_ in verified if other == asked]
+        if not known:
+            known = [cases_verify(row, result)]
+            verified.append((asked, known[0]))
+        beyond += known[0]
+    assert (file, BEYOND.get(file, 0)) == (file, beyond)
 
 
 def anomalies_are_those_of(row: Row, found: set[str]) -> None:

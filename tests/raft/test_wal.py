@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -360,11 +361,8 @@ def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_logs_come_back(seed: int) -> None:
-    rng = random.Random(seed)
-
-    async def main() -> None:
+def test_random_logs_come_back() -> None:
+    async def main(rng: random.Random) -> None:
         disk = MemoryDisk()
         expected: list[Entry] = []
         term = 1
@@ -385,7 +383,8 @@ def test_random_logs_come_back(seed: int) -> None:
             await log.stop()
         assert await recovered(disk) == expected
 
-    run(main)
+    for seed in range(20):
+        run(functools.partial(main, random.Random(seed)))
 
 
 def test_vote_state_and_snapshots_come_back_or_are_refused() -> None:

@@ -81,8 +81,18 @@ def gossip_run(seed: int, *, planted: bool = False, **knobs: Any) -> str:
     return run(chaos, nodes, seed=seed, latency="tail", **knobs)
 
 
-def in_fresh_interpreters(code: str) -> list[str]:
-    """The output of some code under four hash seeds, with memory laid out differently."""
+CODE = """
+import os, sys
+from tests.sim.test_replay import gossip_run
+print([gossip_run(seed) for seed in range(3)])
+print(gossip_run(1, planted=True, trace=os.path.join(sys.argv[1], os.environ["PYTHONHASHSEED"])))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
+    """What runs give under four hash seeds, with memory laid out differently; and their traces."""
+    traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):
         environment = {
@@ -92,15 +102,15 @@ def in_fresh_interpreters(code: str) -> list[str]:
             "PYTHONPATH": str(ROOT),
         }
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", CODE, str(traces)],
             env=environment,
             capture_output=True,
             text=True,
             check=True,
             timeout=60,
         )
-        outputs.append(done.stdout.strip())
-    return outputs
+        outputs.append(done.stdout.splitlines())
+    return outputs, traces
 
 
 def test_a_seed_replays_and_another_does_not():
@@ -109,26 +119,17 @@ def test_a_seed_replays_and_another_does_not():
 
 
 @pytest.mark.slow
-def test_four_hash_seeds_give_one_digest():
-    code = (
-        "from tests.sim.test_replay import gossip_run\n"
-        "print([gossip_run(seed) for seed in range(3)])"
-    )
-    assert len(set(in_fresh_interpreters(code))) == 1
+def test_four_hash_seeds_give_one_digest(told):
+    assert len({digests for digests, _ in told[0]}) == 1
 
 
 @pytest.mark.slow
-def test_a_planted_set_is_noticed_and_the_first_different_event_is_shown(tmp_path):
-    code = (
-        "import os\n"
-        "from tests.sim.test_replay import gossip_run\n"
-        f"path = {str(tmp_path)!r} + '/' + os.environ['PYTHONHASHSEED']\n"
-        "print(gossip_run(1, planted=True, trace=path))"
-    )
-    digests = in_fresh_interpreters(code)
+def test_a_planted_set_is_noticed_and_the_first_different_event_is_shown(told):
+    outputs, traces = told
+    digests = [planted for _, planted in outputs]
     assert len(set(digests)) > 1
     other = next(i for i, digest in enumerate(digests) if digest != digests[0])
-    divergence = first_divergence(tmp_path / "0", tmp_path / str(other))
+    divergence = first_divergence(traces / "0", traces / str(other))
     assert divergence is not None
     # The first difference is in whom a node calls first: the digest sees the answer to that call.
     time_s, node = divergence.first.split()[:2]

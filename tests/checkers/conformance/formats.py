@@ -40,6 +40,14 @@ def rows() -> list[Row]:
         return [Row(r["file"], r["model"], r["expected"]) for r in csv.DictReader(lines)]
 
 
+def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
+    """Rows by the folder of their file: for most, a test of its own would cost more than itself."""
+    found: dict[str, list[Row]] = {}
+    for row in chosen:
+        found.setdefault(row.file.rpartition("/")[0], []).append(row)
+    return found
+
+
 def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     """The model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)

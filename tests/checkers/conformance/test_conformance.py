@@ -1,12 +1,12 @@
-"""Verdicts on the supplied histories: exactly the expected ones, and none unknown."""
+"""Verdicts on the supplied histories: exactly the expected ones, none unknown, and proven."""
 
 from __future__ import annotations
 
 import pytest
 
-from checkers.linearizability import Result, check_operations
+from checkers.linearizability import Result, certify, check_operations
 from checkers.linearizability.models.keyvalue import KeyValue
-from tests.checkers.conformance.formats import CONFORMANCE, Row, load, rows
+from tests.checkers.conformance.formats import CONFORMANCE, Row, by_folder, load, rows
 
 ROWS = [
     row
@@ -15,16 +15,38 @@ ROWS = [
     in {"etcd-cas-register", "kv-string", "cas-register", "multi-register", "register", "catalog"}
 ]
 WANTED = {"valid": Result.OK, "invalid": Result.ILLEGAL}
+PROVEN_MAX = 2_000
+"""Operations of histories whose verdict is proven, too."""
 
 pytestmark = pytest.mark.skipif(
     not ROWS, reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.file)
-def test_verdict(row: Row) -> None:
+FOLDERS = by_folder(ROWS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_verdicts(folder: str) -> None:
+    for row in FOLDERS[folder]:
+        verdict_is_as_expected(row)
+
+
+def verdict_is_as_expected(row: Row) -> None:
     model, operations = load(row)
-    assert check_operations(model, operations).result is WANTED[row.expected]
+    outcome = check_operations(model, operations)
+    assert outcome.result is WANTED[row.expected], row
+    if len(operations) > PROVEN_MAX:
+        return
+    found = certify(model, operations, outcome)
+    assert found is not None, row
+    assert found.verdict is WANTED[row.expected], row
+    assert found.confirmed_by.startswith("the verifier"), row
+    assert len(found.core) <= 12, row
+
+
+def test_the_data_set_is_whole() -> None:
+    assert len(ROWS) == 130
 
 
 @pytest.mark.parametrize(
