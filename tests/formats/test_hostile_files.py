@@ -1,7 +1,7 @@
 """Files made to hurt: one clear line with a place, and no more memory than an ordinary file takes.
 
-Whatever is read here is read by `harness check` in a process of its own, whose peak of resident
-memory is measured: 1 GB lines, deep nesting, huge numbers, NULs, bytes that are no text.
+1 GB lines, deep nesting, huge numbers, NULs, bytes that are no text. Endless lines are read by
+`harness check` in processes of their own, whose peak of resident memory is measured.
 """
 
 import subprocess
@@ -18,38 +18,28 @@ OP = b"{:process 0, :type :invoke, :f :read, :value nil}\n"
 CATALOG = b"create\tt1\t\t5\tok\t9\t1\t0\t\t0\t1\n"
 ETCD = b"INFO  jepsen.util - 0 :invoke :read nil\n"
 
+# The first file is read by the process that has loaded all it needs; each other by a child of it.
 # VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
 SCRIPT = """
-import re, sys
+import os, re, sys
 from pathlib import Path
 from harness.cli import main
-code = main(["check", *sys.argv[1:]])
-peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
-print("peak", int(peak) // 1024)
-sys.exit(code)
+
+def tell(path):
+    code = main(["check", path])
+    peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+    sys.stdout.flush()
+    print("ended", code, int(peak) // 1024, file=sys.stderr, flush=True)
+
+first, *others = sys.argv[1:]
+tell(first)
+for path in others:
+    child = os.fork()
+    if child == 0:
+        tell(path)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
-
-
-def check(*arguments):
-    """Exit code, lines of stderr, and the peak of resident memory in MB."""
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ended.stdout.startswith("peak "), ended.stderr
-    return ended.returncode, ended.stderr.splitlines(), int(ended.stdout.split()[1])
-
-
-@pytest.fixture(scope="module")
-def usual_mb(tmp_path_factory):
-    path = tmp_path_factory.mktemp("usual") / "h.edn"
-    path.write_bytes(OP + b"{:process 0, :type :nonsense, :f :read}\n")
-    code, lines, peak = check(path)
-    assert (code, len(lines)) == (EXIT_USAGE, 1)
-    return peak
 
 
 def sparse(path, beginning, ending=b""):
@@ -61,32 +51,46 @@ def sparse(path, beginning, ending=b""):
         file.write(ending)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("beginning", "words"),
-    [
-        (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 46: this goes on for"),
-        (
-            OP + b"{:process 1, :type :invoke, :f :read, :value [1 ",
-            "line 2, column 49: this goes on",
-        ),
-        (b"[" + OP + b"; ", "line 2, column 1: this goes on for more than 16 MiB"),
-        (OP + b":", "line 2, column 1: this goes on for more than 16 MiB"),
-        (b"0 1 2 3\n0 1 2 ", "line 2, column 1048577: this line is longer than 1 MiB"),
-        (CATALOG + b"create\t", "line 2, column 1048577: this line is longer than 1 MiB"),
-        (ETCD + b"INFO  jepsen.util - 1 ", "line 2, column 1048577: this line is longer than 1"),
-        (b"", "begins no history"),
-    ],
-)
-def test_a_line_of_a_gigabyte(tmp_path, beginning, words, usual_mb):
-    path = tmp_path / "h.edn"
-    sparse(path, beginning, b"\n")
-    code, lines, peak = check(path)
+ENDLESS = [
+    (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 46: this goes on for"),
+    (
+        OP + b"{:process 1, :type :invoke, :f :read, :value [1 ",
+        "line 2, column 49: this goes on",
+    ),
+    (b"[" + OP + b"; ", "line 2, column 1: this goes on for more than 16 MiB"),
+    (OP + b":", "line 2, column 1: this goes on for more than 16 MiB"),
+    (b"0 1 2 3\n0 1 2 ", "line 2, column 1048577: this line is longer than 1 MiB"),
+    (CATALOG + b"create\t", "line 2, column 1048577: this line is longer than 1 MiB"),
+    (ETCD + b"INFO  jepsen.util - 1 ", "line 2, column 1048577: this line is longer than 1"),
+    (b"", "begins no history"),
+]
 
-    assert (code, len(lines)) == (EXIT_USAGE, 1)
-    assert words in lines[0]
-    assert len(lines[0]) < 1000
-    assert peak < usual_mb + GROWN_MB_MAX
+
+@pytest.mark.slow
+def test_a_line_of_a_gigabyte(tmp_path):
+    usual = tmp_path / "usual.edn"
+    usual.write_bytes(OP + b"{:process 0, :type :nonsense, :f :read}\n")
+    paths = [tmp_path / f"{number}.edn" for number in range(len(ENDLESS))]
+    for path, (beginning, _) in zip(paths, ENDLESS, strict=True):
+        sparse(path, beginning, b"\n")
+
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(usual), *map(str, paths)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    told = ended.stderr.splitlines()
+    assert (ended.stdout, len(told)) == ("", 2 * (1 + len(ENDLESS)))  # a line each, and its end
+    ends = [tuple(map(int, end.removeprefix("ended ").split())) for end in told[1::2]]
+    assert {code for code, _ in ends} == {EXIT_USAGE}
+    usual_mb = ends[0][1]
+    for path, (_, words), line, (_, peak) in zip(paths, ENDLESS, told[2::2], ends[1:], strict=True):
+        assert str(path) in line
+        assert words in line
+        assert len(line) < 1000
+        assert peak < usual_mb + GROWN_MB_MAX, words
 
 
 @pytest.mark.parametrize(

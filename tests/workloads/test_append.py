@@ -215,10 +215,9 @@ def test_what_else_is_no_transaction_is_refused() -> None:
         check(History(h.lines))
 
 
-def simulated(nemesis: str, seed: int, *bugs: str) -> Judgement:
-    wanted = Case(
-        seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), time_limit_s=10.0
-    )
+def simulated(nemesis: str, seed: int, *bugs: str, **fields: float) -> Judgement:
+    given: dict[str, Any] = {"time_limit_s": 10.0, **fields}
+    wanted = Case(seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), **given)
     plan = plan_case(wanted, SimEnvironment())
     outcome = conduct(
         plan, SimEnvironment(), run_id=f"append-{seed}", folder=None, link_proxy=None, listener=None
@@ -229,7 +228,7 @@ def simulated(nemesis: str, seed: int, *bugs: str) -> Judgement:
 @pytest.mark.slow
 @pytest.mark.parametrize("nemesis", ["none", "partition-leader", "kill-leader", "pause-leader"])
 def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
-    judgement = simulated(nemesis, 1)
+    judgement = simulated(nemesis, 1, interval_s=2.0, duration_s=1.5, time_limit_s=5.0)
     assert judgement.verdict is Verdict.VALID, [result.reason for result in judgement.results]
     stats = next(result for result in judgement.results if result.checker == "stats")
     assert {"create", "txn", "txn r"} == set(stats.details["by_f"])
@@ -254,7 +253,7 @@ def test_a_target_that_appends_but_cannot_be_read_is_not_live(
         return "ALTERING: for ever" if isinstance(response, GetTableSchemaResponse) else None
 
     monkeypatch.setattr(_append._Transaction, "unsettled", unsettled)
-    judgement = simulated("none", 1)
+    judgement = simulated("none", 1, time_limit_s=2.0)
     liveness = next(result for result in judgement.results if result.checker == "liveness")
     assert liveness.verdict is Verdict.INVALID
     assert any("txn" in sentence for sentence in liveness.explanation)
