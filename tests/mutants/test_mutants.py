@@ -24,7 +24,7 @@ FOUND = {
     "delete-keeps-files": (10, 9, "bounds"),
     "delete-keeps-tablets": (10, 9, "catalog-invariants"),
     "deleted-forgotten-by-snapshot": (10, 9, "catalog-invariants"),
-    "every-third-alter-refused": (5, 6, "linearizable-catalog"),
+    "every-third-alter-refused": (5, 8, "linearizable-catalog"),
     "late-elections": (10, 3, "bounds"),
     "locate-leaves-out-a-tablet": (10, 12, "catalog-invariants"),
     "locks-never-forgotten": (5, 10, "bounds"),
