@@ -68,3 +68,21 @@ async def wait_answering(session: Session, *nodes: str) -> None:
                     await asyncio.sleep(0.05)
                 else:
                     break
+
+
+def in_turn(*checks):
+    """A `main`: one check after another, each on nodes that answer and links that are whole."""
+
+    async def main(session: Session) -> None:
+        for check in checks:
+            await session.cluster.heal_all()
+            for node in session.cluster.nodes:
+                await session.cluster.start(node)
+            await wait_answering(session, *session.cluster.nodes)
+            try:
+                await check(session)
+            except BaseException as error:
+                error.add_note(f"in {check}")
+                raise
+
+    return main

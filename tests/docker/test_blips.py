@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import secrets
 import socket
-import subprocess
 import threading
 import time
 import weakref
@@ -20,7 +20,7 @@ from harness.environments.docker import engine as engine_module
 from harness.environments.docker.labels import container_name
 from harness.environments.docker.volumes import remove_volume, volumes
 from harness.errors import InfrastructureError
-from tests.docker.support import ask, echo_nodes, plan_of, silence, wait_answering
+from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
 from tests.waiting import LIMIT_S, until
 
 pytestmark = [
@@ -112,84 +112,72 @@ def door(engine, tmp_path, monkeypatch):
             os.close(left.detach())
 
 
-def execute(main, *, nodes=2, run_id=None):
+def heard(session):
+    """Events from now on."""
     events = []
-
-    async def ready(session):
-        session.cluster.subscribe(events.append)
-        await wait_answering(session, *session.cluster.nodes)
-        return await main(session, events)
-
-    plan = plan_of(echo_nodes(nodes), run_id=run_id)
-    return DockerEnvironment().execute(plan, ready), events
+    session.cluster.subscribe(events.append)
+    return events
 
 
 def of_kind(events, kind):
     return [event for event in events if event.kind == kind]
 
 
-def test_a_blip_ends_no_node_and_is_told(door):
-    async def main(session, events):
-        door.blip()
-        await until(lambda: len(of_kind(events, "infrastructure")) == 2)
-        states = [session.cluster.state(node) for node in session.cluster.nodes]
-        exits = of_kind(events, "node-exited")
-        await session.cluster.kill("n1")  # and its end is still noticed
-        return states, list(exits), of_kind(events, "node-exited")[-1].data["by"]
-
-    (states, exits, by), events = execute(main)
-    assert states == [NodeState.RUNNING] * 2
-    assert exits == []
-    assert by == "nemesis"
+async def a_blip_ends_no_node_and_is_told(door, session):
+    events = heard(session)
+    door.blip()
+    await until(lambda: len(of_kind(events, "infrastructure")) == 2)
+    assert [session.cluster.state(node) for node in ("n1", "n2")] == [NodeState.RUNNING] * 2
+    assert of_kind(events, "node-exited") == []
     assert {event.node for event in of_kind(events, "infrastructure")} == {"n1", "n2"}
+    await session.cluster.kill("n1")  # and its end is still noticed
+    assert of_kind(events, "node-exited")[-1].data["by"] == "nemesis"
 
 
-def test_a_blip_within_faults_is_survived(door):
-    async def main(session, events):
-        cluster = session.cluster
-        door.blip()
-        fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
-        before = await silence(session, "n1", "n2")
-        door.blip()
-        bite = await cluster.heal(fault)
-        after = await ask(session, "n1", "ask", "n2", LIMIT_S)
-        door.blip()
-        assert await cluster.pause("n1", lease_s=60.0)
-        door.blip()
-        assert await cluster.resume("n1")
-        door.blip()
-        assert await cluster.kill("n1")
-        door.blip()
-        assert await cluster.start("n1")
-        await wait_answering(session, "n1")
-        return before, bite, after, [e.data["by"] for e in of_kind(events, "node-exited")]
-
-    (before, bite, after, ended_by), _ = execute(main)
-    assert before != after
+async def a_blip_within_faults_is_survived(door, session):
+    cluster, events = session.cluster, heard(session)
+    door.blip()
+    fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
+    before = await silence(session, "n1", "n2")
+    door.blip()
+    bite = await cluster.heal(fault)
+    assert await ask(session, "n1", "ask", "n2", LIMIT_S) != before
     assert bite.count > 0
-    assert ended_by == ["nemesis"]
+    door.blip()
+    assert await cluster.pause("n1", lease_s=60.0)
+    door.blip()
+    assert await cluster.resume("n1")
+    door.blip()
+    assert await cluster.kill("n1")
+    door.blip()
+    assert await cluster.start("n1")
+    await wait_answering(session, "n1")
+    assert [event.data["by"] for event in of_kind(events, "node-exited")] == ["nemesis"]
 
 
-def test_a_blip_does_not_keep_a_node_from_being_steered(door):
-    hour_ns = 3600 * 10**9
-
-    async def main(session, events):
-        del events
-        cluster = session.cluster
-        door.blip()
-        await cluster.skew("n1", offset_ns=hour_ns)
-        ahead_ns = await ask(session, "n1", "wall") - time.time_ns()
-        door.blip()
-        await cluster.worsen_disk("n1", DiskQuality(full=True))
-        refused = await ask(session, "n1", "append", "x")
-        door.blip()
-        touched = await cluster.worsen_disk("n1", DiskQuality())
-        await ask(session, "n1", "append", "y")
-        return ahead_ns, refused, touched, await ask(session, "n1", "read")
-
-    (ahead_ns, refused, touched, text), _ = execute(main)
+async def a_blip_does_not_keep_a_node_from_being_steered(door, session):
+    cluster, hour_ns = session.cluster, 3600 * 10**9
+    door.blip()
+    await cluster.skew("n1", offset_ns=hour_ns)
+    ahead_ns = await ask(session, "n1", "wall") - time.time_ns()
     assert ahead_ns == pytest.approx(hour_ns, abs=LIMIT_S * 1e9)
-    assert (refused, touched, text) == ("ENOSPC", 1, "y")
+    door.blip()
+    await cluster.worsen_disk("n1", DiskQuality(full=True))
+    assert await ask(session, "n1", "append", "x") == "ENOSPC"
+    door.blip()
+    assert await cluster.worsen_disk("n1", DiskQuality()) == 1
+    await ask(session, "n1", "append", "y")
+    assert await ask(session, "n1", "read") == "y"
+
+
+def test_blips_end_no_node_and_no_fault(door):
+    checks = (
+        a_blip_ends_no_node_and_is_told,
+        a_blip_within_faults_is_survived,
+        a_blip_does_not_keep_a_node_from_being_steered,
+    )
+    main = in_turn(*(functools.partial(check, door) for check in checks))
+    DockerEnvironment().execute(plan_of(echo_nodes(2)), main)
 
 
 def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, monkeypatch):
@@ -197,8 +185,8 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
     run_id = f"test-{secrets.token_hex(4)}"
     shut_s = []
 
-    async def main(session, events):
-        del session, events
+    async def main(session):
+        await wait_answering(session, "n1", "n2")
         shut_s.append(time.monotonic())
         door.shut()
         await asyncio.sleep(200.0)  # a run that goes on has this one
@@ -206,7 +194,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
 
     try:
         with pytest.raises(InfrastructureError, match="harness clean"):
-            execute(main, run_id=run_id)
+            DockerEnvironment().execute(plan_of(echo_nodes(2), run_id=run_id), main)
         assert time.monotonic() - shut_s[0] < 150
     finally:
         for node in ("n1", "n2"):
@@ -216,20 +204,3 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
             remove_volume(engine, volume.name)
         for network in engine.networks(f"harness.run={run_id}"):
             engine.remove_network(network.id)
-
-
-def test_a_signal_from_outside_is_the_hosts_doing(environment):
-    run_id = f"test-{secrets.token_hex(4)}"
-    events = []
-
-    async def main(session):
-        session.cluster.subscribe(events.append)
-        await wait_answering(session, "n1")
-        words = ["docker", "kill", "-s", "KILL", container_name(run_id, "n1")]
-        await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
-        await until(lambda: of_kind(events, "node-exited"))
-
-    environment.execute(plan_of(echo_nodes(1), run_id=run_id), main)
-    (exit_,) = of_kind(events, "node-exited")
-    assert (exit_.data["expected"], exit_.data["by"]) == (False, "host")
-    assert "memory limit" in exit_.data["log"][-1]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.conformance.env_suite import CHECKS, suite_plan
+from tests.conformance.env_suite import CALM, RESTARTING, in_turn, suite_plan
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_suite(environment, check, tmp_path):
-    environment.execute(suite_plan(folder=tmp_path), check)
+@pytest.mark.parametrize("checks", [CALM, RESTARTING], ids=["calm", "restarting"])
+def test_suite(environment, checks, tmp_path):
+    environment.execute(suite_plan(folder=tmp_path), in_turn(checks))

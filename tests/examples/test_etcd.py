@@ -35,9 +35,10 @@ def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
     more = ("--pinned", "--concurrency", "9")
     switches = [word for bug in bugs for word in ("--bug", bug, *more)]
     for pace in (1, 2, 3):
-        times = {"--time-limit": 8, "--interval": 6, "--duration": 5, "--op-timeout": 1}
+        # One fault, which outlives the load's time limit by its duration.
+        times = {"--time-limit": 6, "--interval": 6, "--duration": 3, "--op-timeout": 1}
         if bugs:
-            times |= {"--time-limit": 16, "--duration": 12}
+            times |= {"--time-limit": 8, "--interval": 8, "--duration": 4}
         paced = [word for name, time_s in times.items() for word in (name, str(time_s * pace))]
         code, checkers = judged(
             capsys, *paced, *switches, "--env", environment, "--workload", workload,

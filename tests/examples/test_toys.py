@@ -6,7 +6,7 @@ import pytest
 
 from harness.cli import main
 
-SHORT = ["--duration", "2", "--json"]
+SHORT = ["--duration", "1", "--json"]
 # A foreign program is one in Docker, too.
 FOREIGN_PROCESS = pytest.param(
     "process",
@@ -27,7 +27,7 @@ def run(capsys, tmp_path):
     def go(environment, *arguments, decided=("valid", "invalid")):
         words = ["run", "--env", environment, "--store", str(tmp_path), *SHORT, *arguments]
         for seed in range(1, 4):
-            pace = ["--time-limit", str(8 * seed), "--interval", str(4 * seed)]
+            pace = ["--time-limit", str(4 * seed), "--interval", str(2 * seed)]
             code = main([*words, *pace, "--op-timeout", str(seed), "--seed", str(seed)])
             report = json.loads(capsys.readouterr().out)
             if environment == "sim" or report["verdict"] in decided:

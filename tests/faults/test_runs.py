@@ -15,15 +15,15 @@ ALL = [name for name in plugin_names("nemeses") if name != "none"]
 RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
 
 
-def run(nemesis, seed, *others, **options):
+def run(nemesis, seed, *others, time_limit_s=6.5, **options):
     nemeses = (nemesis, *others)
     case = Case(
         seed=seed,
         nemeses=nemeses,
         target_options=options,
-        interval_s=5.0,
+        interval_s=3.0,
         duration_s=2.0,
-        time_limit_s=10.0,
+        time_limit_s=time_limit_s,
     )
     sim = load_plugin("environments", "sim")
     plan = plan_case(case, sim)
@@ -41,16 +41,16 @@ def test_a_nemesis_bites_and_a_clean_target_is_valid(nemesis):
 
 
 def test_words_strike_when_they_say():
-    history, judgement = run("pause follower every 3s for 1s", 1)
+    history, judgement = run("pause follower every 2s for 1s", 1)
     chaos = next(op.time for op in history.facts("phase") if op.value["phase"] == "chaos")
     starts = [round((fault.start - chaos) / 1e9) for fault in faults_of(history)]
-    assert starts == [3, 6, 9]
+    assert starts == [2, 4, 6]
     assert judgement.verdict == "valid"
 
 
 def test_a_fault_at_an_event_strikes_the_node_that_had_it_at_that_very_time():
     text = "kill it when event leader group=master for 2s"
-    history, judgement = run(text, 1, "kill leader every 4s for 1s")
+    history, judgement = run(text, 1, "kill leader every 3s for 1s")
     leaders = {(op.time, op.value["node"]) for op in history.facts("leader")}
     hit = [fault for fault in faults_of(history) if fault.targets and fault.nemesis == text]
     assert hit
@@ -72,7 +72,7 @@ def test_a_leader_steps_down_and_nodes_restart_with_another_flag_under_faults():
         "do step-down on leader every 3s", 1,
         "do rolling-restart on all variant=changed at 1s",
         "cut leader from members every 4s for 1s", "kill one every 4500ms for 1s",
-        changed_flag="raft_heartbeat_interval_ms=400",
+        changed_flag="raft_heartbeat_interval_ms=400", time_limit_s=10.0,
     )  # fmt: skip
     told = [fault.heal.value["note"] for fault in faults_of(history) if fault.heal]
     assert any("stepped down" in note for note in told)

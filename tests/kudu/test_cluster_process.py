@@ -11,4 +11,5 @@ from tests.kudu.test_cluster_sim import every_operation
 @pytest.mark.process
 @pytest.mark.slow
 def test_every_operation_works_in_processes():
-    deploy(every_operation, environment="process")
+    # One master: `tests.worlds` has several, which elect, in processes.
+    deploy(every_operation, environment="process", masters=1)

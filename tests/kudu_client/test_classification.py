@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
@@ -340,6 +340,7 @@ def test_reads_do_not_come_again_late():
 @pytest.mark.parametrize("f", MUTATIONS)
 @pytest.mark.parametrize("resend", [False, True])
 @given(data=st.data())
+@settings(max_examples=40)
 def test_random_attempts_against_the_definition(f, resend, data):
     """An oracle in the words of the reference, over every sequence of answers."""
     kinds = data.draw(

@@ -71,8 +71,28 @@ class Driver:
                 await asyncio.sleep(0.005)
 
     async def wait_ready(self) -> None:
-        for name in self.cluster.nodes:
-            await self.wait_event("ready", name)
+        for name, spec in self.cluster.nodes.items():
+            if spec.entry is not None:  # another one says nothing
+                await self.wait_event("ready", name)
+
+
+def in_turn(*checks):
+    """A body: one check after another on a cluster that is whole and up, which is what costs."""
+
+    async def body(driver):
+        for check in checks:
+            after = Driver(driver.session)
+            await after.cluster.heal_all()
+            for name, spec in after.cluster.nodes.items():
+                if await after.cluster.start(name) and spec.entry is not None:
+                    await after.wait_event("ready", name)
+            try:
+                await check(Driver(driver.session))
+            except BaseException as error:
+                error.add_note(f"in {check.__name__}")
+                raise
+
+    return body
 
 
 @pytest.fixture
@@ -120,6 +140,12 @@ def three():
 def only_a():
     """For what needs no peer: processes are most of what a test costs."""
     return [echo_spec("a")]
+
+
+@pytest.fixture
+def sleeper():
+    """`s`, for what any node will do: it costs nothing."""
+    return [NodeSpec(name="s", role="sleeper", ports=(PORT,), command=("sleep", "1000"))]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-import sys
 import time
 
 import pytest
@@ -27,7 +26,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.real.power import SUFFIX
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError, UsageError
-from tests.process.conftest import echo_spec, processes_of
+from tests.process.conftest import echo_spec, in_turn, processes_of
 from tests.process.nodes import PORT
 from tests.toxiproxy.conftest import start_server
 from tests.waiting import LIMIT_S, until
@@ -35,310 +34,365 @@ from tests.waiting import LIMIT_S, until
 pytestmark = pytest.mark.process
 
 
-def test_nodes_talk_and_trace(run, three):
+def test_nodes_talk_and_trace(run, only_a, only_b):
+    async def draws(driver):
+        nodes = driver.cluster.nodes
+        return {name: (await driver.wait_event("ready", name)).data["draw"] for name in nodes}
+
     async def body(driver):
         answer = await driver.ask("a", {"echo": "hi"})
         assert answer == {"from": "a", "boot": 0, "peer": CLIENT, "echo": "hi"}
         answer = await driver.ask("a", {"ask": "b", "text": "x", "for_s": LIMIT_S})
         assert (answer["from"], answer["peer"]) == ("b", "a")
         assert (await driver.ask("a", {"ask": "a", "text": "x", "for_s": LIMIT_S}))["peer"] == "a"
-        draws = [(await driver.wait_event("ready", name)).data["draw"] for name in "abc"]
-        assert len(set(draws)) == 3
-        assert [driver.cluster.state(name) for name in "abc"] == [NodeState.RUNNING] * 3
+        assert [driver.cluster.state(name) for name in "ab"] == [NodeState.RUNNING] * 2
         started = await driver.wait_event("node-started", "a")
         assert started.data == {"boot": 0}
-        return draws
+        return await draws(driver)
 
-    assert run(body, three) == run(body, three)  # randomness is the seed's
-
-
-def test_what_a_node_holds_is_measured_while_it_is_up(run, only_a):
-    async def body(driver):
-        cluster = driver.cluster
-        await driver.wait_event("ready", "a")
-        held = await cluster.memory_bytes("a")
-        assert 1 << 20 < held < 1 << 30
-        await cluster.kill("a")
-        assert await cluster.memory_bytes("a") is None
-        with pytest.raises(UsageError):
-            await cluster.memory_bytes("nobody")
-
-    run(body, only_a)
+    drawn = run(body, [*only_a, *only_b])
+    assert drawn["a"] != drawn["b"]
+    assert run(draws, only_a) == {"a": drawn["a"]}  # randomness is the seed's
 
 
-def test_cut_is_silent_one_way_and_healed(run, three):
-    async def body(driver):
-        fault = await driver.cluster.cut([Link("a", "b")], lease_s=600)
-        assert await driver.is_cut("a", "b")
-        assert await driver.reaches("a", "c") == "ok"
-        bite = await driver.cluster.heal(fault)
-        assert bite.unit == "bytes"
-        assert bite.count > 0
-        assert await driver.cluster.heal(fault) == bite
-        assert await driver.reaches("a", "b") == "ok"
-
-    run(body, three)
+async def reset_resets_and_counts(driver):
+    conn = await driver.session.env.net.connect(Address("b", PORT))
+    assert await driver.cluster.reset([Link("b", CLIENT), Link(CLIENT, "b")]) == 1
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
+    assert await driver.cluster.reset([Link("a", "b")]) == 0
 
 
-def test_one_way_means_that_requests_still_arrive(run, three):
+async def cut_is_silent_one_way_and_healed(driver):
+    fault = await driver.cluster.cut([Link("a", "b")], lease_s=600)
+    assert await driver.is_cut("a", "b")
+    assert await driver.reaches("a", "c") == "ok"
+    bite = await driver.cluster.heal(fault)
+    assert bite.unit == "bytes"
+    assert bite.count > 0
+    assert await driver.cluster.heal(fault) == bite
+    assert await driver.reaches("a", "b") == "ok"
+
+
+async def one_way_means_that_requests_still_arrive(driver):
     """With b to a cut, what a says on an open connection still reaches b."""
 
-    async def body(driver):
-        conn = await driver.session.env.net.connect(Address("b", PORT))
-        await conn.send(b'{"echo": "before"}')
-        assert await conn.recv()
-        fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=600)
-        await conn.send(b'{"echo": "during"}')
-        await driver.wait_event("heard", "b", 2)
-        # b and the relays do as they are told in order: the answer before this one was swallowed.
-        later = await driver.ask("a", {"ask": "b", "text": "later", "for_s": LIMIT_S})
-        assert later["echo"] == "later"
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await conn.recv()
-        assert (await driver.cluster.heal(fault)).count > 0
-        with pytest.raises(ConnectionResetError):
+    conn = await driver.session.env.net.connect(Address("b", PORT))
+    await conn.send(b'{"echo": "before"}')
+    assert await conn.recv()
+    fault = await driver.cluster.cut([Link("b", CLIENT)], lease_s=600)
+    await conn.send(b'{"echo": "during"}')
+    await until(lambda: any(event.data.get("text") == "during" for event in driver.events))
+    # b and the relays do as they are told in order: the answer before this one was swallowed.
+    later = await driver.ask("a", {"ask": "b", "text": "later", "for_s": LIMIT_S})
+    assert later["echo"] == "later"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
             await conn.recv()
-        assert await driver.ask("b", {"heard": 1}) == ["before", "during", "later"]
-
-    run(body, three)
-
-
-def test_partition_both_ways_and_heal_among(run, three):
-    async def body(driver):
-        fault = await driver.cluster.cut(Link.between("a", "bc"), lease_s=600)
-        assert await driver.is_cut("a", "b")
-        assert await driver.is_cut("c", "a")
-        assert await driver.reaches("b", "c") == "ok"
-        await driver.cluster.heal_among(["a", "b"])
-        assert await driver.reaches("a", "b") == "ok"
-        assert await driver.reaches("b", "a") == "ok"
-        assert await driver.is_cut("a", "c")
-        other = await driver.cluster.cut([Link("b", "c")], lease_s=600)
-        await driver.cluster.heal_all()
-        assert await driver.reaches("a", "c") == "ok"
-        assert await driver.reaches("b", "c") == "ok"
-        assert (await driver.cluster.heal(fault)).count > 0
-        assert await driver.cluster.heal(other) == Bite(0, "bytes")
-
-    run(body, three)
+    assert (await driver.cluster.heal(fault)).count > 0
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
+    assert (await driver.ask("b", {"heard": 1}))[-3:] == ["before", "during", "later"]
 
 
-def test_overlapping_cuts_heal_one_by_one(run, three):
-    async def body(driver):
-        first = await driver.cluster.cut([Link("a", "b")], lease_s=600)
-        second = await driver.cluster.cut([Link("a", "b"), Link("a", "c")], lease_s=600)
-        assert await driver.is_cut("a", "b")
-        assert (await driver.cluster.heal(first)).count > 0
-        assert await driver.is_cut("a", "b")
-        assert (await driver.cluster.heal(second)).count > 0
-        assert await driver.reaches("a", "b") == "ok"
-
-    run(body, three)
-
-
-def test_a_lease_ends_by_itself(run, three):
-    async def body(driver):
-        fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
-        await driver.cluster.pause("c", lease_s=3)  # it is to be seen frozen, before
-        await until(lambda: driver.cluster.state("c") is NodeState.RUNNING)
-        async with asyncio.timeout(LIMIT_S):
-            while await driver.is_cut("a", "b"):
-                pass
-        assert await driver.reaches("a", "b") == "ok"
-        assert await driver.reaches("a", "c") == "ok"
-        assert (await driver.cluster.heal(fault)).unit == "bytes"
-
-    run(body, three)
+async def partition_both_ways_and_heal_among(driver):
+    fault = await driver.cluster.cut(Link.between("a", "bc"), lease_s=600)
+    assert await driver.is_cut("a", "b")
+    assert await driver.is_cut("c", "a")
+    assert await driver.reaches("b", "c") == "ok"
+    await driver.cluster.heal_among(["a", "b"])
+    assert await driver.reaches("a", "b") == "ok"
+    assert await driver.reaches("b", "a") == "ok"
+    assert await driver.is_cut("a", "c")
+    other = await driver.cluster.cut([Link("b", "c")], lease_s=600)
+    await driver.cluster.heal_all()
+    assert await driver.reaches("a", "c") == "ok"
+    assert await driver.reaches("b", "c") == "ok"
+    assert (await driver.cluster.heal(fault)).count > 0
+    assert await driver.cluster.heal(other) == Bite(0, "bytes")
 
 
-def test_shape_delays_and_stalls(run, only_a):
-    async def body(driver):
-        slow = LinkQuality(delay_ms=120)
-        fault = await driver.cluster.shape([Link(CLIENT, "a")], slow, lease_s=600)
-        start_s = time.monotonic()
-        await driver.ask("a", {"echo": "slow"})
-        assert time.monotonic() - start_s > 0.2  # the greeting and the request
-        assert (await driver.cluster.heal(fault)).count > 0
-
-        stall, bite = LinkQuality(stall=True), Bite(0, "")
-        while not bite.count:  # on a crowded machine a says nothing before it is healed
-            fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=600)
-            asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
-            await asyncio.sleep(1.0)
-            assert not asking.done()
-            bite = await driver.cluster.heal(fault)
-            assert (await asking)["echo"] == "held"
-
-    run(body, only_a)
+async def overlapping_cuts_heal_one_by_one(driver):
+    first = await driver.cluster.cut([Link("a", "b")], lease_s=600)
+    second = await driver.cluster.cut([Link("a", "b"), Link("a", "c")], lease_s=600)
+    assert await driver.is_cut("a", "b")
+    assert (await driver.cluster.heal(first)).count > 0
+    assert await driver.is_cut("a", "b")
+    assert (await driver.cluster.heal(second)).count > 0
+    assert await driver.reaches("a", "b") == "ok"
 
 
-def test_reset_resets_and_counts(run, three):
-    async def body(driver):
-        conn = await driver.session.env.net.connect(Address("b", PORT))
-        assert await driver.cluster.reset([Link("b", CLIENT), Link(CLIENT, "b")]) == 1
-        with pytest.raises(ConnectionResetError):
-            await conn.recv()
-        assert await driver.cluster.reset([Link("a", "b")]) == 0
-
-    run(body, three)
-
-
-def test_kill_and_start_on_the_same_disk(run, only_a):
-    async def body(driver):
-        await driver.ask("a", {"remember": "one"})
-        assert await driver.cluster.kill("a")
-        assert not await driver.cluster.kill("a")
-        assert driver.cluster.state("a") is NodeState.DOWN
-        exited = await driver.wait_event("node-exited", "a")
-        assert (exited.data["code"], exited.data["expected"]) == (-signal.SIGKILL, True)
-        assert exited.data["by"] == "nemesis"
-        with pytest.raises(ConnectionRefusedError):
-            await driver.ask("a", {"echo": "?"})
-        assert await driver.cluster.start("a")
-        assert not await driver.cluster.start("a")
-        await driver.wait_event("ready", "a", 2)
-        assert await driver.ask("a", {"recall": 1}) == ["one"]
-        assert (await driver.ask("a", {"echo": "?"}))["boot"] == 1
-
-        with pytest.raises(UsageError, match="kill or stop it"):
-            await driver.cluster.wipe("a")
-        assert await driver.cluster.stop("a")
-        assert (await driver.wait_event("node-exited", "a", 2)).data["code"] == 0
-        assert await driver.cluster.wipe("a")
-        assert await driver.cluster.start("a")
-        await driver.wait_event("ready", "a", 3)
-        assert await driver.ask("a", {"recall": 1}) == []
-
-    run(body, only_a)
+async def a_lease_ends_by_itself(driver):
+    fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
+    await driver.cluster.pause("c", lease_s=3)  # it is to be seen frozen, before
+    await until(lambda: driver.cluster.state("c") is NodeState.RUNNING)
+    async with asyncio.timeout(LIMIT_S):
+        while await driver.is_cut("a", "b"):
+            pass
+    assert await driver.reaches("a", "b") == "ok"
+    assert await driver.reaches("a", "c") == "ok"
+    assert (await driver.cluster.heal(fault)).unit == "bytes"
 
 
-def test_pause_freezes_and_resume_thaws(run, only_a):
-    async def body(driver):
-        assert await driver.cluster.pause("a", lease_s=600)
-        assert not await driver.cluster.pause("a", lease_s=1)
-        assert driver.cluster.state("a") is NodeState.PAUSED
-        with pytest.raises(TimeoutError):
-            await driver.ask("a", {"echo": "?"}, 0.3)
-        assert await driver.cluster.resume("a")
-        assert not await driver.cluster.resume("a")
-        await driver.ask("a", {"echo": "!"})
-
-        await driver.cluster.pause("a", lease_s=600)
-        assert await driver.cluster.stop("a")  # in order, although frozen
-        assert (await driver.wait_event("node-exited", "a")).data["code"] == 0
-        assert not await driver.cluster.pause("a", lease_s=600)
-        await driver.cluster.start("a")
-        await driver.cluster.pause("a", lease_s=600)
-        assert await driver.cluster.kill("a")
-        assert driver.cluster.state("a") is NodeState.DOWN
-        assert not await driver.cluster.resume("a")
-
-    run(body, only_a)
-
-
-def test_an_unexpected_exit_is_told_with_its_log(run, only_b, tmp_path):
-    async def body(driver):
-        with pytest.raises((ConnectionError, TimeoutError)):
-            await driver.ask("b", {"panic": "the sky is falling"})
-        exited = await driver.wait_event("node-exited", "b")
-        assert (exited.data["code"], exited.data["expected"]) == (1, False)
-        assert exited.data["by"] == "itself"
-        assert "the sky is falling" in exited.data["log"][-1]
-        assert driver.cluster.state("b") is NodeState.DOWN
-        assert "the sky is falling" in (await driver.cluster.logs("b", last_lines=1))[0]
-
-    run(body, only_b)
-    assert "the sky is falling" in (tmp_path / "run" / "logs" / "b.log").read_text()
+async def unsupported_faults_name_who_can(driver):
+    cluster = driver.cluster
+    link = [Link("a", "b")]
+    calls = [
+        (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
+        (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
+        (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),
+        (cluster.slow("a", factor=2), "slow-cpu"),
+    ]
+    for call, what in calls:
+        with pytest.raises(UsageError, match=rf"'process' cannot do '{what}'; use --env sim"):
+            await call
+        assert Capability(what) not in cluster.capabilities
+    with pytest.raises(UsageError, match="no node 'z'"):
+        await cluster.cut([Link("a", "z")], lease_s=1)
+    with pytest.raises(UsageError, match="lease"):
+        await cluster.cut(link, lease_s=0)
+    with pytest.raises(UsageError, match="leaves the links as they are"):
+        await cluster.shape(link, LinkQuality(), lease_s=1)
+    with pytest.raises(UsageError, match="no link fault"):
+        await cluster.heal("nothing")
+    assert driver.cluster.state("a") is NodeState.RUNNING
 
 
-def test_unsupported_faults_name_who_can(run, three):
-    async def body(driver):
-        cluster = driver.cluster
-        link = [Link("a", "b")]
-        calls = [
-            (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
-            (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
-            (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),
-            (cluster.slow("a", factor=2), "slow-cpu"),
-        ]
-        for call, what in calls:
-            with pytest.raises(UsageError, match=rf"'process' cannot do '{what}'; use --env sim"):
-                await call
-            assert Capability(what) not in cluster.capabilities
-        with pytest.raises(UsageError, match="no node 'z'"):
-            await cluster.cut([Link("a", "z")], lease_s=1)
-        with pytest.raises(UsageError, match="lease"):
-            await cluster.cut(link, lease_s=0)
-        with pytest.raises(UsageError, match="leaves the links as they are"):
-            await cluster.shape(link, LinkQuality(), lease_s=1)
-        with pytest.raises(UsageError, match="no link fault"):
-            await cluster.heal("nothing")
-        assert driver.cluster.state("a") is NodeState.RUNNING
-
-    run(body, three)
+def test_links_are_cut_and_reset(run, three):
+    checks = (
+        reset_resets_and_counts,
+        cut_is_silent_one_way_and_healed,
+        one_way_means_that_requests_still_arrive,
+        partition_both_ways_and_heal_among,
+        overlapping_cuts_heal_one_by_one,
+        a_lease_ends_by_itself,
+        unsupported_faults_name_who_can,
+    )
+    run(in_turn(*checks), three)
 
 
-def test_a_condition_is_not_waited_for_longer_than_the_node_lives(run, only_a, monkeypatch):
+async def shape_delays_and_stalls(driver):
+    slow = LinkQuality(delay_ms=120)
+    fault = await driver.cluster.shape([Link(CLIENT, "a")], slow, lease_s=600)
+    start_s = time.monotonic()
+    await driver.ask("a", {"echo": "slow"})
+    assert time.monotonic() - start_s > 0.2  # the greeting and the request
+    assert (await driver.cluster.heal(fault)).count > 0
+
+    stall, bite = LinkQuality(stall=True), Bite(0, "")
+    while not bite.count:  # on a crowded machine a says nothing before it is healed
+        fault = await driver.cluster.shape([Link("a", CLIENT)], stall, lease_s=600)
+        asking = asyncio.create_task(driver.ask("a", {"echo": "held"}))
+        await asyncio.sleep(1.0)
+        assert not asking.done()
+        bite = await driver.cluster.heal(fault)
+        assert (await asking)["echo"] == "held"
+
+
+def process_of(role):
+    """The one of this test process's only run that has this role."""
+    (found,) = [
+        process
+        for process in procfs.all_processes()
+        if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
+        and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
+    ]
+    return found
+
+
+async def kill_and_start_on_the_same_disk(driver):
+    await driver.ask("a", {"remember": "one"})
+    boot = (await driver.ask("a", {"echo": "?"}))["boot"]
+    assert 1 << 20 < await driver.cluster.memory_bytes("a") < 1 << 30
+    assert await driver.cluster.kill("a")
+    assert not await driver.cluster.kill("a")
+    assert await driver.cluster.memory_bytes("a") is None
+    with pytest.raises(UsageError):
+        await driver.cluster.memory_bytes("nobody")
+    assert driver.cluster.state("a") is NodeState.DOWN
+    exited = await driver.wait_event("node-exited", "a")
+    assert (exited.data["code"], exited.data["expected"]) == (-signal.SIGKILL, True)
+    assert exited.data["by"] == "nemesis"
+    with pytest.raises(ConnectionRefusedError):
+        await driver.ask("a", {"echo": "?"})
+    assert await driver.cluster.start("a")
+    assert not await driver.cluster.start("a")
+    await driver.wait_event("ready", "a")
+    assert await driver.ask("a", {"recall": 1}) == ["one"]
+    assert (await driver.ask("a", {"echo": "?"}))["boot"] == boot + 1
+
+    with pytest.raises(UsageError, match="kill or stop it"):
+        await driver.cluster.wipe("a")
+    assert await driver.cluster.stop("a")
+    assert (await driver.wait_event("node-exited", "a", 2)).data["code"] == 0
+    assert await driver.cluster.wipe("a")
+    assert await driver.cluster.start("a")
+    await driver.wait_event("ready", "a", 2)
+    assert await driver.ask("a", {"recall": 1}) == []
+
+
+async def pause_freezes_and_resume_thaws(driver):
+    assert await driver.cluster.pause("a", lease_s=600)
+    assert not await driver.cluster.pause("a", lease_s=1)
+    assert driver.cluster.state("a") is NodeState.PAUSED
+    with pytest.raises(TimeoutError):
+        await driver.ask("a", {"echo": "?"}, 0.3)
+    assert await driver.cluster.resume("a")
+    assert not await driver.cluster.resume("a")
+    await driver.ask("a", {"echo": "!"})
+
+    await driver.cluster.pause("a", lease_s=600)
+    assert await driver.cluster.stop("a")  # in order, although frozen
+    assert (await driver.wait_event("node-exited", "a")).data["code"] == 0
+    assert not await driver.cluster.pause("a", lease_s=600)
+    await driver.cluster.start("a")
+    await driver.cluster.pause("a", lease_s=600)
+    assert await driver.cluster.kill("a")
+    assert driver.cluster.state("a") is NodeState.DOWN
+    assert not await driver.cluster.resume("a")
+
+
+async def an_unexpected_exit_is_told_with_its_log(driver):
+    with pytest.raises((ConnectionError, TimeoutError)):
+        await driver.ask("a", {"panic": "the sky is falling"})
+    exited = await driver.wait_event("node-exited", "a")
+    assert (exited.data["code"], exited.data["expected"]) == (1, False)
+    assert exited.data["by"] == "itself"
+    assert "the sky is falling" in exited.data["log"][-1]
+    assert driver.cluster.state("a") is NodeState.DOWN
+    assert "the sky is falling" in (await driver.cluster.logs("a", last_lines=1))[0]
+
+
+async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
+    await driver.cluster.kill("a", lose_unsynced=True, torn=True)
+    (driver.cluster._nodes["a"]._data / f"x{SUFFIX}").mkdir()  # no file, and not readable
+    await driver.cluster.start("a")
+    exited = await driver.wait_event("node-exited", "a", count=2)
+    assert (exited.data["expected"], exited.data["by"]) == (False, "host")
+    await driver.cluster.wipe("a")
+
+
+async def a_signal_from_outside_is_the_hosts_doing(driver):
+    # Not SIGHUP: a suite that `nohup` started has its nodes ignore it, too.
+    for count, number in enumerate((signal.SIGKILL, signal.SIGUSR1, signal.SIGXCPU), start=1):
+        assert procfs.send(process_of("node:s"), number)
+        exited = await driver.wait_event("node-exited", "s", count)
+        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
+        assert f"{number.name}, which the harness did not send" in exited.data["log"][-1]
+        await driver.cluster.start("s")
+
+
+async def a_signal_of_a_programs_own_mistakes_is_its_own(driver):
+    assert procfs.send(process_of("node:s"), signal.SIGSEGV)
+    exited = await driver.wait_event("node-exited", "s")
+    assert (exited.data["expected"], exited.data["by"]) == (False, "itself")
+
+
+async def what_somebody_else_stops_is_told_until_it_goes_on(driver):
+    for role, node in (("node:s", "s"), ("link-proxy", "")):
+        assert procfs.send(process_of(role), signal.SIGSTOP)
+        assert (await driver.wait_event("infrastructure", node)).data["lasts"]
+        assert procfs.send(process_of(role), signal.SIGCONT)
+        assert (await driver.wait_event("infrastructure", node, 2)).data["over"]
+
+
+async def a_pause_that_somebody_else_ends_is_told(driver):
+    assert await driver.cluster.pause("s", lease_s=60)
+    assert procfs.send(process_of("node:s"), signal.SIGCONT)
+    told = await driver.wait_event("infrastructure", "s")
+    assert (told.data["undid"], told.data["lasts"]) == ("pause", True)
+    assert await driver.cluster.resume("s")
+    assert (await driver.wait_event("infrastructure", "s", 2)).data["over"]
+    assert {event.node for event in driver.events if event.kind == "infrastructure"} == {"s"}
+
+
+CONTROL = "harness.environments.real.control._ANSWER_TIMEOUT_S"
+
+
+async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
     """What hangs is told; what is frozen or dead is only remembered."""
-    monkeypatch.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", LIMIT_S)
-
-    async def body(driver):
-        cluster, hour_ns = driver.cluster, 3600 * 10**9
-        assert procfs.send(process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
-        with monkeypatch.context() as patched:
-            patched.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", 0.05)
-            with pytest.raises(InfrastructureError, match="a runs, but has not done"):
-                await cluster.skew("a", offset_ns=hour_ns)
-        setting = asyncio.create_task(cluster.worsen_disk("a", DiskQuality(full=True)))
-        await asyncio.sleep(0)
-        assert await cluster.kill("a")
-        assert await setting == 0
-        await cluster.start("a")
-        await driver.wait_event("ready", "a", 2)
-        wall_ns = (await driver.ask("a", {"clock": 1}))["wall_ns"]
-        assert wall_ns - time.time_ns() == pytest.approx(hour_ns, abs=LIMIT_S * 1e9)
-        assert (await driver.ask("a", {"remember": "x"}))["error"] == "ENOSPC"
-        assert await cluster.worsen_disk("a", DiskQuality()) == 1
-        assert await driver.ask("a", {"recall": 1}) == []
-        assert "control" not in "".join(await cluster.logs("a", last_lines=500))
-
-    run(body, only_a)
+    cluster, hour_ns = driver.cluster, 3600 * 10**9
+    assert procfs.send(process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CONTROL, 0.05)
+        with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+            await cluster.skew("a", offset_ns=hour_ns)
+    setting = asyncio.create_task(cluster.worsen_disk("a", DiskQuality(full=True)))
+    await asyncio.sleep(0)
+    assert await cluster.kill("a")
+    assert await setting == 0
+    await cluster.start("a")
+    await driver.wait_event("ready", "a")
+    wall_ns = (await driver.ask("a", {"clock": 1}))["wall_ns"]
+    assert wall_ns - time.time_ns() == pytest.approx(hour_ns, abs=LIMIT_S * 1e9)
+    assert (await driver.ask("a", {"remember": "x"}))["error"] == "ENOSPC"
+    assert await cluster.worsen_disk("a", DiskQuality()) == 1
+    assert await driver.ask("a", {"recall": 1}) == []
+    assert "control" not in "".join(await cluster.logs("a", last_lines=500))
 
 
-def test_a_node_that_does_not_listen_does_not_hold_up_the_driver(run, only_a, monkeypatch):
-    monkeypatch.setattr("harness.environments.real.control._ANSWER_TIMEOUT_S", 0.001)
-
-    async def body(driver):
-        assert procfs.send(process_of("node:a"), signal.SIGSTOP)
-        told = ""
+async def a_node_that_does_not_listen_does_not_hold_up_the_driver(driver):
+    assert procfs.send(process_of("node:a"), signal.SIGSTOP)
+    told = ""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CONTROL, 0.001)
         async with asyncio.timeout(LIMIT_S):
             while "its standard input is full" not in told:
                 with pytest.raises(InfrastructureError) as error:
                     await driver.cluster.skew("a", offset_ns=1)
                 told = str(error.value)
+    assert await driver.cluster.kill("a")
 
-    run(body, only_a)
+
+def test_nodes_are_killed_paused_and_end_by_themselves(run, only_a, sleeper, tmp_path, monkeypatch):
+    monkeypatch.setattr(CONTROL, LIMIT_S)
+    checks = (
+        shape_delays_and_stalls,
+        pause_freezes_and_resume_thaws,
+        kill_and_start_on_the_same_disk,
+        a_condition_is_not_waited_for_longer_than_the_node_lives,
+        a_node_that_does_not_listen_does_not_hold_up_the_driver,
+        a_power_cut_that_the_host_does_not_let_happen_is_not_blamed,
+        an_unexpected_exit_is_told_with_its_log,
+        a_signal_from_outside_is_the_hosts_doing,
+        a_signal_of_a_programs_own_mistakes_is_its_own,
+        what_somebody_else_stops_is_told_until_it_goes_on,
+        a_pause_that_somebody_else_ends_is_told,
+    )
+    run(in_turn(*checks), [*only_a, *sleeper])
+    assert "the sky is falling" in (tmp_path / "run" / "logs" / "a.log").read_text()
 
 
-def test_a_result_outlives_a_failing_teardown(run, only_a, caplog):
+def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, monkeypatch):
+    monkeypatch.setattr("harness.environments.process.node._ROOM_BYTES_MIN", 1 << 62)
+
+    async def body(driver):
+        exited = await driver.wait_event("node-exited", "s")
+        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
+        assert "is full" in exited.data["log"][-1]
+
+    spec = NodeSpec(name="s", role="r", ports=(1,), command=("sh", "-c", "exit 1"))
+    run(body, [spec], wait=False)
+
+
+def test_a_result_outlives_a_failing_teardown(run, sleeper, caplog):
     async def body(driver):
         driver.session.env.disk.close = None  # the clients' door will not close
         return "verdict"
 
-    assert run(body, only_a) == "verdict"
+    assert run(body, sleeper) == "verdict"
     assert "teardown failed" in caplog.text
 
 
-def test_errors_of_main_come_through(run, only_a):
+def test_errors_of_main_come_through(run, sleeper):
     async def body(driver):
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        run(body, only_a)
+        run(body, sleeper)
 
 
-def test_a_failing_client_task_ends_the_run(run, only_a):
+def test_a_failing_client_task_ends_the_run(run, sleeper):
     async def fail():
         raise LookupError("in a client")
 
@@ -347,29 +401,29 @@ def test_a_failing_client_task_ends_the_run(run, only_a):
         await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(LookupError, match="in a client"):
-        run(body, only_a)
+        run(body, sleeper)
 
 
-def test_a_dead_link_proxy_ends_the_run(run, only_a):
+def test_a_dead_link_proxy_ends_the_run(run, sleeper):
     async def body(driver):
         assert procfs.send(process_of("link-proxy"), signal.SIGKILL)
         await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(InfrastructureError, match="link proxy ended with code -9"):
-        run(body, only_a)
+        run(body, sleeper)
 
 
-def test_first_signal_interrupts_and_second_aborts(run, three):
+def test_first_signal_interrupts_and_second_aborts(run, only_a):
     async def body(driver):
         os.kill(os.getpid(), signal.SIGINT)
         async with asyncio.timeout(LIMIT_S):
             await driver.session.interrupted.wait()
-        assert await driver.reaches("a", "b") == "ok"
+        assert await driver.ask("a", {"echo": "still here"})
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(KeyboardInterrupt):
-        run(body, three)
+        run(body, only_a)
 
 
 def test_a_command_that_cannot_be_started_is_an_infrastructure_error(run):
@@ -421,11 +475,11 @@ def test_with_a_real_toxiproxy(run, three):
         process.wait(LIMIT_S)
 
 
-def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, only_a):
+def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, sleeper):
     with pytest.raises(UsageError, match="no Toxiproxy server answers there"):
-        run(lambda driver: None, only_a, link_proxy="http://127.0.0.1:9")
+        run(lambda driver: None, sleeper, link_proxy="http://127.0.0.1:9")
     with pytest.raises(UsageError, match="on this machine"):
-        run(lambda driver: None, only_a, link_proxy="http://192.0.2.1:8474")
+        run(lambda driver: None, sleeper, link_proxy="http://192.0.2.1:8474")
 
 
 def test_it_is_available_here():
@@ -433,76 +487,10 @@ def test_it_is_available_here():
     assert processes_of("no-such-run") == []
 
 
-def process_of(role):
-    """The one of this test process's only run that has this role."""
-    (found,) = [
-        process
-        for process in procfs.all_processes()
-        if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
-        and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
-    ]
-    return found
-
-
-# Not SIGHUP: a suite that `nohup` started has its nodes ignore it, too.
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1, signal.SIGXCPU])
-def test_a_signal_from_outside_is_the_hosts_doing(run, only_b, number):
-    async def body(driver):
-        assert procfs.send(process_of("node:b"), number)
-        exited = await driver.wait_event("node-exited", "b")
-        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
-        assert f"{number.name}, which the harness did not send" in exited.data["log"][-1]
-
-    run(body, only_b)
-
-
-def test_a_signal_of_a_programs_own_mistakes_is_its_own(run, only_b):
-    async def body(driver):
-        assert procfs.send(process_of("node:b"), signal.SIGSEGV)
-        exited = await driver.wait_event("node-exited", "b")
-        assert (exited.data["expected"], exited.data["by"]) == (False, "itself")
-
-    run(body, only_b)
-
-
-def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, only_b, monkeypatch):
-    monkeypatch.setattr("harness.environments.process.node._ROOM_BYTES_MIN", 1 << 62)
-
-    async def body(driver):
-        with pytest.raises((ConnectionError, TimeoutError)):
-            await driver.ask("b", {"panic": "no space left on device"})
-        exited = await driver.wait_event("node-exited", "b")
-        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
-        assert "is full" in exited.data["log"][-1]
-
-    run(body, only_b)
-
-
-def test_a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(run, only_b):
-    async def body(driver):
-        await driver.cluster.kill("b", lose_unsynced=True, torn=True)
-        (driver.cluster._nodes["b"]._data / f"x{SUFFIX}").mkdir()  # no file, and not readable
-        await driver.cluster.start("b")
-        exited = await driver.wait_event("node-exited", "b", count=2)
-        assert (exited.data["expected"], exited.data["by"]) == (False, "host")
-
-    run(body, only_b)
-
-
-@pytest.mark.parametrize(("role", "node"), [("node:b", "b"), ("link-proxy", "")])
-def test_what_somebody_else_stops_is_told_until_it_goes_on(run, only_b, role, node):
-    async def body(driver):
-        assert procfs.send(process_of(role), signal.SIGSTOP)
-        assert (await driver.wait_event("infrastructure", node)).data["lasts"]
-        assert procfs.send(process_of(role), signal.SIGCONT)
-        assert (await driver.wait_event("infrastructure", node, 2)).data["over"]
-
-    run(body, only_b)
-
-
-def test_a_node_that_gets_no_processor_is_told(run):
+def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
     """Four that want the same one, and a fifth that wants none."""
-    spin = (sys.executable, "-c", "while True: pass")
+    monkeypatch.setattr("harness.environments.real.starvation._LOOK_S", 0.25)
+    spin = ("sh", "-c", "while :; do :; done")
     specs = [NodeSpec(name=name, role="busy", ports=(PORT,), command=spin) for name in "abcd"]
 
     async def body(driver):
@@ -524,43 +512,30 @@ def test_a_node_that_gets_no_processor_is_told(run):
     run(body, [*specs, echo_spec("e")], wait=False)
 
 
-def test_a_pause_that_somebody_else_ends_is_told(run, only_b):
-    async def body(driver):
-        assert await driver.cluster.pause("b", lease_s=60)
-        assert procfs.send(process_of("node:b"), signal.SIGCONT)
-        told = await driver.wait_event("infrastructure", "b")
-        assert (told.data["undid"], told.data["lasts"]) == ("pause", True)
-        assert await driver.cluster.resume("b")
-        assert (await driver.wait_event("infrastructure", "b", 2)).data["over"]
-        assert {event.node for event in driver.events if event.kind == "infrastructure"} == {"b"}
-
-    run(body, only_b)
-
-
-def test_what_a_subscriber_cannot_take_ends_the_run(run, only_a):
+def test_what_a_subscriber_cannot_take_ends_the_run(run, sleeper):
     async def body(driver):
         def full(event):
             raise InfrastructureError(f"no room for {event.kind}")
 
         driver.cluster.subscribe(full)
-        await driver.cluster.kill("a")
+        await driver.cluster.kill("s")
         await asyncio.sleep(LIMIT_S)
         return "a verdict on a history that lacks the exit"
 
     with pytest.raises(InfrastructureError, match="no room for node-exited"):
-        run(body, only_a)
+        run(body, sleeper)
 
 
-def test_an_exit_is_seen_even_if_the_last_output_cannot_be_read(run, only_a, monkeypatch):
+def test_an_exit_is_seen_even_if_the_last_output_cannot_be_read(run, sleeper, monkeypatch):
     def unreadable(descriptor, size):
         raise OSError(errno.EIO, "Input/output error")
 
     async def body(driver):
         with monkeypatch.context() as patched:
             patched.setattr("harness.environments.process.child.os.read", unreadable)
-            assert await driver.cluster.kill("a")
-        exited = await driver.wait_event("node-exited", "a")
+            assert await driver.cluster.kill("s")
+        exited = await driver.wait_event("node-exited", "s")
         assert exited.data["expected"]
-        assert "Input/output" in (await driver.wait_event("infrastructure", "a")).data["what"]
+        assert "Input/output" in (await driver.wait_event("infrastructure", "s")).data["what"]
 
-    run(body, only_a)
+    run(body, sleeper)

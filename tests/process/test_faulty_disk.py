@@ -20,7 +20,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import only_cleaner
-from tests.process.conftest import processes_of
+from tests.process.conftest import in_turn, processes_of
 from tests.toxiproxy.conftest import REPOSITORY
 from tests.waiting import LIMIT_S, wait_until
 
@@ -58,45 +58,43 @@ async def found(cluster) -> list[str]:
     return [line.partition("found: ")[2] for line in lines if "found: " in line]
 
 
+async def a_power_cut_takes_what_was_not_synced(driver):
+    cluster = driver.cluster
+    assert await cluster.kill("w", lose_unsynced=True)
+    lost = await driver.wait_event("power-cut", "w")
+    await cluster.start("w")
+    await cluster.wait_ready("w")
+    assert await cluster.kill("w")
+    await cluster.start("w")
+    await cluster.wait_ready("w")
+    assert await cluster.kill("w")
+    assert await cluster.wipe("w")
+    await cluster.start("w")
+    await cluster.wait_ready("w")
+    # A kill takes nothing; the set-up's work is durable, and done again after a wipe.
+    assert await found(cluster) == ["made", "kept made", "kept lost made", "made"]
+    assert lost.data["bytes"] > 0
+
+
+async def it_is_spoiled_and_the_bites_are_counted(driver):
+    cluster = driver.cluster
+    assert await cluster.worsen_disk("w", DiskQuality(error=1.0)) == 0
+    await asyncio.sleep(0.2)
+    assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
+    await asyncio.sleep(0.2)
+    begin_s = time.monotonic()
+    assert await cluster.kill("w")  # the kernel lets nobody die who waits for a disk
+    assert time.monotonic() - begin_s < 30
+    assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
+    await cluster.heal_all()
+    with pytest.raises(UsageError, match="must be in 0"):
+        await cluster.worsen_disk("w", DiskQuality(error=2.0))
+
+
 @fuse
-def test_a_power_cut_takes_what_was_not_synced(run):
-    async def body(driver):
-        cluster = driver.cluster
-        assert await cluster.kill("w", lose_unsynced=True)
-        lost = await driver.wait_event("power-cut", "w")
-        await cluster.start("w")
-        await cluster.wait_ready("w")
-        assert await cluster.kill("w")
-        await cluster.start("w")
-        await cluster.wait_ready("w")
-        assert await cluster.kill("w")
-        assert await cluster.wipe("w")
-        await cluster.start("w")
-        await cluster.wait_ready("w")
-        # A kill takes nothing; the set-up's work is durable, and done again after a wipe.
-        assert await found(cluster) == ["made", "kept made", "kept lost made", "made"]
-        assert lost.data["bytes"] > 0
-
-    run(body, [writer()], wait=False)
-
-
-@fuse
-def test_its_disk_is_spoiled_and_the_bites_are_counted(run):
-    async def body(driver):
-        cluster = driver.cluster
-        assert await cluster.worsen_disk("w", DiskQuality(error=1.0)) == 0
-        await asyncio.sleep(0.2)
-        assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
-        await asyncio.sleep(0.2)
-        begin_s = time.monotonic()
-        assert await cluster.kill("w")  # the kernel lets nobody die who waits for a disk
-        assert time.monotonic() - begin_s < 30
-        assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
-        await cluster.heal_all()
-        with pytest.raises(UsageError, match="must be in 0"):
-            await cluster.worsen_disk("w", DiskQuality(error=2.0))
-
-    run(body, [writer()], wait=False)
+def test_power_cuts_and_faults_reach_its_disk(run):
+    checks = (a_power_cut_takes_what_was_not_synced, it_is_spoiled_and_the_bites_are_counted)
+    run(in_turn(*checks), [writer()], wait=False)
 
 
 @fuse

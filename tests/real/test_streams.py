@@ -51,18 +51,21 @@ async def nobody(host, port, protocols):
         await reader.read()
 
 
-@pytest.mark.parametrize(("asks", "complaints"), [(a_node, 0), (a_link_proxy, 0), (nobody, 1)])
-def test_the_end_of_a_connection_is_not_said_twice(asks, complaints, caplog):
+@pytest.mark.parametrize(
+    ("callers", "complaints"), [((a_node, a_link_proxy), 0), ((nobody,), 1)], ids=["ours", "nobody"]
+)
+def test_the_end_of_a_connection_is_not_said_twice(callers, complaints, caplog):
     async def main():
         protocols = []
         server = await asyncio.start_server(reset, "127.0.0.1", 0)
-        await asks(*server.sockets[0].getsockname(), protocols)
+        for asks in callers:
+            await asks(*server.sockets[0].getsockname(), protocols)
         await asyncio.sleep(0)
         server.close()
         for protocol in protocols:
             # The garbage collector took the future before the stream.
             protocol._closed = asyncio.get_running_loop().create_future()
-        assert protocols
+        assert len(protocols) >= len(callers)
         del protocols, protocol
         gc.collect()
 

@@ -1,6 +1,6 @@
 """The proof that both doors hold: the same bodies, unchanged, in all three environments.
 
-One test goes through `Env` (a target and its client), one through `Cluster` (faults and healing).
+One body goes through `Env` (a target and its client), one through `Cluster` (faults and healing).
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from harness.plugins import Deployment, DeploymentPlan, Request, TargetSettings
 from harness.registry import load_plugin
 
 READY_S = 120.0
+# Masters are what is broken here; `tests.kudu` has tablets with replicas.
 SETTINGS = TargetSettings(
-    profile="strict", bugs=(), options={"masters": 3, "tservers": 3, "resend": 0, "kudu_flag": ""}
+    profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )
 
 
 def deploy(environment, main, run_id):
-    """Run `main(session, system)` on three masters and three tablet servers that serve."""
+    """Run `main(session, system)` on three masters and a tablet server that serve."""
     target = load_plugin("targets", "kudu")
     run_id = f"{run_id}-{secrets.token_hex(4)}"  # another suite may use the same engine
     plan = DeploymentPlan(
@@ -49,28 +50,24 @@ async def leader_other_than(system, node):
             await asyncio.sleep(0.1)
 
 
-def test_a_target_serves_the_life_of_a_table(environment):
+async def a_target_serves_the_life_of_a_table(system):
     workload = load_plugin("workloads", "ddl")
-    options = with_defaults("workload", "ddl", workload.options, {})
+    options = with_defaults("workload", "ddl", workload.options, {"replicas": 1})
     case = Case(seed=3, workload_options=options)
+    client = system.client(0)
+    done = {}
+    async with asyncio.timeout(READY_S):
+        for position in range(len(workload.probe(case, 0, 0))):
+            for retry in itertools.count():
+                request = workload.probe(case, 0, retry)[position]
+                completion = await client.invoke(request, timeout_s=READY_S / 2)
+                if completion.type is not OpType.FAIL:
+                    break
+                await asyncio.sleep(0.1)
+            done[request.f] = completion
+    listed = await client.invoke(Request("list", {}), timeout_s=READY_S / 2)
+    await client.close()
 
-    async def main(session, system):
-        client = system.client(0)
-        done = {}
-        async with asyncio.timeout(READY_S):
-            for position in range(len(workload.probe(case, 0, 0))):
-                for retry in itertools.count():
-                    request = workload.probe(case, 0, retry)[position]
-                    completion = await client.invoke(request, timeout_s=READY_S / 2)
-                    if completion.type is not OpType.FAIL:
-                        break
-                    await asyncio.sleep(0.1)
-                done[request.f] = completion
-        listed = await client.invoke(Request("list", {}), timeout_s=READY_S / 2)
-        await client.close()
-        return done, listed
-
-    done, listed = deploy(environment, main, "worlds-target")
     assert {completion.type for completion in done.values()} == {OpType.OK}
     ids = {completion.value["table_id"] for f, completion in done.items() if f != "list"}
     assert len(ids) == 1
@@ -79,47 +76,48 @@ def test_a_target_serves_the_life_of_a_table(environment):
     assert listed.value["tables"] == []
 
 
-def test_a_nemesis_cuts_pauses_and_kills_and_everything_heals(environment):
-    async def main(session, system):
-        cluster = session.cluster
-        async with asyncio.timeout(2 * READY_S):
-            bite = Bite(0, "")
-            while bite.count == 0:  # on a crowded machine a leader may go before it is cut off
-                first = await leader_other_than(system, None)
-                peers = [name for name in ("m1", "m2", "m3") if name != first]
-                fault = await cluster.cut(Link.between([first], peers), lease_s=600.0)
-                second = await leader_other_than(system, first)
-                bite = await cluster.heal(fault)
-
-        paused = await cluster.pause(second, lease_s=600.0)
-        frozen = cluster.state(second)
-        third = await leader_other_than(system, second)
-        resumed = await cluster.resume(second)
-
-        killed = await cluster.kill(third)
-        down = cluster.state(third)
-        fourth = await leader_other_than(system, third)
-        started = await cluster.start(third)
-        await cluster.heal_all()
-
-        one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=600.0)
-        client = system.client(0)
-        try:
-            async with asyncio.timeout(READY_S):
-                while not (await system.converged()).ok:
-                    if one_way:
-                        await asyncio.sleep(1.0)
-                        cut_bite = await cluster.heal(one_way)
-                        one_way = ""
-                    await asyncio.sleep(0.2)
-        finally:
-            await client.close()
-        states = {cluster.state(name) for name in cluster.nodes}
-        return bite, (paused, frozen, resumed), (killed, down, started), cut_bite, states
-
-    bite, pause, kill, cut_bite, states = deploy(environment, main, "worlds-nemesis")
+async def a_nemesis_cuts_pauses_and_kills_and_everything_heals(session, system):
+    cluster = session.cluster
+    async with asyncio.timeout(2 * READY_S):
+        bite = Bite(0, "")
+        while bite.count == 0:  # on a crowded machine a leader may go before it is cut off
+            first = await leader_other_than(system, None)
+            peers = [name for name in ("m1", "m2", "m3") if name != first]
+            fault = await cluster.cut(Link.between([first], peers), lease_s=600.0)
+            second = await leader_other_than(system, first)
+            bite = await cluster.heal(fault)
     assert bite.count > 0
-    assert cut_bite.count > 0
-    assert pause == (True, NodeState.PAUSED, True)
-    assert kill == (True, NodeState.DOWN, True)
-    assert states == {NodeState.RUNNING}
+
+    assert await cluster.pause(second, lease_s=600.0)
+    assert cluster.state(second) is NodeState.PAUSED
+    third = await leader_other_than(system, second)
+    assert await cluster.resume(second)
+
+    assert await cluster.kill(third)
+    assert cluster.state(third) is NodeState.DOWN
+    fourth = await leader_other_than(system, third)
+    assert await cluster.start(third)
+    await cluster.heal_all()
+
+    one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=600.0)
+    client = system.client(0)
+    try:
+        async with asyncio.timeout(READY_S):
+            while not (await system.converged()).ok:
+                if one_way:
+                    await asyncio.sleep(1.0)
+                    assert (await cluster.heal(one_way)).count > 0
+                    one_way = ""
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+    assert not one_way
+    assert {cluster.state(name) for name in cluster.nodes} == {NodeState.RUNNING}
+
+
+def test_a_target_serves_and_survives_a_nemesis(environment):
+    async def main(session, system):
+        await a_target_serves_the_life_of_a_table(system)
+        await a_nemesis_cuts_pauses_and_kills_and_everything_heals(session, system)
+
+    deploy(environment, main, "worlds")

@@ -1,0 +1,371 @@
+"""Verbs of the cluster against a real engine.
+
+Starting containers is most of what each check would cost, so many share one cluster.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import statistics
+import time
+
+import msgspec
+import pytest
+
+import docker
+from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeState
+from harness.env import Address
+from harness.environments.docker.labels import container_name
+from harness.errors import UsageError
+from tests.docker.echo import PORT
+from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
+from tests.waiting import LIMIT_S, until
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+LONG_S = 120.0
+
+
+async def a_one_way_cut_is_one_way_counted_and_healed_once(session):
+    cluster = session.cluster
+    assert await ask(session, "n1", "ask", "n2", LIMIT_S) == "n2"
+    fault = await cluster.cut([Link("n1", "n2")], lease_s=LONG_S)
+    assert await silence(session, "n1", "n2") == "TimeoutError"
+    assert await ask(session, "n1", "ask", "n3", LIMIT_S) == "n3"
+    assert await ask(session, "n3", "ask", "n2", LIMIT_S) == "n2"
+    bite = await cluster.heal(fault)
+    assert bite.unit == "packets"
+    assert bite.count > 0
+    assert await cluster.heal(fault) == bite
+    assert await ask(session, "n1", "ask", "n2", LIMIT_S) == "n2"
+
+
+async def an_established_connection_stalls_and_goes_on_when_healed(session):
+    conn = await session.env.net.connect(Address("n1", PORT))
+    await conn.send(msgspec.json.encode(["who"]))
+    before = await conn.recv()
+    fault = await session.cluster.cut([Link(CLIENT, "n1")], lease_s=LONG_S)
+    await conn.send(msgspec.json.encode(["who"]))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await conn.recv()
+    await session.cluster.heal(fault)
+    async with asyncio.timeout(LIMIT_S):
+        assert await conn.recv() == before
+    conn.close()
+
+
+async def partitions_overlap_and_heal_in_parts(session):
+    cluster = session.cluster
+    first = await cluster.cut(Link.between(["n1"], ["n2", "n3"]), lease_s=LONG_S)
+    second = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=LONG_S)
+    await silence(session, "n1", "n2")
+    bite_of_second = await cluster.heal(second)
+    assert bite_of_second.count > 0
+    assert await silence(session, "n1", "n2") == "TimeoutError"
+    await cluster.heal_among(["n1", "n2"])
+    assert await ask(session, "n1", "ask", "n2", LIMIT_S) == "n2"
+    assert await silence(session, "n1", "n3") == "TimeoutError"
+    await cluster.heal_all()
+    assert await ask(session, "n1", "ask", "n3", LIMIT_S) == "n3"
+    assert (await cluster.heal(first)).count > bite_of_second.count
+
+
+async def clients_can_be_cut_in_either_direction(session):
+    for link in (Link(CLIENT, "n1"), Link("n1", CLIENT)):
+        fault = await session.cluster.cut([link], lease_s=LONG_S)
+        for _ in range(3):  # a proxy hands it on, in its own time
+            with pytest.raises(TimeoutError):
+                await ask(session, "n1", "who", timeout_s=2)
+        assert await ask(session, "n2", "ask", "n1", LIMIT_S) == "n1"
+        assert (await session.cluster.heal(fault)).count > 0
+        await ask(session, "n1", "who")
+
+
+async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session):
+    cluster = session.cluster
+    for link in (Link("n1", CLIENT), Link(CLIENT, "n1")):
+        fault = await cluster.shape([link], LinkQuality(delay_ms=400), lease_s=LONG_S)
+        for node in ("n1", "n2"):
+            started_s = time.monotonic()
+            await ask(session, node, "who")
+            # Of the connection and of the request one packet each goes this way.
+            assert (time.monotonic() - started_s >= 0.4) == (node == "n1"), link
+        await cluster.heal(fault)
+    fault = await cluster.shape([Link("n1", CLIENT)], LinkQuality(stall=True), lease_s=LONG_S)
+    asking = asyncio.create_task(ask(session, "n1", "who", timeout_s=LIMIT_S))
+    answered_in_a_stall, _ = await asyncio.wait([asking], timeout=1.0)
+    await cluster.heal_all()
+    assert not answered_in_a_stall
+    assert (await asking)["name"] == "n1"
+    assert (await cluster.heal(fault)).count > 0
+
+
+async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
+    """A busy engine does so by itself: the command succeeded, and what it said does not come."""
+    whole = docker.APIClient.exec_start
+    lost = []
+
+    def losing(api, *arguments, **named):
+        said = whole(api, *arguments, **named)
+        lost.append(said)
+        return said if len(lost) % 2 == 0 else said[: len(said) // 2]
+
+    cluster = session.cluster
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(docker.APIClient, "exec_start", losing)
+        fault = await cluster.cut([Link("n1", "n2")], lease_s=LONG_S)
+        assert await silence(session, "n1", "n2") == "TimeoutError"
+        assert (await cluster.heal(fault)).count > 0
+        conn = await session.env.net.connect(Address("n1", PORT))
+        await conn.send(msgspec.json.encode(["who"]))
+        await conn.recv()  # it is through to the node, and no proxy's alone
+        assert await cluster.reset([Link(CLIENT, "n1")]) >= 1
+        conn.close()
+    assert len(lost) >= 8
+
+
+async def a_cut_holds_across_a_restart_and_its_lease_ends_it(session):
+    cluster = session.cluster
+    lasting = await cluster.cut([Link("n1", "n2")], lease_s=600.0)
+    await cluster.kill("n2")
+    await cluster.start("n2")
+    await wait_answering(session, "n2")
+    assert await silence(session, "n1", "n2") == "TimeoutError"
+    assert (await cluster.heal(lasting)).count > 0
+    started_s = time.monotonic()
+    await cluster.cut([Link("n1", "n2")], lease_s=2.0)
+    while await ask(session, "n1", "ask", "n2", 5.0) != "n2":
+        assert time.monotonic() - started_s < 2 * LIMIT_S
+    assert time.monotonic() - started_s >= 1.9
+
+
+async def reset_aborts_open_connections(session):
+    conn = await session.env.net.connect(Address("n1", PORT))
+    assert await session.cluster.reset([Link(CLIENT, "n1"), Link("n1", CLIENT)]) == 1
+    async with asyncio.timeout(LIMIT_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await conn.recv() is None
+    conn.close()
+
+
+async def what_it_cannot_do_it_refuses_and_names_who_can(session):
+    cluster = session.cluster
+    assert Capability.DUPLICATE not in cluster.capabilities
+    for quality, why in (
+        (LinkQuality(duplicate=0.1), r"'duplicate'.*--env sim"),
+        (LinkQuality(), "leaves the links as they are"),
+        (LinkQuality(drop=1.1), r"drop is 1\.1; it must be in 0 \.\. 1"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            await cluster.shape([Link("n1", CLIENT)], quality, lease_s=1)
+    with pytest.raises(UsageError, match="there is no node 'n9'"):
+        await cluster.kill("n9")
+    with pytest.raises(UsageError, match="ends at 'n9'"):
+        await cluster.cut([Link("n1", "n9")], lease_s=1)
+
+
+async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
+    arrived = asyncio.Event()
+    session.cluster.subscribe(lambda event: event.kind == "leader" and arrived.set())
+    asks_s, waits_s = [], []
+    for number in range(105):
+        arrived.clear()
+        asked_s = time.monotonic()
+        await ask(session, "n1", "event", "leader")
+        answered_s = time.monotonic()
+        async with asyncio.timeout(LIMIT_S):
+            await arrived.wait()
+        asks_s.append(answered_s - asked_s)
+        waits_s.append(time.monotonic() - answered_s)
+        # How busy the machine is, the calls tell.
+        last = statistics.median(asks_s[-21:]), statistics.median(waits_s[-21:])
+        if number >= 20 and last[1] < 0.1 + last[0]:
+            return
+    raise AssertionError(last)
+
+
+async def a_node_that_gets_no_processor_is_told(session):
+    """The engine runs here, so its containers' processes are seen."""
+    starved = set()
+    session.cluster.subscribe(
+        lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"])
+    )
+    nodes = set(session.cluster.nodes)
+    assert session.cluster.pids().keys() == nodes
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("harness.environments.real.starvation._LOOK_S", 0.2)
+        async with asyncio.timeout(LONG_S):
+            while not nodes <= starved:
+                spins = (ask(session, node, "spin", 1, timeout_s=LONG_S) for node in nodes)
+                await asyncio.gather(*spins)
+    await session.cluster.kill("n1")
+    assert nodes - session.cluster.pids().keys() == {"n1"}
+
+
+def test_links_of_nodes_and_clients(environment):
+    checks = (
+        reset_aborts_open_connections,
+        a_one_way_cut_is_one_way_counted_and_healed_once,
+        an_established_connection_stalls_and_goes_on_when_healed,
+        partitions_overlap_and_heal_in_parts,
+        clients_can_be_cut_in_either_direction,
+        clients_have_slow_links_too_and_a_stall_ends_with_what_it_held,
+        what_the_engine_loses_of_an_answer_is_asked_for_again,
+        what_it_cannot_do_it_refuses_and_names_who_can,
+        events_of_nodes_arrive_within_a_tenth_of_a_second,
+        a_cut_holds_across_a_restart_and_its_lease_ends_it,
+        a_node_that_gets_no_processor_is_told,
+    )
+    environment.execute(plan_of(echo_nodes(3)), in_turn(*checks))
+
+
+async def kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(session):
+    cluster = session.cluster
+    events = []
+    cluster.subscribe(lambda event: events.append((event.node, event.kind, event.data)))
+    await ask(session, "n1", "append", "kept")
+    boot = (await ask(session, "n1", "who"))["boot"]
+    assert 1 << 20 < await cluster.memory_bytes("n1") < 1 << 30
+    assert [await cluster.kill("n1"), await cluster.kill("n1")] == [True, False]
+    assert cluster.state("n1") is NodeState.DOWN
+    assert not await cluster.memory_bytes("n1")
+    with pytest.raises(ConnectionRefusedError):
+        await ask(session, "n1", "who")
+    assert [await cluster.start("n1"), await cluster.start("n1")] == [True, False]
+    await wait_answering(session, "n1")
+    assert await ask(session, "n1", "read") == "kept"
+    assert (await ask(session, "n1", "who"))["boot"] == boot + 1
+    with pytest.raises(UsageError, match="kill or stop it first"):
+        await cluster.wipe("n1")
+    await cluster.stop("n1")
+    await cluster.wipe("n1")
+    await cluster.start("n1")
+    await wait_answering(session, "n1")
+    await ask(session, "n1", "append", "fresh")
+    assert await ask(session, "n1", "read") == "fresh"
+    exits = [(data["code"], data["expected"]) for _, kind, data in events if kind == "node-exited"]
+    assert exits[:2] == [(137, True), (0, True)]
+    boots = [data["boot"] for _, kind, data in events if kind == "node-started"]
+    assert boots[-2:] == [boot + 1, boot + 2]
+
+
+async def a_pause_freezes_and_its_lease_thaws(session):
+    cluster = session.cluster
+    assert await cluster.pause("n1", lease_s=10)
+    assert not await cluster.pause("n1", lease_s=LONG_S)
+    assert cluster.state("n1") is NodeState.PAUSED
+    with pytest.raises(TimeoutError):
+        await ask(session, "n1", "who", timeout_s=0.5)
+    await until(lambda: cluster.state("n1") is NodeState.RUNNING)
+    assert (await ask(session, "n1", "who"))["name"] == "n1"
+    assert not await cluster.resume("n1")
+    # Cuts on a frozen node work, and a frozen node can be killed.
+    await cluster.pause("n1", lease_s=LONG_S)
+    fault = await cluster.cut([Link("n2", "n1")], lease_s=LONG_S)
+    await cluster.heal(fault)
+    assert await cluster.kill("n1")
+    assert cluster.state("n1") is NodeState.DOWN
+
+
+async def exit_of(session, node, end):
+    """What is told of a node's exit that `end` brings about."""
+    told = []
+    session.cluster.subscribe(
+        lambda e: (e.kind, e.node) == ("node-exited", node) and told.append(e.data)
+    )
+    await end()
+    await until(lambda: told)
+    return told[0]
+
+
+async def an_exit_nobody_asked_for_is_noticed(session):
+    async def end():
+        with pytest.raises(OSError, match="n1"):
+            await ask(session, "n1", "exit", 3)
+
+    data = await exit_of(session, "n1", end)
+    assert (data["code"], data["expected"], data["by"]) == (3, False, "itself")
+    assert any("listening" in line for line in data["log"])
+
+
+async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
+    """Also after a wipe and a restart; nobody is told that the host starves it; a heal ends it."""
+    cluster = session.cluster
+    container = cluster._nodes["n1"].container
+
+    def quota():
+        return engine._api.inspect_container(container)["HostConfig"]["CpuQuota"]
+
+    starved = set()
+    cluster.subscribe(lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"]))
+    await cluster.slow("n1", factor=10.0)
+    # The first part of a tenth is given at once.
+    assert await ask(session, "n1", "work", 0.5, timeout_s=LONG_S) > 3.5
+    assert cluster.pids().keys() == {"n2"}
+    await cluster.kill("n1")
+    await cluster.wipe("n1")
+    await cluster.start("n1")
+    await wait_answering(session, "n1")
+    assert await ask(session, "n1", "work", 0.3, timeout_s=LONG_S) > 1.8
+    assert await asyncio.to_thread(quota) == 10_000
+    for factor in (0.5, 101.0):
+        with pytest.raises(UsageError, match=f"factor is {factor}"):
+            await cluster.slow("n1", factor=factor)
+    await cluster.heal_all()
+    assert await asyncio.to_thread(quota) == -1
+    assert "n1" not in starved
+
+
+async def a_signal_from_outside_is_not_the_targets_doing(session, engine, container):
+    for number, by, said in (("SIGKILL", "host", "memory limit"), ("SIGHUP", "unknown", "")):
+
+        async def end(number=number):
+            await asyncio.to_thread(engine._api.kill, container, signal=number)
+
+        data = await exit_of(session, "n1", end)
+        assert (data["expected"], data["by"]) == (False, by)
+        assert said in data["log"][-1]
+        await session.cluster.start("n1")
+        await wait_answering(session, "n1")
+
+
+async def what_somebody_else_freezes_or_thaws_is_told(session, engine, container):
+    told = []
+    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+    engine.pause(container)
+    await until(lambda: len(told) == 1)
+    engine.unpause(container)
+    await until(lambda: len(told) == 2)
+    assert await session.cluster.pause("n1", lease_s=LONG_S)
+    engine.unpause(container)
+    await until(lambda: len(told) == 3)
+    assert [(data.get("lasts"), data.get("over"), data.get("undid")) for data in told] == [
+        (True, None, None),
+        (None, True, None),
+        (True, None, "pause"),
+    ]
+
+
+def test_nodes_are_killed_paused_slowed_and_end_by_themselves(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+    container = container_name(run_id, "n1")
+
+    async def slowed(session):
+        await a_slowed_node_gets_its_part_of_a_processor(session, engine)
+
+    async def signalled(session):
+        await a_signal_from_outside_is_not_the_targets_doing(session, engine, container)
+
+    async def frozen(session):
+        await what_somebody_else_freezes_or_thaws_is_told(session, engine, container)
+
+    checks = (
+        kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted,
+        a_pause_freezes_and_its_lease_thaws,
+        an_exit_nobody_asked_for_is_noticed,
+        slowed,
+        signalled,
+        frozen,
+    )
+    environment.execute(plan_of(echo_nodes(2), run_id=run_id), in_turn(*checks))
