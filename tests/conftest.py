@@ -15,15 +15,12 @@ pytest_plugins = ["tests.random_order", "tests.xdist_groups", "tests.xdist_messa
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones,
-# and more: those that are the same every time find nothing new by being many.
+# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
 # No deadline and no complaint of slow draws: by the wall clock they say more of what else the
 # machine does than of the code.
-FUZZ = os.environ.get("HARNESS_FUZZ") == "1"
 settings.register_profile(
     "by-no-clock",
-    max_examples=100 if FUZZ else 60,
-    derandomize=not FUZZ,
+    derandomize=os.environ.get("HARNESS_FUZZ") != "1",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

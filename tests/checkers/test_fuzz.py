@@ -8,7 +8,7 @@ from bench import fuzz
 from checkers.linearizability import CheckOutcome, Result
 from checkers.linearizability.native import is_native, native_status
 
-HISTORIES = 400
+HISTORIES = 700
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def assert_proven(found: Contradiction) -> None:
 
 @pytest.mark.parametrize(
     ("make", "seeds"),
-    [(small_history, range(300)), (longer_history, range(150))],
+    [(small_history, range(500)), (longer_history, range(250))],
 )
 def test_passes_never_contradict_the_search(make: Callable[[int], History], seeds: range) -> None:
     refuted = valid = 0
@@ -82,7 +82,7 @@ def test_passes_never_contradict_the_search(make: Callable[[int], History], seed
 
 def test_a_refutation_is_minimal_by_removal() -> None:
     checked = 0
-    for seed in range(300):
+    for seed in range(600):
         found = refute(catalog_history(longer_history(seed)).operations)
         if found is None:
             continue
@@ -92,7 +92,7 @@ def test_a_refutation_is_minimal_by_removal() -> None:
         for dropped in found.part.operations:
             rest = [o for o in found.part.operations if o is not dropped]
             assert check_operations(model, rest).result is Result.OK, seed
-    assert checked > 75
+    assert checked > 150
 
 
 def test_views_are_projections_of_whatever_the_oracle_allows() -> None:
@@ -417,8 +417,8 @@ def test_the_earliest_contradiction_is_told() -> None:
     assert found.core[0] == first
 
 
-def test_thousands_of_operations_take_one_pass() -> None:
+def test_ten_thousand_operations_take_one_pass() -> None:
     """No contradiction, and no view is built where none is found."""
-    history = random_history(3, count=3_000, names=20, processes=16, lost=0.01)
+    history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations
     assert refute(operations) is None

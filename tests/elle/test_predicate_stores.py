@@ -15,7 +15,7 @@ from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
 from harness.ops import OpType, Verdict
 from tests.elle.predicates import LEVELS, matching, run
 
-HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "20"))
+HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "30"))
 TINY = 40 * HISTORIES
 """`HARNESS_ELLE_HISTORIES` a level, and forty times as many tiny ones."""
 

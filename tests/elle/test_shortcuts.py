@@ -153,7 +153,7 @@ def test_nothing_is_refuted_that_a_search_does_not_refute(
     level: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"wfr_keys": True, "linearizable_keys": True} if kind == "register" else {}
-    for seed in range(6):
+    for seed in range(10):
         history = run(level, seed)
         history = as_registers(history) if kind == "register" else history
         searched = check(kind, history, **options)

@@ -72,7 +72,7 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level: str, kind: 
     options: dict[str, Any] = {}
     if kind == "register":
         options = {"wfr_keys": True, "linearizable_keys": True, "sequential_keys": True}
-    for seed in range(8):
+    for seed in range(12):
         history = run(level, seed)
         history = as_registers(history) if kind == "register" else history
         for type_, cases in check(kind, history, **options).anomalies.items():

@@ -95,7 +95,7 @@ def test_every_anomaly_that_is_no_cycle_verifies(name: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_nothing_that_is_found_in_stores_is_refused(level: str) -> None:
-    for seed in range(15):
+    for seed in range(25):
         universe, history = run(
             level, seed, keys="uvwxyzab"[: 3 + seed % 6], once=seed % 2 == 0, lost_answers=0.1
         )
@@ -106,14 +106,14 @@ def test_nothing_that_is_found_in_stores_is_refused(level: str) -> None:
 def test_nothing_that_is_found_in_invented_histories_is_refused() -> None:
     """And what has no certificate is a read of something dirty, of which there were two kinds."""
     told: dict[str, int] = {}
-    for seed in range(300):
+    for seed in range(500):
         universe, history = invented(random.Random(seed))
         for case in found(history, universe):
             how = outcome(history, universe, case)
             told[how] = told.get(how, 0) + 1
             assert how == "verified" or (how, case.type) == ("beyond", "G1b"), (seed, case.text)
 
-    assert told["verified"] > 90
+    assert told["verified"] > 150
 
 
 # --- what is not -----------------------------------------------------------------------------

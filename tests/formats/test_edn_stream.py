@@ -103,7 +103,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join)
     | st.lists(TREES, max_size=3).map("\n".join)
@@ -199,7 +199,7 @@ OPS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     ops=st.lists(OPS, min_size=1, max_size=8),
     separator=st.sampled_from(["\n", " ", "\n  "]),
@@ -249,7 +249,7 @@ def test_a_piece_ends_where_a_form_seems_to_end(text, wanted):
     assert edn_forms._cut(text.encode(), len(text)) == len(wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     forms=st.lists(FORMS, max_size=12),
     separator=st.sampled_from(["\n", " ", " ; note }\n", ",\n  "]),
@@ -336,8 +336,8 @@ def test_surrogate_halves_make_one_character():
     "beginning", [b'{:value "', b"[" + b"{:a 1 :b [", b'{:process 0 :f "', b"; "]
 )
 def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, beginning):
-    monkeypatch.setattr(edn_forms, "FORM_BYTES_MAX", 1 << 14)
-    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(edn_forms, "FORM_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr(edn_forms, "BLOCK_BYTES", 1 << 12)
     path = tmp_path / "h.edn"
     path.write_bytes(beginning + b"1 " * (1 << 20))
     tracemalloc.start()
@@ -345,7 +345,7 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
         list(EdnOps(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 8 << 20
+    assert peak < 16 << 20
 
 
 @pytest.mark.parametrize(
@@ -373,12 +373,12 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
     """A search that could go back would remember each escape."""
     path = tmp_path / "h.edn"
-    path.write_text('{:a "' + "\\\\" * 150_000 + '"}\n')
+    path.write_text('{:a "' + "\\\\" * 300_000 + '"}\n')
     tracemalloc.start()
     assert sum(len(piece.forms) for piece in stream_pieces(path)) == 1
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 8 << 20
+    assert peak < 16 << 20
 
 
 def test_a_long_line_of_many_ops_is_streamed(tmp_path):

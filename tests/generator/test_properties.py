@@ -109,7 +109,7 @@ def run(generator: Any, seed: int, *, concurrency: int = 3) -> list[Op]:
         raise
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(GENERATORS, st.integers(0, 99))
 def test_every_run_is_a_valid_history_in_order_of_time(generator, seed):
     ops = run(limit(60, generator), seed)

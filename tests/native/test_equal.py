@@ -29,7 +29,7 @@ from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status
 from tests.native.generate import KINDS, Kind, Name, Ops, history
 
-HISTORIES = int(os.environ.get("HARNESS_NATIVE_HISTORIES", "200"))
+HISTORIES = int(os.environ.get("HARNESS_NATIVE_HISTORIES", "400"))
 FAST = Limits(shrink_steps=2_000, rounds=(200, 2_000, 20_000))
 STEPS_MAX = 3_000
 SLICES = (1, 2, 3, 50, 400)
@@ -144,7 +144,7 @@ def test_outcomes_are_equal_with_witness_and_explanation(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = KINDS[name]
-    for seed in range(HISTORIES // 3):
+    for seed in range(HISTORIES // 4):
         operations = history(kind, 10**6 + seed)
         ours = check_operations(kind.model, operations, limits=FAST)
         with monkeypatch.context() as patch:

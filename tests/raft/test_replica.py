@@ -516,10 +516,7 @@ KNOBS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= 8)) for seed in range(12)],
-)
+@pytest.mark.parametrize("seed", range(12))
 def test_a_storm_of_faults_breaks_no_promise(seed: int) -> None:
     async def main(group: Group) -> None:
         await storm(group, rounds=12)

@@ -1,6 +1,5 @@
 """What a seed draws for itself: the same every time, and only what can be."""
 
-import functools
 from collections import Counter
 
 import msgspec
@@ -26,14 +25,8 @@ def planned(seed, environment=SIM, **fields):
     return plan_case(Case(seed=seed, **fields), environment).case
 
 
-@functools.cache
-def of_any(seed):
-    """What a seed draws of all there is."""
-    return planned(seed, nemeses=(ANY,))
-
-
 def test_a_seed_draws_one_or_two_nemeses_and_they_are_in_the_case():
-    cases = [of_any(seed) for seed in range(60)]
+    cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
     assert all(case.draw == 0 for case in cases)
     assert Counter(len(case.nemeses) for case in cases).keys() == {1, 2}
     assert all(len(set(case.nemeses)) == len(case.nemeses) for case in cases)
@@ -92,7 +85,7 @@ def test_real_nodes_are_given_the_time_that_their_start_takes():
 
 
 def test_pace_clients_and_options_differ_from_seed_to_seed():
-    cases = [of_any(seed) for seed in range(60)]
+    cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
     assert paces(cases) == {(10.0, 5.0), (5.0, 2.5), (4.0, 1.0)}
     assert {(case.concurrency, case.op_timeout_s) for case in cases} == {(10, 2.0), (60, 5.0)}
     assert {case.target_options["masters"] for case in cases} == {3, 5}
@@ -101,7 +94,7 @@ def test_pace_clients_and_options_differ_from_seed_to_seed():
 
 
 def test_what_the_user_gave_is_not_drawn_and_changes_no_other_draw():
-    free = [of_any(seed) for seed in range(30)]
+    free = [planned(seed, nemeses=(ANY,)) for seed in range(30)]
     given = {
         "given": ("interval_s",),
         "concurrency": 7,
@@ -129,7 +122,7 @@ def test_seeds_are_equal_but_for_what_they_drew():
     ]  # fmt: skip
     assert all(case == bare[0] for case in bare)
     assert bare[0].target_options == {"masters": 5}
-    settings = {setting_of(of_any(seed), "sim") for seed in range(10)}
+    settings = {setting_of(planned(seed, nemeses=(ANY,)), "sim") for seed in range(10)}
     assert len(settings) == 1
     assert settings != {setting_of(planned(1, nemeses=(ANY,), rate=20.0), "sim")}
 
