@@ -1,8 +1,9 @@
 """A real browser for tests of pages: headless Chromium, with every complaint of the page collected.
 
-A folder's `conftest.py` takes what it needs, and marks its tests `browser`:
+The fixtures are those of `tests/results` (its `conftest.py` takes them from here). A test that uses
+them carries the marks of all browser tests:
 
-    from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401
+    pytestmark = BROWSER_MARKS
 
 `browser_page` opens pages, and when the test is over fails it for any console error, any exception
 nobody caught, any dialog and any request that left the machine. A test that wants such a thing says
@@ -16,6 +17,7 @@ begins again when that happened to it.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
@@ -26,14 +28,18 @@ from urllib.parse import urlsplit
 import pytest
 
 __all__ = [
+    "BROWSER_MARKS",
     "BrowserPage",
     "browser",
     "browser_page",
     "browser_tab",
+    "chromium",
     "find_chromium",
     "over_network",
 ]
 
+BROWSER_MARKS = [pytest.mark.browser, pytest.mark.xdist_group("spark")]
+"""One worker has them all, and starts one Chromium; it has the store that is reported, too."""
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
 """The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
 TIMEOUT_MS = 120_000
@@ -91,6 +97,10 @@ class BrowserPage:
     def leave(self) -> None:
         """Take everything off the page, and hear of it no more."""
         self.page.goto("about:blank")
+        self.hear_no_more()
+
+    def hear_no_more(self) -> None:
+        """Leave the complaints that come from now on to whoever has the page next."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
 
@@ -155,11 +165,9 @@ class BrowserPage:
             self.problems.append(f"request to the network: {request.url}")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    """One Chromium for a module, not for the session: while it runs, Playwright's event loop counts
-    as running in this thread, and tests elsewhere that call `asyncio.run` would fail.
-    """
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[object]:
+    """One Chromium for all: starting it costs as much as a dozen pages."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
@@ -174,8 +182,23 @@ def browser() -> Iterator[object]:
             )
         except Error as error:
             _missing(f"{path} does not start: {str(error).splitlines()[0]}")
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
         yield running
+        asyncio._set_running_loop(loop)
         running.close()
+
+
+@pytest.fixture
+def browser(chromium) -> Iterator[object]:
+    """The running Chromium, for this test.
+
+    While Playwright waits for a call its event loop counts as running in this thread; between the
+    tests of a browser it must not, since other tests call `asyncio.run`.
+    """
+    asyncio._set_running_loop(chromium._loop)
+    yield chromium
+    asyncio._set_running_loop(None)
 
 
 class Tab:
@@ -183,13 +206,13 @@ class Tab:
     what a test does. Whoever changed it for good is the last to have it.
     """
 
-    def __init__(self, browser) -> None:
-        self._browser, self._page = browser, None
+    def __init__(self, chromium) -> None:
+        self._chromium, self._page = chromium, None
 
     def lend(self) -> BrowserPage:
         """An empty page as a new one is."""
         if self._page is None:
-            context = self._browser.new_context(viewport=VIEWPORT)
+            context = self._chromium.new_context(viewport=VIEWPORT)
             context.set_default_timeout(TIMEOUT_MS)
             self._page = context.new_page()
         self._page.set_viewport_size(VIEWPORT)
@@ -205,14 +228,14 @@ class Tab:
             self._page = None
 
 
-@pytest.fixture(scope="module")
-def browser_tab(browser) -> Tab:
-    """The page of this module's tests."""
-    return Tab(browser)
+@pytest.fixture(scope="session")
+def browser_tab(chromium) -> Tab:
+    """The page of all tests."""
+    return Tab(chromium)
 
 
 @pytest.fixture
-def browser_page(browser_tab) -> Iterator[BrowserPage]:
+def browser_page(browser, browser_tab) -> Iterator[BrowserPage]:
     """An empty page; its complaints fail the test."""
     page = browser_tab.lend()
     yield page

@@ -15,9 +15,10 @@ from harness.cli import main
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
 from results.page import PageReporter, build, read_results, render
+from tests.browser_support import BROWSER_MARKS
 from tests.results.page.runs import MS, S, Script, small_run, stale_read, write_run
 
-pytestmark = pytest.mark.browser
+pytestmark = BROWSER_MARKS
 
 STATE = "() => ({from: harnessPage.view.from, to: harnessPage.view.to, begin: harnessPage.view.begin, end: harnessPage.view.end, selected: harnessPage.page.selected < 0 ? null : harnessPage.page.ops.index[harnessPage.page.selected]})"  # noqa: E501
 FOUND = "() => Array.from(harnessPage.filter.found, (i) => harnessPage.page.ops.index[i])"
@@ -35,13 +36,13 @@ def indices(history, wanted):
 # --- what it shows ---------------------------------------------------------------------------
 
 
-def test_the_verdict_comes_first_with_the_counterexample_in_sentences(open_page):
-    assert open_page.title() == "invalid: made/run-1"
-    assert open_page.inner_text("#badge").lower() == "invalid"
-    assert "A promise was broken." in open_page.inner_text("#summary")
-    assert "No order explains op" in open_page.inner_text("#why")
-    assert open_page.inner_text("#replay") == "harness run"
-    top = open_page.evaluate("() => document.getElementById('why').getBoundingClientRect().top")
+def test_the_verdict_comes_first_with_the_counterexample_in_sentences(shared_page):
+    assert shared_page.title() == "invalid: made/run-1"
+    assert shared_page.inner_text("#badge").lower() == "invalid"
+    assert "A promise was broken." in shared_page.inner_text("#summary")
+    assert "No order explains op" in shared_page.inner_text("#why")
+    assert shared_page.inner_text("#replay") == "harness run"
+    top = shared_page.evaluate("() => document.getElementById('why').getBoundingClientRect().top")
     assert top < 200
 
 
@@ -78,14 +79,14 @@ def test_the_first_view_of_a_valid_run_is_all_of_it(browser_page, tmp_path):
     assert browser_page.locator("#why details").count() == 0
 
 
-def test_the_operations_that_contradict_each_other_are_drawn_by_time(open_page):
+def test_the_operations_that_contradict_each_other_are_drawn_by_time(shared_page):
     stale = stale_read(small_run()).operations[-1]
-    words = open_page.locator("#why svg.order text").all_text_contents()
+    words = shared_page.locator("#why svg.order text").all_text_contents()
     assert [text.split(" · ")[0].split()[1] for text in words] == sorted(
         (str(index) for index in stale_read(small_run()).operations), key=int
     )
-    open_page.click(f"#why svg.order g:has-text('op {stale} ') rect")
-    assert state(open_page)["selected"] == stale
+    shared_page.click(f"#why svg.order g:has-text('op {stale} ') rect")
+    assert state(shared_page)["selected"] == stale
 
 
 def test_partial_linearizations_are_drawn_with_their_steps(browser_page, tmp_path):
@@ -142,26 +143,26 @@ def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page,
     assert f"op {done}" not in browser_page.inner_text("#detail")
 
 
-def test_a_rate_is_of_no_less_than_a_second(open_page):
-    open_page.evaluate("() => harnessPage.view.show(700e6, 705e6)")
-    open_page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => drawn(1)))")
-    told = open_page.evaluate(
+def test_a_rate_is_of_no_less_than_a_second(shared_page):
+    shared_page.evaluate("() => harnessPage.view.show(700e6, 705e6)")
+    shared_page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => drawn(1)))")
+    told = shared_page.evaluate(
         "() => harnessPage.panels.find((one) => one.canvas.id === 'rate').hit(400, 40).lines[0]"
     )
     assert told.endswith("in 1.000 s")
 
 
-def test_a_sentence_leads_to_its_operation(open_page):
+def test_a_sentence_leads_to_its_operation(shared_page):
     wanted = stale_read(small_run()).operations[1]
-    open_page.click(f"#why li button:text-is('op {wanted}')")
-    assert state(open_page)["selected"] == wanted
-    assert f"op {wanted}" in open_page.inner_text("#detail h2")
+    shared_page.click(f"#why li button:text-is('op {wanted}')")
+    assert state(shared_page)["selected"] == wanted
+    assert f"op {wanted}" in shared_page.inner_text("#detail h2")
 
 
-def test_details_of_an_operation(open_page):
+def test_details_of_an_operation(shared_page):
     stale = indices(small_run(), lambda call, done: call.time == 700 * MS)[0]
-    open_page.evaluate(f"() => harnessPage.page.selectIndex({stale})")
-    text = open_page.inner_text("#detail")
+    shared_page.evaluate(f"() => harnessPage.page.selectIndex({stale})")
+    text = shared_page.inner_text("#detail")
     for part in ("process 0", "ok", "0.700000 s", "m1", "aaaa1111", "1 RPC attempt"):
         assert part in text
     assert "m1 still answers in term 1" in text
@@ -198,44 +199,44 @@ def test_logs_around_the_moment(browser_page, tmp_path):
 # --- filters, against a computation of their own -----------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "wanted"),
-    [
-        ("kind", "get", lambda call, done: call.f == "get"),
-        ("outcome", "info", lambda call, done: done is None or done.type is OpType.INFO),
-        ("outcome", "fail", lambda call, done: done is not None and done.type is OpType.FAIL),
-        ("process", "2", lambda call, done: call.process == 2),
-        ("node", "m2", lambda call, done: done is not None and done.node == "m2"),
-        ("table", "t1", lambda call, done: (call.value or {}).get("name") == "t1"),
-        ("table", "aaaa1111", lambda call, done: "aaaa1111" in str(done and done.value)),
-        ("table", "bbbb", lambda call, done: "bbbb2222" in str(done and done.value)),
-        ("text", "NO ANSWER", lambda call, done: "no answer" in str(done and done.error)),
-        ("text", "rpc: no", lambda call, done: "RPC: no" in str(done and done.error)),
-        ("text", '"nonce":"n3"', lambda call, done: (call.value or {}).get("nonce") == "n3"),
-        ("text", "no such text", lambda call, done: False),
-    ],
-)
-def test_filters(open_page, field, value, wanted):
-    if field in {"kind", "outcome", "node"}:
-        open_page.select_option(f"#{field}", value)
-    else:
-        open_page.fill(f"#{field}", value)
-    expected = indices(small_run(), wanted)
-    assert expected == open_page.evaluate(FOUND)
-    assert open_page.inner_text("#count") == f"{len(expected)} of 8 operations"
-    assert open_page.locator("#matches li").count() == len(expected)
-    open_page.click("#reset")
-    assert len(open_page.evaluate(FOUND)) == 8
+FILTERS = [
+    ("kind", "get", lambda call, done: call.f == "get"),
+    ("outcome", "info", lambda call, done: done is None or done.type is OpType.INFO),
+    ("outcome", "fail", lambda call, done: done is not None and done.type is OpType.FAIL),
+    ("process", "2", lambda call, done: call.process == 2),
+    ("node", "m2", lambda call, done: done is not None and done.node == "m2"),
+    ("table", "t1", lambda call, done: (call.value or {}).get("name") == "t1"),
+    ("table", "aaaa1111", lambda call, done: "aaaa1111" in str(done and done.value)),
+    ("table", "bbbb", lambda call, done: "bbbb2222" in str(done and done.value)),
+    ("text", "NO ANSWER", lambda call, done: "no answer" in str(done and done.error)),
+    ("text", "rpc: no", lambda call, done: "RPC: no" in str(done and done.error)),
+    ("text", '"nonce":"n3"', lambda call, done: (call.value or {}).get("nonce") == "n3"),
+    ("text", "no such text", lambda call, done: False),
+]
 
 
-def test_filters_hold_at_once_and_an_op_is_found_by_its_number(open_page):
-    open_page.select_option("#kind", "get")
-    open_page.select_option("#outcome", "fail")
-    assert len(open_page.evaluate(FOUND)) == 1
-    open_page.click("#reset")
+def test_filters(shared_page):
+    for field, value, wanted in FILTERS:
+        if field in {"kind", "outcome", "node"}:
+            shared_page.select_option(f"#{field}", value)
+        else:
+            shared_page.fill(f"#{field}", value)
+        expected = indices(small_run(), wanted)
+        assert expected == shared_page.evaluate(FOUND), (field, value)
+        assert shared_page.inner_text("#count") == f"{len(expected)} of 8 operations"
+        assert shared_page.locator("#matches li").count() == len(expected)
+        shared_page.click("#reset")
+        assert len(shared_page.evaluate(FOUND)) == 8
+
+
+def test_filters_hold_at_once_and_an_op_is_found_by_its_number(shared_page):
+    shared_page.select_option("#kind", "get")
+    shared_page.select_option("#outcome", "fail")
+    assert len(shared_page.evaluate(FOUND)) == 1
+    shared_page.click("#reset")
     history = small_run()
-    open_page.fill("#text", f"#{history.pairs[2].completion.index}")
-    assert [history.pairs[2].invoke.index] == open_page.evaluate(FOUND)
+    shared_page.fill("#text", f"#{history.pairs[2].completion.index}")
+    assert [history.pairs[2].invoke.index] == shared_page.evaluate(FOUND)
 
 
 def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
@@ -334,25 +335,25 @@ def test_the_keyboard_alone_will_do(open_page):
     assert order.index(state(open_page)["selected"]) == order.index(focus[-1]) + 1
 
 
-def test_brackets_go_along_a_process(open_page):
+def test_brackets_go_along_a_process(shared_page):
     history = small_run()
     own = indices(history, lambda call, done: call.process == 0)
-    open_page.evaluate(f"() => harnessPage.page.selectIndex({own[1]})")
-    open_page.keyboard.press("]")
-    assert state(open_page)["selected"] == own[2]
-    open_page.keyboard.press("[")
-    open_page.keyboard.press("[")
-    assert state(open_page)["selected"] == own[0]
+    shared_page.evaluate(f"() => harnessPage.page.selectIndex({own[1]})")
+    shared_page.keyboard.press("]")
+    assert state(shared_page)["selected"] == own[2]
+    shared_page.keyboard.press("[")
+    shared_page.keyboard.press("[")
+    assert state(shared_page)["selected"] == own[0]
 
 
-def test_typing_into_a_field_is_no_command(open_page):
-    before = state(open_page)
-    open_page.keyboard.press("/")
-    assert open_page.evaluate("() => document.activeElement.id") == "text"
-    open_page.keyboard.type("rat0")
-    assert open_page.input_value("#text") == "rat0"
-    assert state(open_page) == before
-    assert open_page.evaluate("() => document.documentElement.dataset.theme") is None
+def test_typing_into_a_field_is_no_command(shared_page):
+    before = state(shared_page)
+    shared_page.keyboard.press("/")
+    assert shared_page.evaluate("() => document.activeElement.id") == "text"
+    shared_page.keyboard.type("rat0")
+    assert shared_page.input_value("#text") == "rat0"
+    assert state(shared_page) == before
+    assert shared_page.evaluate("() => document.documentElement.dataset.theme") is None
 
 
 def test_help_theme_colours_and_attempts(open_page):
@@ -380,8 +381,8 @@ def test_a_dark_system_has_a_dark_page_and_a_narrow_one_does_not_overflow(browse
     assert browser_page.evaluate("() => document.documentElement.scrollWidth") == 390
 
 
-def test_every_control_has_a_name(open_page):
-    nameless = open_page.evaluate("""() => Array.from(
+def test_every_control_has_a_name(shared_page):
+    nameless = shared_page.evaluate("""() => Array.from(
       document.querySelectorAll("button, input, select, canvas, a"))
       .filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label") || e.closest("label")))
       .map((e) => e.outerHTML)""")
@@ -550,7 +551,8 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
     for index in calls:
         browser_page.evaluate(f"() => harnessPage.page.selectIndex({index})")
         assert EVIL in browser_page.inner_text("#detail")
-    sweep_panels(browser_page)
+    if deflate_from:  # from here on the other page is the same
+        sweep_panels(browser_page)
     counts = browser_page.evaluate(
         "() => [document.scripts.length, document.images.length, document.querySelectorAll("
         "'svg:not(.order), style:not(head style), a[href^=javascript]').length, "

@@ -12,9 +12,16 @@ from results.page import PageReporter
 from results.page.build import build
 from results.page.summary import about, read_results
 from results.report_verb import main as report_main
+from tests.browser_support import BROWSER_MARKS
 from tests.results.page.runs import MS, Script, small_run, stale_read, write_run
 
-browser_test = pytest.mark.browser
+
+def browser_test(test):
+    """The other tests here need no browser."""
+    for mark in BROWSER_MARKS:
+        test = mark(test)
+    return test
+
 
 TEXTS = """() => new Promise((done) => {
   const texts = [], draw = CanvasRenderingContext2D.prototype.fillText;
@@ -88,39 +95,41 @@ def test_a_dark_system_and_the_dark_theme_look_alike():
 
 
 @browser_test
-def test_that_line_stands_under_the_verdict(open_page):
-    assert open_page.inner_text("#about").endswith("in sim · seed 7")
-    assert "in sim · seed 7" in open_page.inner_html("noscript")
+def test_that_line_stands_under_the_verdict(shared_page):
+    assert shared_page.inner_text("#about").endswith("in sim · seed 7")
+    assert "in sim · seed 7" in shared_page.inner_html("noscript")
 
 
 @browser_test
-def test_a_bar_of_a_leader_that_still_answers_says_so(open_page):
-    assert "still answers in term 1" in open_page.evaluate(TEXTS)
-    open_page.evaluate("() => harnessPage.view.set(1000e6, 1800e6)")  # its last 15 ms: no room
-    assert not [text for text in open_page.evaluate(TEXTS) if text.startswith("still")]
+def test_a_bar_of_a_leader_that_still_answers_says_so(shared_page):
+    assert "still answers in term 1" in shared_page.evaluate(TEXTS)
+    shared_page.evaluate("() => harnessPage.view.set(1000e6, 1800e6)")  # its last 15 ms: no room
+    assert not [text for text in shared_page.evaluate(TEXTS) if text.startswith("still")]
 
 
 @browser_test
-def test_faults_and_leaders_are_reached_without_a_pointer(open_page):
-    press = open_page.keyboard.press
+def test_faults_and_leaders_are_reached_without_a_pointer(shared_page):
+    press = shared_page.keyboard.press
     press("0")
     press("Escape")
     press("f")
-    assert heading(open_page) == "fault partition-leader-1"
-    assert "cut m1 off" in open_page.inner_text("#said")
+    assert heading(shared_page) == "fault partition-leader-1"
+    assert "cut m1 off" in shared_page.inner_text("#said")
     press("f")
-    assert heading(open_page) == "fault kill-leader-1"
+    assert heading(shared_page) == "fault kill-leader-1"
     press("f")  # and round again
-    assert heading(open_page) == "fault partition-leader-1"
+    assert heading(shared_page) == "fault partition-leader-1"
     press("Shift+F")
-    assert heading(open_page) == "fault kill-leader-1"
+    assert heading(shared_page) == "fault kill-leader-1"
     press("Shift+L")
-    assert heading(open_page) == "m2 leads in term 2"
+    assert heading(shared_page) == "m2 leads in term 2"
     press("Shift+L")
-    assert heading(open_page) == "m1 leads in term 1"
+    assert heading(shared_page) == "m1 leads in term 1"
     press("l")
-    assert heading(open_page) == "m2 leads in term 2"
-    assert open_page.evaluate("() => harnessPage.view.from <= 500e6 && harnessPage.view.to >= 1e9")
+    assert heading(shared_page) == "m2 leads in term 2"
+    assert shared_page.evaluate(
+        "() => harnessPage.view.from <= 500e6 && harnessPage.view.to >= 1e9"
+    )
 
 
 @browser_test
@@ -156,21 +165,21 @@ def test_a_sentence_brings_the_timeline_into_a_small_window(browser_page, made_p
 
 
 @browser_test
-def test_nobody_leads_after_the_leader_ended(open_page):
+def test_nobody_leads_after_the_leader_ended(shared_page):
     late = next(pair for pair in small_run().pairs if pair.invoke.time == 1010 * MS)
-    open_page.evaluate(f"() => harnessPage.page.selectIndex({late.invoke.index})")
-    text = open_page.inner_text("#detail")
+    shared_page.evaluate(f"() => harnessPage.page.selectIndex({late.invoke.index})")
+    text = shared_page.inner_text("#detail")
     assert "no leader: m2 led in term 2 until 1.000 s, when its process ended" in text
     assert "m2 leads" not in text
 
 
 @browser_test
-def test_the_part_in_view_is_as_long_as_it_says(open_page):
-    open_page.evaluate("() => harnessPage.view.fit()")
-    open_page.wait_for_function(
+def test_the_part_in_view_is_as_long_as_it_says(shared_page):
+    shared_page.evaluate("() => harnessPage.view.fit()")
+    shared_page.wait_for_function(
         "() => document.getElementById('status').textContent.includes('1.800')"
     )
-    assert open_page.inner_text("#status").startswith("0.000 s to 1.800 s (1.800 s)")
+    assert shared_page.inner_text("#status").startswith("0.000 s to 1.800 s (1.800 s)")
 
 
 @browser_test
@@ -247,7 +256,7 @@ def harness_selected(page):
 
 
 @browser_test
-def test_times_do_not_run_into_the_name_of_the_axis(open_page):
+def test_times_do_not_run_into_the_name_of_the_axis(shared_page):
     places = """(from) => new Promise((done) => {
       harnessPage.view.set(from, from + 400e6);
       const pen = document.getElementById("axis").getContext("2d"), lefts = [];
@@ -257,7 +266,7 @@ def test_times_do_not_run_into_the_name_of_the_axis(open_page):
       requestAnimationFrame(() => requestAnimationFrame(drawn));
     })"""
     for start_ms in range(580, 620, 5):
-        drawn = open_page.evaluate(places, start_ms * MS)
+        drawn = shared_page.evaluate(places, start_ms * MS)
         times = [left for text, left in drawn if text.endswith(" s")]
         assert len(times) > 2
         assert min(times) >= 108, (start_ms, drawn)  # the name ends at 104

@@ -1,5 +1,6 @@
 """The page in a real browser, and with strings that want to be more than text."""
 
+import itertools
 import re
 
 import msgspec
@@ -9,7 +10,7 @@ from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder, RunRecord
 from results.report_verb import report_store
-from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401 - fixtures
+from tests.browser_support import BROWSER_MARKS
 from tests.results.report.histories import Script
 
 EVIL = (
@@ -57,13 +58,20 @@ def evil_store(store):
     return store
 
 
-@pytest.fixture
-def evil(tmp_path):
-    return report_store(
-        evil_store(tmp_path), output=tmp_path / ".report", executor="inline", baseline="b"
-    )
+def browser_test(test):
+    """Some tests here read the text of the page only."""
+    for mark in (pytest.mark.slow, *BROWSER_MARKS):
+        test = mark(test)
+    return test
 
 
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    store = evil_store(tmp_path_factory.mktemp("evil"))
+    return report_store(store, output=store / ".report", executor="inline", baseline="b")
+
+
+@pytest.mark.xdist_group("spark")
 def test_hostile_text_stays_text(evil):
     text = evil[2].read_text()
 
@@ -74,10 +82,8 @@ def test_hostile_text_stays_text(evil):
     assert "49" not in text.split("<tbody>")[1][:2000] or "{{7*7}}" in text
 
 
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.xdist_group("spark")
-def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):  # noqa: F811
+@browser_test
+def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):
     browser_page.open(evil[2])
 
     assert "owned" not in browser_page.title()
@@ -86,21 +92,19 @@ def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):  # noqa: F8
     assert browser_page.requests == [evil[2].resolve().as_uri()]
 
 
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [380, 1280])
-def test_the_page_fits_and_is_readable(reported, browser_page, scheme, width):  # noqa: F811
+@browser_test
+def test_the_page_fits_and_is_readable(reported, browser_page):
     """No sideways scrolling of the page; text stands out from what is behind it."""
-    browser_page.page.emulate_media(color_scheme=scheme)
-    browser_page.page.set_viewport_size({"width": width, "height": 800})
     browser_page.open(reported[2])
+    for width, scheme in itertools.product((380, 1280), ("light", "dark")):
+        browser_page.page.emulate_media(color_scheme=scheme)
+        browser_page.page.set_viewport_size({"width": width, "height": 800})
 
-    assert browser_page.evaluate("document.documentElement.scrollWidth") <= width
-    for selector in ("body", "section > p", "svg text", "td", "th", "header h1", ".cut"):
-        assert browser_page.evaluate(CONTRAST, selector) >= 4.5, selector
-    assert browser_page.evaluate(OVERFLOW) == []
+        assert browser_page.evaluate("document.documentElement.scrollWidth") <= width
+        for selector in ("body", "section > p", "svg text", "td", "th", "header h1", ".cut"):
+            contrast = browser_page.evaluate(CONTRAST, selector)
+            assert contrast >= 4.5, (selector, scheme)
+        assert browser_page.evaluate(OVERFLOW) == []
 
 
 CONTRAST = """selector => {
@@ -125,10 +129,8 @@ OVERFLOW = """() => [...document.querySelectorAll('svg text.label')]
   .filter(text => text.getBBox().x < 0).map(text => text.textContent)"""
 
 
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.xdist_group("spark")
-def test_sections_are_reached_and_tables_open(reported, browser_page):  # noqa: F811
+@browser_test
+def test_sections_are_reached_and_tables_open(reported, browser_page):
     browser_page.open(reported[2])
     browser_page.click("nav >> text=Latency")
     assert browser_page.evaluate("location.hash") == "#latency"

@@ -11,7 +11,6 @@ from results.serve import pages
 from results.serve.library import Library
 from results.serve.routes import Application
 from results.serve.server import StoreServer
-from tests.browser_support import browser, browser_page, browser_tab  # noqa: F401
 from tests.results.serve.stores import small_store
 
 CLIENT_S = 120.0

@@ -3,11 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
+from tests.browser_support import BROWSER_MARKS, BrowserPage, over_network
 
-from tests.browser_support import BrowserPage, over_network
-
-pytestmark = pytest.mark.browser
+pytestmark = BROWSER_MARKS
 
 
 def shot(page, name):
@@ -122,14 +120,14 @@ def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
     shot(page, "report")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 @over_network
-def test_no_page_is_wider_than_the_window(served, browser_page, width):
+def test_no_page_is_wider_than_the_window(served, browser_page):
     page = browser_page
-    page.set_viewport_size({"width": width, "height": 800})
     for path in ("/", "/matrix", "/trends", "/run/beta/b3/", "/compare?run=beta/b3&run=alpha/a1"):
         page.open(served.url + path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 @over_network
