@@ -1,4 +1,6 @@
-"""The marks of a test that starts Spark."""
+"""The marks of a test that starts Spark, and how its Java runs here."""
+
+import os
 
 import pytest
 
@@ -10,6 +12,16 @@ MARKS = (
     pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(900),  # twenty seconds of CPU, on whatever else the machine does
 )
+QUICK = (
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",  # Spark's own classes
+    "-Xmn400m",  # little is ever collected
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+    "-Dspark.sql.ui.explainMode=simple",
+)
+"""For tables of a hundred rows: expressions are evaluated rather than compiled first, and plans, of
+which nobody reads the description, are described shortly."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK))
 
 
 def spark_test(test):

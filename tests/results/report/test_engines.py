@@ -1,7 +1,12 @@
 """DuckDB and Spark give the same answers from the same files and the same SQL."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from importlib import resources
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +17,8 @@ from results.aggregate import aggregate
 from results.engines import BASES, DuckEngine, SparkEngine, open_engine, query, query_names
 from results.schema import COLUMNS, schema
 from tests.spark_support import spark_test
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def registered(engine, store):
@@ -70,6 +77,35 @@ def test_a_report_of_no_run_has_the_same_answers_on_both_engines():
     from results.spark import get_spark
 
     assert of_no_run(SparkEngine(get_spark("local[2]"))) == of_no_run(DuckEngine())
+
+
+AS_DELIVERED = """
+import json, sys
+from pathlib import Path
+from results.engines import SparkEngine
+from results.spark import get_spark
+from tests.results.report.test_engines import answers_of
+found = answers_of(SparkEngine(get_spark("local[2]")), Path(sys.argv[1]))
+print(json.dumps({name: table.to_pylist() for name, table in found.items()}))
+"""
+
+
+@pytest.mark.nightly
+@spark_test
+def test_spark_as_it_is_delivered_gives_the_same(duck, store):
+    """By day its expressions are not compiled, see `tests.spark_support`."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_DELIVERED, str(store)],
+        cwd=ROOT,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {name: table.to_pylist() for name, table in duck.items()}
 
 
 @pytest.mark.parametrize("name", query_names())
