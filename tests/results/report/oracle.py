@@ -41,6 +41,7 @@ class Run:
         self.nemeses = "+".join(sorted(set(self.case.nemeses)))
         self.bugs = "+".join(sorted(set(self.case.bugs)))
         leaders = [op for op in self.history if op.process == "harness" and op.f == "leader"]
+        self.phases = [op for op in self.history if op.process == "harness" and op.f == "phase"]
         self.elections = leaders[1:]
         self.population = None  # numbered by the oracle, which knows all runs
 
@@ -108,8 +109,8 @@ class Run:
 
     def phase(self, time):
         name = "before"
-        for op in self.history:
-            if op.process == "harness" and op.f == "phase" and op.time <= time:
+        for op in self.phases:
+            if op.time <= time:
                 name = op.value["phase"]
         return name
 
