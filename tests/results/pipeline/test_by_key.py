@@ -6,6 +6,7 @@ import pytest
 from harness.store import keyed
 from harness.store.keyed import bucket_paths
 from results import manifest
+from results.budgets import Budget
 from results.pipeline import check_store
 from tests.results.pipeline.stores import keyed_history, numbered, put_run
 
@@ -62,7 +63,8 @@ def test_a_large_key_is_a_unit_of_its_own(tmp_path, monkeypatch):
     sizes = [file.row_group(n).num_rows for n in range(file.num_row_groups)]
     assert sizes == [48, 82, 1]  # two keys, the large one, and what has no key
     steps = []
-    rows_of_keys(tmp_path, progress=steps.append, second_pass=False)
+    budget = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
+    rows_of_keys(tmp_path, progress=steps.append, second_pass=False, budget=budget)
     assert steps[0].units == 3
 
 

@@ -83,7 +83,7 @@ def test_pool_and_inline_make_equal_rows(tmp_path):
     found = {}
     for executor in ("inline", "pool"):
         shutil.rmtree(tmp_path / RESULTS, ignore_errors=True)
-        checked = check_store(tmp_path, executor=executor, jobs=2, budget=BUDGET)
+        checked = check_store(tmp_path, executor=executor, jobs=2, budget=BUDGET, second_pass=False)
         assert checked.executor == executor
         assert checked.problems == ()
         found[executor] = rows_of(checked)
@@ -97,10 +97,9 @@ def test_a_unit_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     tmp_path, deadly, monkeypatch
 ):
     store = tmp_path / "store"
-    for n in range(4):
+    for n in range(3):
         put_run(store, "n", f"r{n}", History(register_ops(n)), seed=n)
-    for n in (1, 2):
-        put_run(store, "n", f"killer{n}", History(register_ops(1, count=8 + n)), seed=666)
+    put_run(store, "n", "killer", History(register_ops(1, count=9)), seed=666)
     names = ("linearizable-register", "deadly", "stats")
     checked = check_store(store, executor="pool", jobs=2, checkers=names)
 
@@ -113,19 +112,19 @@ def test_a_unit_that_kills_its_worker_is_named_and_nothing_else_is_lost(
         expected = ("unknown", CRASHED) if "killer" in run else ("valid", "alive")
         assert (row["verdict"], row["reason"]) == expected
         assert rows[run, "linearizable-register"]["verdict"] == "valid"
-    assert len(pq.read_table(checked.tables["runs"][0])) == 6
+    assert len(pq.read_table(checked.tables["runs"][0])) == 4
     assert checked.problems == ()
     again = check_store(store, executor="pool", jobs=2, checkers=names)
     assert (again.units, rows_of(again)) == (0, rows_of(checked))
     assert not list((store / RESULTS / "started").iterdir())
-    assert again.results_unsettled == 2
+    assert again.results_unsettled == 1
 
     # On another machine, or on this one with more memory, it lives.
     monkeypatch.setenv("DEADLY_CURED", "1")
     once_more = check_store(store, executor="pool", jobs=2, checkers=names, again=True)
     found = pq.read_table(once_more.tables["verdicts"][0]).to_pylist()
     assert {row["verdict"] for row in found if row["checker"] == "deadly"} == {"valid"}
-    assert (once_more.results_new, once_more.results_unsettled) == (2, 0)
+    assert (once_more.results_new, once_more.results_unsettled) == (1, 0)
     assert check_store(store, checkers=names).results_new == 0
 
 
@@ -195,7 +194,8 @@ def test_no_bins_is_a_mistake():
 # --- budgets --------------------------------------------------------------------------------------
 
 
-def test_cpu_is_limited_even_for_those_that_swallow_everything():
+def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
+    monkeypatch.setattr("results.budgets._GRACE_S", 0.05)
     begin = time.process_time()
 
     def swallow():
@@ -222,9 +222,9 @@ def test_memory_is_limited_and_given_back():
 
     before = resource.getrlimit(resource.RLIMIT_AS)
     with pytest.raises(MemoryError), memory_limit(100):
-        bytearray(500 << 20)
+        bytearray(200 << 20)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
-    assert len(bytearray(500 << 20)) == 500 << 20
+    assert len(bytearray(200 << 20)) == 200 << 20
 
 
 def test_a_larger_budget_is_larger_in_everything():
