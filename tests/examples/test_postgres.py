@@ -9,9 +9,8 @@ from harness.cli import main
 from harness.errors import EXIT_VALID
 
 BIN = "/usr/lib/postgresql/15/bin"
-CLOCK = "clock node:db offset=-5s at 1s for 1s"
-KILL = "kill role:db every 3s for 1s"
-CUT = "cut role:app from role:db every 4s for 1s"
+KILL = "kill role:db every 6s for 2s"
+CUT = "cut role:app from role:db every 7s for 2s"
 WORLDS = [
     pytest.param(
         "process",
@@ -28,16 +27,32 @@ WORLDS = [
 @pytest.mark.slow
 @pytest.mark.faketime
 @pytest.mark.parametrize("environment", WORLDS)
-def test_its_register_survives_wrong_clocks_and_kills_and_cuts_by_role(
-    capsys, tmp_path, environment
-):
+def test_its_clock_goes_wrong_as_it_says_itself(capsys, tmp_path, environment):
+    words = "clock node:db offset=-5s at 1s for 1s"
+    main(
+        [
+            *("run", "--target", "postgres", "--workload", "register", "--env", environment),
+            *("--fault", words, "--seed", "4", "--time-limit", "3"),
+            *("--store", str(tmp_path), "--json"),
+        ]
+    )
+    report = json.loads(capsys.readouterr().out)
+    (stats,) = [result for result in report["checkers"] if result["checker"] == "stats"]
+    (fault,) = stats["details"]["faults"]
+    assert (fault["bite"]["unit"], fault["targets"]) == ("ms", ["db"])
+    assert abs(fault["bite"]["count"] - 10_000) < 2000  # there and back, measured on a busy host
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", WORLDS)
+def test_its_register_survives_kills_and_cuts_by_role(capsys, tmp_path, environment):
     for pace in (1, 2, 3):  # a crowded machine may not come to what is asked for
         code = main(
             [
                 *("run", "--target", "postgres", "--workload", "register", "--cas-percent", "30"),
-                *("--env", environment, "--fault", CLOCK, "--fault", KILL, "--fault", CUT),
-                *("--time-limit", str(8 * pace), "--op-timeout", str(pace), "--rate", "20"),
-                *("--seed", "4", "--store", str(tmp_path), "--json"),
+                *("--env", environment, "--fault", KILL, "--fault", CUT, "--seed", "4"),
+                *("--time-limit", str(14 * pace), "--op-timeout", str(pace), "--rate", "20"),
+                *("--store", str(tmp_path), "--json"),
             ]
         )
         report = json.loads(capsys.readouterr().out)
@@ -47,12 +62,7 @@ def test_its_register_survives_wrong_clocks_and_kills_and_cuts_by_role(
     checkers = {result["checker"]: result for result in report["checkers"]}
     verdicts = {name: result["verdict"] for name, result in checkers.items()}
     assert (code, set(verdicts.values())) == (EXIT_VALID, {"valid"}), verdicts
-    stats = checkers["stats"]["details"]
-    assert set(stats["certificate"]["faults_by_nemesis"]) == {CLOCK, KILL, CUT}
-    (clock,) = [fault for fault in stats["faults"] if fault["bite"]["unit"] == "ms"]
-    assert clock["targets"] == ["db"]
-    # There and back, on a busy host, as the database itself says what time it is.
-    assert abs(clock["bite"]["count"] - 10_000) < 2000
+    assert set(checkers["stats"]["details"]["certificate"]["faults_by_nemesis"]) == {KILL, CUT}
     log = max(tmp_path.glob("*/2*/logs/db.log"))  # of the last run
     text = log.read_text()
     assert text.index("Success. You can now start") < text.index("ready to accept connections")

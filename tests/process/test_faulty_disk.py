@@ -26,6 +26,7 @@ from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 fuse = pytest.mark.fuse
+WRITE_BACK = "harness.environments.fuse.disk._WRITE_BACK_MS"
 
 # It shows what it finds, writes a file that it syncs and one that it does not, and then reads.
 PROGRAM = """
@@ -92,7 +93,8 @@ async def it_is_spoiled_and_the_bites_are_counted(driver):
 
 
 @fuse
-def test_power_cuts_and_faults_reach_its_disk(run):
+def test_power_cuts_and_faults_reach_its_disk(run, monkeypatch):
+    monkeypatch.setattr(WRITE_BACK, 0)  # never by itself, however late the cut comes
     checks = (a_power_cut_takes_what_was_not_synced, it_is_spoiled_and_the_bites_are_counted)
     run(in_turn(*checks), [writer()], wait=False)
 
