@@ -2,7 +2,6 @@
 
 import asyncio
 import http.client
-import os
 import secrets
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from harness.env import Address
 from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
 from harness.environments.docker.volumes import volumes
 from harness.errors import InfrastructureError, UsageError
-from tests.cleaning import only_cleaner
+from tests.cleaning import kill_at_once, only_cleaner
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.process.conftest import processes_of
 from tests.waiting import LIMIT_S, until, wait_until
@@ -209,7 +208,7 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
             text=True,
             check=True,
         )
-        os.kill(int(children.stdout), signal.SIGKILL)  # the warden of this one run
+        kill_at_once(driver.pid, int(children.stdout))  # with the warden of this one run
         kill_driver(driver)
         lines = [line for line in environment.clean() if run_id in line]
 

@@ -21,13 +21,15 @@ def run(capsys, tmp_path):
     """`harness run` with these arguments; the exit code and the one JSON object.
 
     On a crowded machine nodes start late, and operations and faults come to nothing: in a real
-    environment a run that is not decided is repeated, twice at most, with more time for all of it.
+    environment a run that is not decided is repeated, twice at most, with more time for all of it
+    and fewer operations.
     """
 
     def go(environment, *arguments, decided=("valid", "invalid")):
         words = ["run", "--env", environment, "--store", str(tmp_path), *SHORT, *arguments]
         for seed in range(1, 4):
             pace = ["--time-limit", str(4 * seed), "--interval", str(2 * seed)]
+            pace += ["--rate", str(40 / seed)]
             code = main([*words, *pace, "--op-timeout", str(seed), "--seed", str(seed)])
             report = json.loads(capsys.readouterr().out)
             if environment == "sim" or report["verdict"] in decided:

@@ -19,7 +19,7 @@ from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
 from harness.environments.warden import ROLE_VARIABLE
-from tests.cleaning import only_cleaner
+from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import processes_of
 from tests.toxiproxy.conftest import REPOSITORY, start_server
 from tests.waiting import LIMIT_S, wait_until
@@ -110,8 +110,7 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(mo
         controller(alive, 600) as (living, _),
         controller(dead, 600) as (process, _),
     ):
-        os.kill(roles(dead)["warden"], signal.SIGKILL)
-        process.kill()
+        kill_at_once(process.pid, roles(dead)["warden"])
         process.wait(LIMIT_S)
         wait_until(lambda: "warden" not in roles(dead))
         assert sorted(roles(dead)) == ["link-proxy", "node:a", "node:b"]

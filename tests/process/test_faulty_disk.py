@@ -19,7 +19,7 @@ from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE
 from harness.errors import InfrastructureError, UsageError
-from tests.cleaning import only_cleaner
+from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import in_turn, processes_of
 from tests.toxiproxy.conftest import REPOSITORY
 from tests.waiting import LIMIT_S, wait_until
@@ -201,8 +201,7 @@ def test_clean_unmounts_what_all_who_would_have_left():
     run_id = f"disk-{os.getpid()}-clean"
     with only_cleaner(), controller(run_id) as process:
         roles = {procfs.environment_of(pid).get(ROLE_VARIABLE): pid for pid in processes_of(run_id)}
-        for pid in (roles["warden"], process.pid, roles["disk:w"], roles["node:w"]):
-            os.kill(pid, signal.SIGKILL)
+        kill_at_once(process.pid, roles["warden"], roles["disk:w"], roles["node:w"])
         process.wait(LIMIT_S)
         assert len(mounted(run_id)) == 1
 

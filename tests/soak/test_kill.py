@@ -1,5 +1,6 @@
 """Killed anywhere, any number of times, a soak comes to what an uninterrupted one does."""
 
+import contextlib
 import os
 import random
 import signal
@@ -58,7 +59,8 @@ def kill_three_times(store):
         time.sleep(rng.uniform(0.0, 0.2))  # somewhere within a seed: the start, a run, its folder
         workers = workers_of(process.pid)
         if rng.random() < 0.4 and workers:
-            os.kill(rng.choice(workers), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it was done
+                os.kill(rng.choice(workers), signal.SIGKILL)
             time.sleep(rng.uniform(0.0, 0.2))
         if process.poll() is None:
             workers = workers_of(process.pid)
