@@ -19,7 +19,8 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
-faults that it meets together, and the time for which a majority of the quorum was hit. One that
+faults that it meets together, and the time for which a majority of the quorum, or the links of the
+clients, were hit. One that
 meets a disturbance, by the harness, its host or its engine, is not held against the target, unless
 it is known when that was, and the limit passed before or after it; for elections and calls a
 disturbance counts as a fault, and each second in which nodes starved as one.
@@ -293,14 +294,14 @@ def _hold_outage(
     disturbances: Sequence[Disturbance],
     judged: _Judged,
 ) -> None:
-    """Every fault that an outage meets adds its limit, and what it took a majority away for."""
+    """Every fault that an outage meets adds its limit, and its time if it hit most or clients."""
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
         return  # nothing was promised of such a fault
     promised = [limits[kind]["limit"] for kind in kinds]
     bound = sum(promised)
     down = frozenset[str]().union(*(fault.targets for fault in outage.faults))
-    if 2 * len(down & quorum) >= len(quorum):
+    if 2 * len(down & quorum) >= len(quorum) or any(fault.clients for fault in outage.faults):
         begin = max(outage.begin, min(fault.start for fault in outage.faults))
         bound += (min(outage.end, max(_end(fault) for fault in outage.faults)) - begin) / NS_PER_S
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]

@@ -113,6 +113,11 @@ class Fault(msgspec.Struct, frozen=True):
         return tuple(map(str, targets)) if isinstance(targets, (list, tuple)) else ()
 
     @property
+    def clients(self) -> bool:
+        """Whether it hit links of the clients, who then may hear nothing of a sound target."""
+        return _get(self.begin.value, "clients") is True
+
+    @property
     def start(self) -> int:
         """When it was injected, in ns of the run."""
         return self.begin.time

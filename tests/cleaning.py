@@ -29,4 +29,5 @@ def kill_at_once(*pids: int) -> None:
     """SIGKILL to all; none of them lives to see another's end, and to act on it."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended with one before it
+                os.kill(pid, number)

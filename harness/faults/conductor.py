@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from harness.case import NS_PER_S, Fault
-from harness.cluster import Bite, Cluster, ClusterEvent
+from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
 from harness.faults.kinds import Operate
 from harness.faults.ledger import Injection, Ledger
@@ -113,6 +113,8 @@ class FaultConductor:
             return await self._operate(fault, aim.what, aim.targets, scene)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
+        if any(CLIENT in (link.source, link.destination) for link in aim.links):
+            data["clients"] = True  # what they do not hear is not held against the target
         if event is not None:
             said_ns = event.time_ns - event.late_ns
             data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS

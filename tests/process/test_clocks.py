@@ -33,8 +33,8 @@ PAUSE_S = 0.05
 NAME = os.environ.get("CLOCK_NODE", f"x{os.getpid()}")
 
 
-def program(*command, setup=()):
-    return NodeSpec(name=NAME, role="r", ports=(), command=command, setup=setup)
+def program(*command, **more):
+    return NodeSpec(name=NAME, role="r", ports=(), command=command, **more)
 
 
 WALL = "{package:tests}/tests/process/wallclock.py"
@@ -117,6 +117,9 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(monkeypatch):
     assert left_in_memory() == []
 
 
+ECHO = "echo up; while :; do sleep 1; done"
+
+
 async def never(session):
     raise AssertionError("the run began")
 
@@ -125,18 +128,19 @@ async def never(session):
     ("command", "words"),
     [
         (("{data}/go", "1000"), r"/go is a Go program, and Go has a clock of its own"),
-        (("env", "-u", "LD_PRELOAD", "sleep", "1000"), "sleep has not loaded libfaketime"),
+        (("env", "-u", "LD_PRELOAD", "sh", "-c", ECHO), "has not loaded libfaketime"),
         (("sleep", "1000"), "it has not asked for the time within"),
     ],
     ids=["Go", "not loaded", "idle"],
 )
 def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, command, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
+    ready = ReadyLog("up") if ECHO in command else None  # by then it is not `env` any more
     # Any program becomes one of Go's by what Go's linker puts into those.
     make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")
     with pytest.raises(UsageError, match=f"a clock fault cannot reach {NAME}: .*{words}"):
         ProcessEnvironment().execute(
-            plan_of(program(*command, setup=(make,)), f"clock-{os.getpid()}-2"), never
+            plan_of(program(*command, setup=(make,), ready=ready), f"clock-{os.getpid()}-2"), never
         )
     assert left_in_memory() == []
 
