@@ -20,10 +20,9 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
 faults that it meets together, and the time for which a majority of the quorum, or the links of the
-clients, were hit. One that
-meets a disturbance, by the harness, its host or its engine, is not held against the target, unless
-it is known when that was, and the limit passed before or after it; for elections and calls a
-disturbance counts as a fault, and each second in which nodes starved as one.
+clients, were hit. One that meets a disturbance, by the harness, its host or its engine, is not held
+against the target, unless it is known when that was, and the limit passed before or after it; for
+elections and calls a disturbance counts as a fault, and each second in which nodes starved as one.
 A limit that grows by a unit of which the target did not say how much there was convicts nobody:
 what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
