@@ -1,9 +1,10 @@
 """The nemesis's door to the world: nodes, links, clocks and disks that can be broken and healed.
 
 Every verb is idempotent and says whether it changed anything, since composed nemeses overlap.
-Faults that do not end by themselves are *leases*: they carry a deadline in seconds, and a healer
-that survives the controller's death undoes them then. Every fault is measured to have bitten
-(`Bite`), never assumed to have.
+Faults that do not end by themselves are *leases*. `harness.faults.ledger`, by which nemeses break
+things, ends them on time; `lease_s` is for the healer that survives the controller's death, which
+undoes the fault soon after. Whoever calls these verbs directly undoes what they did. Every fault is
+measured to have bitten (`Bite`), never assumed to have.
 """
 
 from __future__ import annotations
@@ -372,7 +373,7 @@ class Cluster(Protocol):
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP), verified frozen on return; thawed when the lease ends."""
+        """Freeze a node (SIGSTOP), verified frozen on return; nothing is done to a frozen one."""
         ...
 
     async def resume(self, node: str) -> bool:

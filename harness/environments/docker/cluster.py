@@ -1,7 +1,6 @@
 """`Cluster` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
-Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
-it a little later if the driver cannot. What a node prints is read as it comes by one thread a
+Every verb looks afterwards whether it took. What a node prints is read as it comes by one thread a
 container, which is also how an exit is noticed, within milliseconds (`outputs`).
 """
 
@@ -52,7 +51,7 @@ from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
 from harness.environments.real.traps import Traps
-from harness.environments.warden import Warden
+from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import POWER_CUT
 
@@ -64,8 +63,6 @@ _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
-_WARDEN_GRACE_S: Final = 1.0
-"""The warden's deadline is this much later, so that it acts only where the driver did not."""
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -100,7 +97,6 @@ class DockerCluster:
             for name, spec in blueprint.specs.items()
         }
         self._traps = Traps(bus, [node.control for node in self._nodes.values()])
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
@@ -327,9 +323,8 @@ class DockerCluster:
 
     def _exited(self, node: str, incarnation: Incarnation, state: ContainerState) -> None:
         entry = self._nodes[node]
-        entry.state = NodeState.DOWN
+        self._forget_pause(node, NodeState.DOWN)
         entry.control.let_go()
-        self._end_lease(node)
         entry.log.end_incarnation()
         incarnation.exited.set()
         log = entry.log.tail(_EXIT_LOG_LINES)
@@ -423,11 +418,8 @@ class DockerCluster:
         async with entry.lock:
             if entry.state is not NodeState.RUNNING:
                 return False
-            self._warden.guard(
-                f"pause:{node}",
-                undo.thaw_undo(entry.container),
-                deadline_s=lease_s + _WARDEN_GRACE_S,
-            )
+            thaw = undo.thaw_undo(entry.container)
+            self._warden.guard(f"pause:{node}", thaw, deadline_s=lease_s + AFTER_LEASE_S)
             await self._in_thread(self._engine.pause, entry.container)
             state = await self._in_thread(self._engine.state, entry.container)
             if state is None or not state.running:
@@ -438,7 +430,6 @@ class DockerCluster:
                 raise InfrastructureError(f"docker: {entry.container} did not freeze: {state}")
             entry.state = NodeState.PAUSED
             entry.control.let_go()
-            entry.lease = self._loop.call_later(lease_s, self._expire, self.resume, node)
             return True
 
     async def resume(self, node: str) -> bool:
@@ -457,31 +448,15 @@ class DockerCluster:
         if state is not None and state.paused:
             raise InfrastructureError(f"docker: {entry.container} did not thaw: {state}")
         if entry.state is NodeState.PAUSED:  # it may have exited meanwhile
-            entry.state = NodeState.RUNNING
-        self._end_lease(node)
-        if entry.state is NodeState.RUNNING:
+            self._forget_pause(node, NodeState.RUNNING)
             await entry.control.catch_up()
 
-    def _end_lease(self, node: str) -> None:
+    def _forget_pause(self, node: str, state: NodeState) -> None:
+        """From now on the node is in this state, and the warden has nothing to thaw."""
         entry = self._nodes[node]
-        if entry.lease is not None:
-            entry.lease.cancel()
-            entry.lease = None
+        was, entry.state = entry.state, state
+        if was is NodeState.PAUSED:
             self._warden.release(f"pause:{node}")
-
-    def _expire(self, heal: Callable[[str], Any], what: str) -> None:
-        """A lease has ended: undo it now; the warden tries as well if we fail."""
-
-        async def run() -> None:
-            try:
-                await heal(what)
-            except InfrastructureError as error:
-                text = f"the lease of {what} ended, but it could not be undone: {error}"
-                self._bus.publish("", "infrastructure", {"what": text})
-
-        task = self._loop.create_task(run(), name=f"lease:{what}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- links -------------------------------------------------------------------------------
 
@@ -499,17 +474,13 @@ class DockerCluster:
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
-        self._warden.guard(
-            f"link:{fault}",
-            undo.heal_undo(fault, self._links.keepers(fault)),
-            deadline_s=lease_s + _WARDEN_GRACE_S,
-        )
+        heal = undo.heal_undo(fault, self._links.keepers(fault))
+        self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
         try:
             await self._links.inject(fault)
         except InfrastructureError:
             await self.heal(fault)
             raise
-        self._links.set_lease(fault, self._loop.call_later(lease_s, self._expire, self.heal, fault))
         return fault
 
     def _tell(self, node: str, what: str) -> None:
@@ -578,16 +549,11 @@ class DockerCluster:
     async def close(self, remove: Callable[[], object]) -> None:
         """Take everything away by `remove` and wait until all threads have ended."""
         self._closing = self._containers.ending = True
-        self._links.close()
         for name, entry in self._nodes.items():
             if entry.incarnation is not None:
                 entry.incarnation.end(range(256))
-            self._end_lease(name)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+            self._forget_pause(name, entry.state)
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
             # What is under way in the engine ends first, or it would make what was just removed.
             await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
             await asyncio.to_thread(remove)

@@ -39,16 +39,10 @@ class _Fault:
         self.quality = quality
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
-        self.lease: asyncio.TimerHandle | None = None
 
     @property
     def table(self) -> rules.Table:
         return rules.Table.CUT if self.quality is None else rules.Table.SHAPE
-
-    def end_lease(self) -> None:
-        if self.lease is not None:
-            self.lease.cancel()
-            self.lease = None
 
 
 class LinkFaults:
@@ -112,10 +106,6 @@ class LinkFaults:
         """The containers in whose namespaces the fault has rules."""
         return [self._places[node].keeper for node in self._faults[fault].owners]
 
-    def set_lease(self, fault: str, lease: asyncio.TimerHandle) -> None:
-        """Remember the timer that ends the fault."""
-        self._faults[fault].lease = lease
-
     def active(self) -> list[str]:
         """The faults that still lie on a link, in order of injection."""
         return [name for name, fault in self._faults.items() if fault.links]
@@ -169,7 +159,6 @@ class LinkFaults:
                 outputs = await self._run(dict.fromkeys(fault.owners, command))
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
-            fault.end_lease()
             return fault.touched
 
     async def heal_among(self, ends: set[str]) -> list[str]:
@@ -204,7 +193,6 @@ class LinkFaults:
         fault.links -= links
         if not was_on or fault.links:
             return False
-        fault.end_lease()
         if fault.bit:
             self._bits.append(fault.bit)
         return True
@@ -255,8 +243,3 @@ class LinkFaults:
                 )
             count += len(before - left)
         return count
-
-    def close(self) -> None:
-        """End all leases; the rules go with their namespaces."""
-        for fault in self._faults.values():
-            fault.end_lease()

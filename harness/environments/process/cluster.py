@@ -41,7 +41,6 @@ _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.RESET,  # an orderly end, and new connections are refused for a moment
 )
 _ALTERNATIVES: Final = ("sim",)
-_LEASE_S_MAX: Final = 86_400.0
 
 
 class ProcessCluster:
@@ -129,7 +128,7 @@ class ProcessCluster:
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """SIGSTOP."""
-        return await self._node(node).pause(_checked_lease_s(lease_s))
+        return await self._node(node).pause(lease_s)
 
     async def resume(self, node: str) -> bool:
         """SIGCONT."""
@@ -152,7 +151,7 @@ class ProcessCluster:
 
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
         """Swallow everything on these links."""
-        return await self._links.cut(self._checked(links), _checked_lease_s(lease_s))
+        return await self._links.cut(self._checked(links), lease_s)
 
     async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
         """Delay, throttle or stall these links."""
@@ -163,7 +162,7 @@ class ProcessCluster:
         ):
             if value > 0:
                 _refuse(capability)
-        return await self._links.shape(self._checked(links), quality, _checked_lease_s(lease_s))
+        return await self._links.shape(self._checked(links), quality, lease_s)
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links; returns how many."""
@@ -209,9 +208,3 @@ class ProcessCluster:
 def _refuse(capability: Capability) -> NoReturn:
     packets = capability in {Capability.DROP, Capability.REORDER}
     raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))
-
-
-def _checked_lease_s(lease_s: float) -> float:
-    if not 0 < lease_s <= _LEASE_S_MAX:
-        raise UsageError(f"a lease of {lease_s} s; it must be above 0 and at most {_LEASE_S_MAX}")
-    return lease_s

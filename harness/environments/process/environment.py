@@ -158,7 +158,6 @@ class _Run:
         self._warden: Warden | None = None
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
-        self._faults: LinkFaults | None = None
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
         self._env: RealClientEnv | None = None
@@ -186,7 +185,7 @@ class _Run:
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
-        self._faults = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
+        links = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
         for spec in plan.nodes:
             path, stamp = self._log_path(spec.name), spec.entry is None
             node_log = NodeLog(spec.name, self._bus, path, stamp=stamp)
@@ -212,9 +211,7 @@ class _Run:
             lambda name: self._nodes[name].require_ready(),
         )
         await prove_clocks(node.control for node in self._nodes.values())
-        cluster = ProcessCluster(
-            self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
-        )
+        cluster = ProcessCluster(self._nodes, links, self._bus, real_toxiproxy=not proxy.ours)
         watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
         self._env.spawn(watching, name="watch")
         self._env.spawn(watch_processors(self._pids, self._bus), name="watch-processors")
@@ -334,8 +331,6 @@ class _Run:
         for name, node in self._nodes.items():
             if node.disk is not None:
                 await attempt(f"disk of {name}", node.disk.close())
-        if self._faults is not None:
-            await attempt("link faults", self._faults.close())
         if self._link_proxy is not None:
             await attempt("link proxy", self._link_proxy.close(self._plan.run_id))
         for log in self._logs:
