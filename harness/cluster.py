@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -55,9 +55,14 @@ __all__ = [
     "check_clock",
     "check_disk_quality",
     "check_link_quality",
+    "check_links",
     "env_nodes_only",
+    "known_ends",
+    "known_node",
     "unsupported",
 ]
+
+T = TypeVar("T")
 
 CLIENT: Final = "client"
 """The name of the harness's own clients as an end of links."""
@@ -258,6 +263,32 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """What happens when a trap springs."""
+
+
+def known_node(nodes: Mapping[str, T], name: str) -> T:
+    """What there is under this node's name; raises `UsageError` where nothing is."""
+    if name not in nodes:
+        raise UsageError(f"no node is named {name!r}; there are {', '.join(nodes)}")
+    return nodes[name]
+
+
+def known_ends(ends: Iterable[str], nodes: Mapping[str, object]) -> list[str]:
+    """These ends of links and the clients, sorted; raises `UsageError` for what is no node."""
+    found = sorted({*ends, CLIENT})
+    for end in found:
+        if end != CLIENT:
+            known_node(nodes, end)
+    return found
+
+
+def check_links(links: Sequence[Link], nodes: Mapping[str, object]) -> None:
+    """Raise `UsageError` for links that do not join two of these nodes, or one and clients."""
+    if not links:
+        raise UsageError("a link fault needs at least one link")
+    known_ends([end for link in links for end in (link.source, link.destination)], nodes)
+    for link in links:
+        if link.source == link.destination:
+            raise UsageError(f"{link} has both ends at one node; a link joins two")
 
 
 def check_clock(*, offset_ns: int, drift_ppm: int) -> None:

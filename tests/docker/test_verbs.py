@@ -154,9 +154,9 @@ async def what_it_cannot_do_it_refuses_and_names_who_can(session):
     ):
         with pytest.raises(UsageError, match=why):
             await cluster.shape([Link("n1", CLIENT)], quality, lease_s=1)
-    with pytest.raises(UsageError, match="there is no node 'n9'"):
+    with pytest.raises(UsageError, match="'n9'"):
         await cluster.kill("n9")
-    with pytest.raises(UsageError, match="ends at 'n9'"):
+    with pytest.raises(UsageError, match="'n9'"):
         await cluster.cut([Link("n1", "n9")], lease_s=1)
 
 

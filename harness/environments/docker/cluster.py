@@ -16,17 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
-    CLIENT,
     Bite,
     Capability,
-    ClusterEvent,
     DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
     NodeSpec,
     NodeState,
-    Spring,
+    known_ends,
 )
 from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
@@ -45,12 +43,12 @@ from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, En
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.real.cluster import RealCluster
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
-from harness.environments.real.traps import Traps
 from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import POWER_CUT
@@ -68,7 +66,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class DockerCluster:
+class DockerCluster(RealCluster[DockerNode]):
     """The containers of one run."""
 
     def __init__(
@@ -88,15 +86,14 @@ class DockerCluster:
         self._disks = disks
         self._blueprint = blueprint
         self._warden = warden
-        self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
-        self._nodes = {
+        nodes = {
             name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
             for name, spec in blueprint.specs.items()
         }
-        self._traps = Traps(bus, [node.control for node in self._nodes.values()])
+        super().__init__(nodes, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
@@ -124,15 +121,6 @@ class DockerCluster:
             return CAPABILITIES
         return {what: how for what, how in CAPABILITIES.items() if what not in LINK_QUALITY}
 
-    @property
-    def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
-        return self._blueprint.specs
-
-    def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
-        return self._node(node).state
-
     def idle(self) -> set[tuple[str, str, NodeState]]:
         """Node, container and state of those that no verb is at work on."""
         free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
@@ -150,26 +138,9 @@ class DockerCluster:
         }
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
-    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
-        self._bus.subscribe(callback)
-
-    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
-        return self._traps.set(kind, spring)
-
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""
         return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
-
-    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
-        return self._node(node).log.tail(last_lines)
-
-    def _node(self, name: str) -> DockerNode:
-        if name not in self._nodes:
-            raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
-        return self._nodes[name]
 
     # --- deployment --------------------------------------------------------------------------
 
@@ -494,10 +465,7 @@ class DockerCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""
-        among = {CLIENT, *nodes}
-        for name in sorted(among - {CLIENT}):
-            self._node(name)
-        for fault in await self._links.heal_among(among):
+        for fault in await self._links.heal_among(set(known_ends(nodes, self._nodes))):
             self._warden.release(f"link:{fault}")
 
     async def heal_all(self) -> None:
@@ -514,11 +482,7 @@ class DockerCluster:
         """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
-    # --- clocks, disks and CPU ---------------------------------------------------------------
-
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
-        return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+    # --- disks and CPU -----------------------------------------------------------------------
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""

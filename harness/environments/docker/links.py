@@ -12,7 +12,7 @@ import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import CLIENT, Link, LinkQuality, check_links
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
@@ -71,23 +71,12 @@ class LinkFaults:
         result = await self._in_thread(self._engine.exec, keeper, rules.probe_command())
         return None if result.code == 0 else result.output.strip()[-500:] or f"code {result.code}"
 
-    def _check(self, links: Sequence[Link]) -> None:
-        if not links:
-            raise UsageError("no link was given; name at least one")
-        for link in links:
-            for end in (link.source, link.destination):
-                if end != CLIENT and end not in self._places:
-                    known = ", ".join([*self._places, CLIENT])
-                    raise UsageError(f"the link {link} ends at {end!r}; there are: {known}")
-            if link.source == link.destination:
-                raise UsageError(f"the link {link} leads nowhere; its ends must differ")
-
     def plan(self, links: Sequence[Link], quality: LinkQuality | None = None) -> str:
         """Register a fault that is not injected yet: a cut, or a quality; returns its id.
 
         Raises `UsageError`.
         """
-        self._check(links)
+        check_links(links, self._places)
         if len(self._faults) >= _FAULTS_MAX:
             raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
         bit = 0
@@ -222,7 +211,7 @@ class LinkFaults:
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""
-        self._check(links)
+        check_links(links, self._places)
         peers: dict[str, set[str]] = {}
         # A connection has two ends, and aborting one tells the other: each pair is done once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):

@@ -26,6 +26,9 @@ from harness.cluster import (
     check_clock,
     check_disk_quality,
     check_link_quality,
+    check_links,
+    known_ends,
+    known_node,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
@@ -207,18 +210,17 @@ class SimCluster:
         return self._lay("shape", links, quality)
 
     def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
-        self._check_links(links)
+        check_links(links, self._machines)
         self._faults += 1
         fault_id = f"{verb}-{self._faults}"
-        shown = sorted(f"{link.source}>{link.destination}" for link in links)
-        self._note(verb, CLIENT, id=fault_id, links=shown)
+        self._note(verb, CLIENT, id=fault_id, links=_shown(links))
         self._fabric.lay(fault_id, links, quality)
         return fault_id
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links, in either direction; returns how many."""
-        self._check_links(links)
-        self._note("reset", CLIENT, links=sorted(f"{x.source}>{x.destination}" for x in links))
+        check_links(links, self._machines)
+        self._note("reset", CLIENT, links=_shown(links))
         return self._fabric.reset(links)
 
     async def heal(self, fault: str) -> Bite:
@@ -228,9 +230,7 @@ class SimCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = sorted({*nodes, CLIENT})
-        for name in names:
-            self._check_end(name)
+        names = known_ends(nodes, self._machines)
         self._note("heal-among", CLIENT, nodes=names)
         self._fabric.heal_within(names)
 
@@ -284,24 +284,11 @@ class SimCluster:
     # --- checks -----------------------------------------------------------------------------
 
     def _machine(self, node: str) -> Machine:
-        machine = self._machines.get(node)
-        if machine is None:
-            known = ", ".join(self._machines)
-            raise UsageError(f"no node is named {node!r}; there are {known}")
-        return machine
-
-    def _check_links(self, links: Sequence[Link]) -> None:
-        if not links:
-            raise UsageError("a link fault needs at least one link")
-        for link in links:
-            self._check_end(link.source)
-            self._check_end(link.destination)
-            if link.source == link.destination:
-                raise UsageError(f"{link} has both ends at one node; a link joins two")
-
-    def _check_end(self, name: str) -> None:
-        if name != CLIENT:
-            self._machine(name)
+        return known_node(self._machines, node)
 
     def _note(self, verb: str, node: str, **data: object) -> None:
         self._world.note(node, f"cluster {verb}", msgspec.json.encode(data))
+
+
+def _shown(links: Sequence[Link]) -> list[str]:
+    return sorted(f"{link.source}>{link.destination}" for link in links)
