@@ -377,6 +377,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called in so long, unless the run is over by then; it must not wait.
+
+        In simulation it is called from outside of all nodes and takes no time, so what finds
+        nothing to do changes nothing.
+        """
+        ...
+
     async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on the disk it left behind; it waits for no other.
 

@@ -5,9 +5,9 @@ the same everywhere. A node that is down or frozen is hit by no other fault that
 to it, and only the one that did it lets it go. Links do as the environment says: a link is cut
 while any fault cuts it. Of the rest, see `harness.faults.conditions`.
 
-Every fault is a lease: one that nobody has healed when its time is over is healed then, by a timer
-of the loop that the driver runs on (in simulation, of virtual time). Should the harness be dead or
-frozen by then, the environment's warden undoes what would outlive it.
+Every fault is a lease: one that nobody has healed when its time is over is healed then
+(`Cluster.call_later`). Should the harness be dead or frozen by then, the environment's warden
+undoes what would outlive it.
 
 A node may end over what a fault did to its disk or its clock (`may_end`). It is started again when
 that fault is healed, or as soon as it ends within `EXCUSED_AFTER_NS` of that, unless another fault
@@ -74,7 +74,6 @@ class _Entry:
         self.link_fault = link_fault
         self.bite = bite  # what it did, once that is known
         self.on = True
-        self.lease: asyncio.TimerHandle | None = None
         self.turn = asyncio.Lock()  # its lease may end while somebody heals it
         self.relieved: set[str] = set()
 
@@ -131,12 +130,13 @@ class Ledger:
                 entry.injection = _told(injection, aim.targets)
                 await self._conditions.lay(injection.id, what, aim.targets)
         self._entries[fault_id] = entry
-        loop = asyncio.get_running_loop()
-        entry.lease = loop.call_later(lease_s, self._end_lease, fault_id)
-        return entry.injection
 
-    def _end_lease(self, fault_id: str) -> None:
-        self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
+        def end_lease() -> None:
+            if entry.on or entry.turn.locked():  # who heals it now may fail
+                self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
+
+        self._cluster.call_later(lease_s, end_lease)
+        return entry.injection
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
         """Whether this fault is what took the node down, or froze it."""
@@ -165,8 +165,6 @@ class Ledger:
                     entry.on = True  # to be tried again, by its lease if by nobody else
                     raise
                 entry.bite = entry.bite or bite
-                if entry.lease is not None:
-                    entry.lease.cancel()
         assert entry.bite is not None
         return entry.bite
 

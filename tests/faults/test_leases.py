@@ -94,16 +94,18 @@ def test_a_lease_that_ends_while_somebody_heals_undoes_nothing_twice():
     assert go(body) == ["lease-fault-1"]
 
 
+@pytest.mark.parametrize("lasts_s", [0.0, 5.05], ids=["before", "meanwhile"])
 @pytest.mark.parametrize(
     ("what", "verb"), [(Pause(), "resume"), (FULL, "worsen_disk")], ids=["pause", "disk"]
 )
-def test_what_could_not_be_healed_is_tried_again_when_its_lease_ends(what, verb):
+def test_what_could_not_be_healed_is_tried_again_when_its_lease_ends(what, verb, lasts_s):
     async def body(inject, cluster, ledger):
         fault = await inject(what, 5.0)
         undo = getattr(cluster, verb)
 
         async def fail(*args):
             setattr(cluster, verb, undo)
+            await asyncio.sleep(lasts_s)
             raise InfrastructureError("no")
 
         setattr(cluster, verb, fail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -57,6 +58,10 @@ class RealCluster(Generic[N]):
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Have `spring` run at an event of this kind; the node stands still meanwhile."""
         return self._traps.set(kind, spring)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called in so long, on the driver's loop."""
+        asyncio.get_running_loop().call_later(delay_s, callback)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""

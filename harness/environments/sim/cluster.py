@@ -118,6 +118,10 @@ class SimCluster:
         for callback in self._subscribers:
             callback(event)
 
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called in so long, by the world."""
+        self._world.schedule(self._world.now_ns + int(delay_s * 1e9), lambda _: callback())
+
     # --- nodes ------------------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
