@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from checkers._load import Load, LoadCase
 from checkers._sentences import seconds
 from harness.errors import counted, measured
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict, error_code
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -92,11 +92,6 @@ def _ranked(ordered: Sequence[float], q: float) -> float:
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
-def _error_kind(error: str) -> str:
-    """The code before the text, so that kinds stay few."""
-    return error.split(":", 1)[0].strip()[:80]
-
-
 class _Counts:
     """Everything counted in one pass over the pairs."""
 
@@ -121,7 +116,7 @@ class _Counts:
             if done is None:
                 continue
             if done.error is not None:
-                self.errors[f"{f} {kind} {_error_kind(done.error)}"] += 1
+                self.errors[f"{f} {kind} {error_code(done.error)}"] += 1
             value = done.value if isinstance(done.value, dict) else {}
             if pair.type is OpType.OK:
                 latencies.setdefault(f, []).append(done.time - pair.invoke.time)

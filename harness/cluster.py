@@ -1,16 +1,17 @@
 """The nemesis's door to the world: nodes, links, clocks and disks that can be broken and healed.
 
 Every verb is idempotent and says whether it changed anything, since composed nemeses overlap.
-Faults that do not end by themselves are *leases*: they carry a deadline in seconds, and a healer
-that survives the controller's death undoes them then. Every fault is measured to have bitten
-(`Bite`), never assumed to have.
+Faults that do not end by themselves are *leases*. `harness.faults.ledger`, by which nemeses break
+things, ends them on time; `lease_s` is for the healer that survives the controller's death, which
+undoes the fault soon after. Whoever calls these verbs directly undoes what they did. Every fault is
+measured to have bitten (`Bite`), never assumed to have.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -54,9 +55,14 @@ __all__ = [
     "check_clock",
     "check_disk_quality",
     "check_link_quality",
+    "check_links",
     "env_nodes_only",
+    "known_ends",
+    "known_node",
     "unsupported",
 ]
+
+T = TypeVar("T")
 
 CLIENT: Final = "client"
 """The name of the harness's own clients as an end of links."""
@@ -259,6 +265,32 @@ Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """What happens when a trap springs."""
 
 
+def known_node(nodes: Mapping[str, T], name: str) -> T:
+    """What there is under this node's name; raises `UsageError` where nothing is."""
+    if name not in nodes:
+        raise UsageError(f"no node is named {name!r}; there are {', '.join(nodes)}")
+    return nodes[name]
+
+
+def known_ends(ends: Iterable[str], nodes: Mapping[str, object]) -> list[str]:
+    """These ends of links and the clients, sorted; raises `UsageError` for what is no node."""
+    found = sorted({*ends, CLIENT})
+    for end in found:
+        if end != CLIENT:
+            known_node(nodes, end)
+    return found
+
+
+def check_links(links: Sequence[Link], nodes: Mapping[str, object]) -> None:
+    """Raise `UsageError` for links that do not join two of these nodes, or one and clients."""
+    if not links:
+        raise UsageError("a link fault needs at least one link")
+    known_ends([end for link in links for end in (link.source, link.destination)], nodes)
+    for link in links:
+        if link.source == link.destination:
+            raise UsageError(f"{link} has both ends at one node; a link joins two")
+
+
 def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
     """Raise `UsageError` for what `Cluster.skew` makes of no clock."""
     if abs(offset_ns) > _OFFSET_NS_MAX:
@@ -345,6 +377,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called in so long, unless the run is over by then; it must not wait.
+
+        In simulation it is called from outside of all nodes and takes no time, so what finds
+        nothing to do changes nothing.
+        """
+        ...
+
     async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on the disk it left behind; it waits for no other.
 
@@ -372,7 +412,7 @@ class Cluster(Protocol):
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP), verified frozen on return; thawed when the lease ends."""
+        """Freeze a node (SIGSTOP), verified frozen on return; nothing is done to a frozen one."""
         ...
 
     async def resume(self, node: str) -> bool:

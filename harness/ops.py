@@ -78,6 +78,7 @@ __all__ = [
     "Process",
     "Verdict",
     "encode_op",
+    "error_code",
     "worst",
 ]
 
@@ -88,6 +89,7 @@ ACTORS: Final = (NEMESIS, HARNESS)
 """The processes with names. They are no clients: what they do is noted, and judged by nobody."""
 
 PROCESS_CHARS_MAX: Final = 80  # of a name in an error
+ERROR_CODE_CHARS_MAX: Final = 80
 
 
 class OpType(enum.StrEnum):
@@ -132,6 +134,11 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
+
+
+def error_code(error: str) -> str:
+    """The code before the text of an `Op.error`, so that kinds of errors stay few."""
+    return error.split(":", 1)[0].strip()[:ERROR_CODE_CHARS_MAX]
 
 
 def encode_op(op: Op) -> bytes:

@@ -23,6 +23,8 @@ from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
 from harness.errors import InfrastructureError, TargetError
 from harness.faults.conductor import LEASE_GRACE_S, FaultConductor
+from harness.faults.kinds import Aim, Cut
+from harness.faults.ledger import Injection
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look, poll
 from harness.heartbeat import Heartbeat
@@ -159,7 +161,7 @@ class _Run:
             recorder, self._client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
-        self._core_cut: str | None = None
+        self._core_cut: Injection | None = None
         self._cut_short = False
         session.cluster.subscribe(self._scribe.on_event)
 
@@ -267,8 +269,9 @@ class _Run:
         core = list(self.system.core(stream(self.case.seed, "core")))
         rest = [name for name in self.cluster.nodes if name not in core]
         if rest and Capability.PARTITION in self.cluster.capabilities:
-            self._core_cut = await self.cluster.cut(
-                Link.between(core, rest),
+            links = tuple(Link.between(core, rest))
+            self._core_cut = await self.conductor.ledger.inject(
+                Aim(what=Cut(), targets=tuple(rest), links=links),
                 lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
             )
         for name in core:
@@ -300,7 +303,7 @@ class _Run:
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
-            await self.cluster.heal(self._core_cut)
+            await self.conductor.ledger.heal(self._core_cut.id)
         await self.conductor.heal_active()
         await self.cluster.heal_all()
         await start_down(self.cluster, self.cluster.nodes)

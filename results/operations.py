@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HistoryError
-from harness.ops import History, Op, OpType
+from harness.ops import History, Op, OpType, error_code
 from harness.store.buckets import lat_buckets
 from harness.store.keyed import checked_buckets
 from harness.store.parquet import ops_of_table
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 TYPES: Final = ("ok", "fail", "info")
-ERROR_CODE_CHARS_MAX: Final = 80
 _INVOKE: Final = len(TYPES)
 _NEVER: Final = (1 << 63) - 1
 _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
@@ -91,11 +90,6 @@ def _is_no(said: Any) -> bool:
     return isinstance(said, dict) and "result" in said
 
 
-def _error_code(error: str) -> str:
-    """The code before the text, as in `checkers.stats`."""
-    return error.split(":", 1)[0].strip()[:ERROR_CODE_CHARS_MAX]
-
-
 class _Names:
     """Texts as numbers, in the order in which they are met."""
 
@@ -119,7 +113,7 @@ def of_history(history: History) -> tuple[Operations, Notes]:
     rows: list[tuple[int, ...]] = []
     for pair in history.pairs:
         done, kind = pair.completion, pair.type
-        error = None if done is None or done.error is None else _error_code(done.error)
+        error = None if done is None or done.error is None else error_code(done.error)
         answered = kind is OpType.OK or (
             kind is OpType.FAIL and done is not None and _is_no(done.value)
         )
@@ -237,7 +231,7 @@ def _lines(table: pa.Table, fs: _Names, errors: _Names, nodes: _Names) -> Iterat
     values = table.column("value").take(pa.array(failed))
     answered[failed] = _coded(values, lambda text: _is_no([None, decode(text)])) > 0
     yield answered
-    yield _coded(table.column("error"), lambda text: errors.number(_error_code(text)))
+    yield _coded(table.column("error"), lambda text: errors.number(error_code(text)))
     yield _coded(table.column("node"), nodes.number)
 
 

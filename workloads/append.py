@@ -24,7 +24,8 @@ from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
-from workloads.ddl import BURST_MAX, BURST_PERCENT, check_replicas
+from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.ddl import check_replicas
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
 
@@ -161,13 +162,8 @@ class AppendWorkload:
         ),
         Option("reads", 50, "how many of the transactions read, in percent", within=(0, 100)),
         Option("replicas", 3, "replicas of each tablet"),
-        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
-        Option(
-            "burst",
-            4,
-            "bursts of 2 to this many transactions at once on one table; 1: none",
-            within=(1, BURST_MAX),
-        ),
+        READERS,
+        burst_option(4, "transactions at once on one table"),
     )
     checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
 
@@ -185,7 +181,7 @@ class AppendWorkload:
             columns=int(options["columns"]),
             appends=int(options["appends"]),
             read_percent=int(options["reads"]),
-            readers=case.concurrency * int(options["readers"]) // 100,
+            readers=readers_of(case),
             burst=int(options["burst"]),
             replicas=int(options["replicas"]),
             tables=tuple((number, 0) for number in tables),

@@ -34,10 +34,9 @@ from harness.vocabularies.ddl import (
     Rename,
     call_of,
 )
+from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
 
 __all__ = [
-    "BURST_MAX",
-    "BURST_PERCENT",
     "KINDS",
     "DdlWorkload",
     "check_replicas",
@@ -50,11 +49,8 @@ DEFAULT_MIX: Final = (
 )
 NAMES_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 60
-BURST_MAX: Final = 1000
 DONE_MAX: Final = 200
 """Of how many names the final reads ask whether all is done."""
-BURST_PERCENT: Final = 30
-"""How many of the operations that come by themselves begin a burst."""
 ADDED_MAX: Final = 16
 """Names of which it is known which column was added last."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
@@ -239,13 +235,8 @@ class DdlWorkload:
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
         Option("replicas", 3, "replicas of each tablet"),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
-        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
-        Option(
-            "burst",
-            6,
-            "bursts of 2 to this many operations at once on one name; 1: none",
-            within=(1, BURST_MAX),
-        ),
+        READERS,
+        burst_option(6, "operations at once on one name"),
         Option(
             "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
         ),
@@ -270,7 +261,7 @@ class DdlWorkload:
             replicas=int(options["replicas"]),
             mix=mix,
             reads=reads,
-            readers=case.concurrency * int(options["readers"]) // 100 if reads else 0,
+            readers=readers_of(case) if reads else 0,
             burst=int(options["burst"]),
             moves=int(options["moves"]) if {"list", "rename"} <= dict(mix).keys() else 0,
         )

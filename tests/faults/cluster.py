@@ -60,6 +60,9 @@ class FakeCluster:
         for callback in self.callbacks:
             callback(ClusterEvent(0, node, "node-exited", {"code": 1, "expected": False}))
 
+    def call_later(self, delay_s, callback):
+        asyncio.get_running_loop().call_later(delay_s, callback)
+
     def state(self, node):
         return NodeState.DOWN if node in self.down else NodeState.RUNNING
 

@@ -21,7 +21,6 @@ from harness.generator import (
     nemesis,
     phases,
     sleep,
-    split,
     stagger,
     synchronize,
     time_limit,
@@ -294,35 +293,6 @@ def test_sleep_is_not_in_the_history_and_log_is_a_fact():
     ]
 
 
-def test_the_nemesis_has_a_thread_of_its_own():
-    class Nemesis:
-        calls = 0
-
-        async def invoke(self, request, *, timeout_s):
-            await asyncio.sleep(0.025)
-            self.calls += 1
-            if self.calls == 2:
-                raise OSError("no such node")
-            return Completion(OK, {"targets": ["m1"]}, node="m1")
-
-        async def close(self):
-            raise AssertionError("the nemesis is its owner's to close")
-
-    ops = World(answering()).run(
-        split(limit(4, forever("a")), [Draft("break"), Draft("heal", 3)]), nemesis=Nemesis()
-    )
-
-    assert [
-        (op.time // MS, op.type, op.f, op.value, op.error) for op in ops if op.process == "nemesis"
-    ] == [
-        (0, INFO, "break", None, None),
-        (25, INFO, "break", {"targets": ["m1"]}, None),
-        (25, INFO, "heal", 3, None),
-        (50, INFO, "heal", 3, "client crashed: OSError: no such node"),
-    ]
-    assert sum(op.type is OK for op in ops) == 4
-
-
 def test_without_a_nemesis_its_generator_is_an_error():
     with pytest.raises(UsageError, match="nemesis has no thread"):
         World(answering()).run(nemesis(Draft("break")))
@@ -506,7 +476,8 @@ def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
     assert ops == run()
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"nemesis_timeout_s": 0}])
-def test_impossible_arguments_are_errors(options):
+@pytest.mark.parametrize(("concurrency", "op_timeout_s"), [(0, 1.0), (1, 0.0)])
+def test_impossible_arguments_are_errors(concurrency, op_timeout_s):
+    world = World(answering(), op_timeout_s=op_timeout_s)
     with pytest.raises(UsageError):
-        World(answering()).run(Draft("a"), **options)
+        world.run(Draft("a"), concurrency=concurrency)

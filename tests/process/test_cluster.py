@@ -1,4 +1,4 @@
-"""Nodes as processes: life, death, pauses, cuts, leases, measured bites."""
+"""Nodes as processes: life, death, pauses, cuts, measured bites."""
 
 from __future__ import annotations
 
@@ -122,18 +122,6 @@ async def overlapping_cuts_heal_one_by_one(driver):
     assert await driver.reaches("a", "b") == "ok"
 
 
-async def a_lease_ends_by_itself(driver):
-    fault = await driver.cluster.cut([Link("a", "b")], lease_s=0.3)
-    await driver.cluster.pause("c", lease_s=3)  # it is to be seen frozen, before
-    await until(lambda: driver.cluster.state("c") is NodeState.RUNNING)
-    async with asyncio.timeout(LIMIT_S):
-        while await driver.is_cut("a", "b"):
-            pass
-    assert await driver.reaches("a", "b") == "ok"
-    assert await driver.reaches("a", "c") == "ok"
-    assert (await driver.cluster.heal(fault)).unit == "bytes"
-
-
 async def unsupported_faults_name_who_can(driver):
     cluster = driver.cluster
     link = [Link("a", "b")]
@@ -147,10 +135,8 @@ async def unsupported_faults_name_who_can(driver):
         with pytest.raises(UsageError, match=rf"'process' cannot do '{what}'; use --env sim"):
             await call
         assert Capability(what) not in cluster.capabilities
-    with pytest.raises(UsageError, match="no node 'z'"):
+    with pytest.raises(UsageError, match="'z'"):
         await cluster.cut([Link("a", "z")], lease_s=1)
-    with pytest.raises(UsageError, match="lease"):
-        await cluster.cut(link, lease_s=0)
     with pytest.raises(UsageError, match="leaves the links as they are"):
         await cluster.shape(link, LinkQuality(), lease_s=1)
     with pytest.raises(UsageError, match="no link fault"):
@@ -165,7 +151,6 @@ def test_links_are_cut_and_reset(run, three):
         one_way_means_that_requests_still_arrive,
         partition_both_ways_and_heal_among,
         overlapping_cuts_heal_one_by_one,
-        a_lease_ends_by_itself,
         unsupported_faults_name_who_can,
     )
     run(in_turn(*checks), three)

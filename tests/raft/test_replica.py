@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, Link
 from harness.environments.sim import SimEnvironment
+from harness.faults.kinds import Aim, Cut, Pause
+from harness.faults.ledger import Ledger
 from harness.plugins import DeploymentPlan, Session
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.wal import Wal
@@ -233,7 +235,7 @@ def test_followers_say_who_leads() -> None:
 def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down() -> None:
     async def main(group: Group) -> tuple[str, dict[str, Any], str]:
         old = await group.leader()
-        await group.session.cluster.cut(group.links(old), lease_s=20)
+        await group.session.cluster.cut(group.links(old), lease_s=60)
         write = asyncio.create_task(group.write(old, "lost?"))
         read = await group.ask(old, "Read")
         rest = [name for name in group.names if name != old]
@@ -455,7 +457,12 @@ async def storm(group: Group, *, rounds: int) -> None:
     """Writers on every node and confirmed reads, while faults come and go."""
     rng = group.session.env.random
     cluster = group.session.cluster
+    ledger = Ledger(cluster, group.session.env)
     running = True
+
+    async def broken(what: Cut | Pause, name: str, links: Sequence[Link] = ()) -> None:
+        aim = Aim(what=what, targets=(name,), links=tuple(links))
+        await ledger.inject(aim, lease_s=3 + 4 * rng.random())
 
     async def writer(name: str, writer_number: int) -> None:
         count = 0
@@ -483,12 +490,12 @@ async def storm(group: Group, *, rounds: int) -> None:
         name = list(group.leaders.values())[-1] if rng.random() < 0.6 else rng.choice(group.names)
         what = rng.randrange(6)
         if what == 0:
-            await cluster.cut(group.links(name), lease_s=3 + 4 * rng.random())
+            await broken(Cut(), name, group.links(name))
         elif what == 1:
             links = [link for link in group.links(name) if link.source == name]
-            await cluster.cut(links, lease_s=3 + 4 * rng.random())
+            await broken(Cut(), name, links)
         elif what == 2:
-            await cluster.pause(name, lease_s=2 + 4 * rng.random())
+            await broken(Pause(), name)
         elif what == 3:
             await cluster.kill(name, lose_unsynced=True, torn=True)
             await cluster.start(name)

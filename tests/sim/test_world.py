@@ -164,26 +164,6 @@ def test_pause_parks_timers_and_resume_runs_them_in_a_burst():
     assert run(main, specs("a", entry="ticker")) == (2, 1, 8)
 
 
-def test_a_pause_lease_thaws_its_own_pause_only():
-    async def main(s):
-        await s.cluster.pause("a", lease_s=2)
-        await s.cluster.resume("a")
-        await s.cluster.pause("a", lease_s=10)
-        await asyncio.sleep(5)
-        assert s.cluster.state("a") is NodeState.PAUSED
-        await asyncio.sleep(6)
-        assert s.cluster.state("a") is NodeState.RUNNING
-        await s.cluster.pause("a", lease_s=4)
-        assert not await s.cluster.pause("a", lease_s=2)  # cannot shorten the lease
-        assert not await s.cluster.pause("a", lease_s=8)
-        await asyncio.sleep(7)
-        assert s.cluster.state("a") is NodeState.PAUSED
-        await asyncio.sleep(2)
-        assert s.cluster.state("a") is NodeState.RUNNING
-
-    run(main, specs("a"))
-
-
 def test_a_stubborn_node_is_killed_after_a_bound():
     async def main(s):
         events = record(s, "refused-to-stop", "node-exited")

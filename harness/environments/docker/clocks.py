@@ -19,6 +19,8 @@ from harness.environments.docker.node import DockerNode
 from harness.environments.faulty import ClockError
 from harness.environments.real.faketime import (
     LIBRARY,
+    PAGE,
+    SEMAPHORE,
     Names,
     preload,
     setting,
@@ -40,11 +42,12 @@ _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
-# The bytes are `faketime.SEMAPHORE` and `faketime.PAGE`. A keeper is prepared once.
+_SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
+# A keeper is prepared once.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
-{{ printf '\\1\\0\\0\\0\\0\\0\\0\\0\\200'; head -c 23 /dev/zero; }} >{_NAMES.semaphore}
-head -c 4096 /dev/zero >{_NAMES.page}
+printf '{_SEMAPHORE}' >{_NAMES.semaphore}
+head -c {len(PAGE)} /dev/zero >{_NAMES.page}
 chmod 666 {_NAMES.semaphore} {_NAMES.page}
 """
 # It looks as if nobody had read it in ages, so that the kernel notes when somebody does.

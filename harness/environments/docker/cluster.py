@@ -1,7 +1,6 @@
 """`Cluster` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
-Every verb looks afterwards whether it took. The driver ends leases itself, on time; the warden does
-it a little later if the driver cannot. What a node prints is read as it comes by one thread a
+Every verb looks afterwards whether it took. What a node prints is read as it comes by one thread a
 container, which is also how an exit is noticed, within milliseconds (`outputs`).
 """
 
@@ -17,17 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
-    CLIENT,
     Bite,
     Capability,
-    ClusterEvent,
     DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
     NodeSpec,
     NodeState,
-    Spring,
+    known_ends,
 )
 from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
@@ -46,13 +43,13 @@ from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, En
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.real.cluster import RealCluster
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import failed_setup
-from harness.environments.real.traps import Traps
-from harness.environments.warden import Warden
+from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import POWER_CUT
 
@@ -64,14 +61,12 @@ _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
 _LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
-_WARDEN_GRACE_S: Final = 1.0
-"""The warden's deadline is this much later, so that it acts only where the driver did not."""
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class DockerCluster:
+class DockerCluster(RealCluster[DockerNode]):
     """The containers of one run."""
 
     def __init__(
@@ -91,16 +86,14 @@ class DockerCluster:
         self._disks = disks
         self._blueprint = blueprint
         self._warden = warden
-        self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
-        self._nodes = {
+        nodes = {
             name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
             for name, spec in blueprint.specs.items()
         }
-        self._traps = Traps(bus, [node.control for node in self._nodes.values()])
-        self._tasks: set[asyncio.Task[Any]] = set()
+        super().__init__(nodes, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
@@ -128,15 +121,6 @@ class DockerCluster:
             return CAPABILITIES
         return {what: how for what, how in CAPABILITIES.items() if what not in LINK_QUALITY}
 
-    @property
-    def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
-        return self._blueprint.specs
-
-    def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
-        return self._node(node).state
-
     def idle(self) -> set[tuple[str, str, NodeState]]:
         """Node, container and state of those that no verb is at work on."""
         free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
@@ -154,26 +138,9 @@ class DockerCluster:
         }
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
-    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
-        self._bus.subscribe(callback)
-
-    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
-        return self._traps.set(kind, spring)
-
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""
         return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
-
-    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
-        return self._node(node).log.tail(last_lines)
-
-    def _node(self, name: str) -> DockerNode:
-        if name not in self._nodes:
-            raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
-        return self._nodes[name]
 
     # --- deployment --------------------------------------------------------------------------
 
@@ -327,9 +294,8 @@ class DockerCluster:
 
     def _exited(self, node: str, incarnation: Incarnation, state: ContainerState) -> None:
         entry = self._nodes[node]
-        entry.state = NodeState.DOWN
+        self._forget_pause(node, NodeState.DOWN)
         entry.control.let_go()
-        self._end_lease(node)
         entry.log.end_incarnation()
         incarnation.exited.set()
         log = entry.log.tail(_EXIT_LOG_LINES)
@@ -423,11 +389,8 @@ class DockerCluster:
         async with entry.lock:
             if entry.state is not NodeState.RUNNING:
                 return False
-            self._warden.guard(
-                f"pause:{node}",
-                undo.thaw_undo(entry.container),
-                deadline_s=lease_s + _WARDEN_GRACE_S,
-            )
+            thaw = undo.thaw_undo(entry.container)
+            self._warden.guard(f"pause:{node}", thaw, deadline_s=lease_s + AFTER_LEASE_S)
             await self._in_thread(self._engine.pause, entry.container)
             state = await self._in_thread(self._engine.state, entry.container)
             if state is None or not state.running:
@@ -438,7 +401,6 @@ class DockerCluster:
                 raise InfrastructureError(f"docker: {entry.container} did not freeze: {state}")
             entry.state = NodeState.PAUSED
             entry.control.let_go()
-            entry.lease = self._loop.call_later(lease_s, self._expire, self.resume, node)
             return True
 
     async def resume(self, node: str) -> bool:
@@ -457,31 +419,15 @@ class DockerCluster:
         if state is not None and state.paused:
             raise InfrastructureError(f"docker: {entry.container} did not thaw: {state}")
         if entry.state is NodeState.PAUSED:  # it may have exited meanwhile
-            entry.state = NodeState.RUNNING
-        self._end_lease(node)
-        if entry.state is NodeState.RUNNING:
+            self._forget_pause(node, NodeState.RUNNING)
             await entry.control.catch_up()
 
-    def _end_lease(self, node: str) -> None:
+    def _forget_pause(self, node: str, state: NodeState) -> None:
+        """From now on the node is in this state, and the warden has nothing to thaw."""
         entry = self._nodes[node]
-        if entry.lease is not None:
-            entry.lease.cancel()
-            entry.lease = None
+        was, entry.state = entry.state, state
+        if was is NodeState.PAUSED:
             self._warden.release(f"pause:{node}")
-
-    def _expire(self, heal: Callable[[str], Any], what: str) -> None:
-        """A lease has ended: undo it now; the warden tries as well if we fail."""
-
-        async def run() -> None:
-            try:
-                await heal(what)
-            except InfrastructureError as error:
-                text = f"the lease of {what} ended, but it could not be undone: {error}"
-                self._bus.publish("", "infrastructure", {"what": text})
-
-        task = self._loop.create_task(run(), name=f"lease:{what}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- links -------------------------------------------------------------------------------
 
@@ -499,17 +445,13 @@ class DockerCluster:
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
-        self._warden.guard(
-            f"link:{fault}",
-            undo.heal_undo(fault, self._links.keepers(fault)),
-            deadline_s=lease_s + _WARDEN_GRACE_S,
-        )
+        heal = undo.heal_undo(fault, self._links.keepers(fault))
+        self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
         try:
             await self._links.inject(fault)
         except InfrastructureError:
             await self.heal(fault)
             raise
-        self._links.set_lease(fault, self._loop.call_later(lease_s, self._expire, self.heal, fault))
         return fault
 
     def _tell(self, node: str, what: str) -> None:
@@ -523,10 +465,7 @@ class DockerCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""
-        among = {CLIENT, *nodes}
-        for name in sorted(among - {CLIENT}):
-            self._node(name)
-        for fault in await self._links.heal_among(among):
+        for fault in await self._links.heal_among(set(known_ends(nodes, self._nodes))):
             self._warden.release(f"link:{fault}")
 
     async def heal_all(self) -> None:
@@ -543,11 +482,7 @@ class DockerCluster:
         """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
-    # --- clocks, disks and CPU ---------------------------------------------------------------
-
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
-        return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+    # --- disks and CPU -----------------------------------------------------------------------
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
@@ -578,16 +513,11 @@ class DockerCluster:
     async def close(self, remove: Callable[[], object]) -> None:
         """Take everything away by `remove` and wait until all threads have ended."""
         self._closing = self._containers.ending = True
-        self._links.close()
         for name, entry in self._nodes.items():
             if entry.incarnation is not None:
                 entry.incarnation.end(range(256))
-            self._end_lease(name)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+            self._forget_pause(name, entry.state)
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
             # What is under way in the engine ends first, or it would make what was just removed.
             await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
             await asyncio.to_thread(remove)

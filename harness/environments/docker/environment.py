@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
+from harness.cluster import Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
@@ -21,17 +21,14 @@ from harness.environments.docker.image import build_image, image_exists, image_t
 from harness.environments.docker.labels import RUN_LABEL, this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.real.capabilities import FOREIGN
-from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
-from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.session import (
-    RealSession,
+    RealRun,
     guarded_main,
     refuse_knobs,
     run_interruptible,
 )
-from harness.environments.real.starvation import watch_processors
-from harness.environments.real.watch import Interference, interference, watch
+from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -135,33 +132,23 @@ def _missing_image(engine: Engine) -> str | None:
     return f"the node image {tag} is missing; run `harness image build`"
 
 
-class _Run:
+class _Run(RealRun):
     """One execution, in the order in which it must be undone."""
 
     def __init__(self, plan: DeploymentPlan, engine: Engine, scratch: Path) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._engine = engine
         self._scratch = scratch
         self._controller = str(this_controller())
-        self._bus = EventBus(self._failed)
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
         self._disks: Disks | None = None
-        self._env: RealClientEnv | None = None
-        self._main: asyncio.Task[Any] | None = None
-        self._failure: BaseException | None = None
-        self._ending = False
 
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
         """Deploy and run `main`."""
-        folder = self._plan.folder
-        if folder is not None:
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
-        self._warden = Warden.start(
-            self._plan.run_id, log=folder / "logs" / "warden.log" if folder else None
-        )
+        self._warden = self._start_warden()
         # Guarded before anything exists: a driver that dies half-way leaves nothing either.
         self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
@@ -174,20 +161,16 @@ class _Run:
             self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed, disks
         )
         endpoints = await self._cluster.deploy()
-        self._env = RealClientEnv(
-            CLIENT,
-            boot=0,
-            seed=self._plan.seed,
+        return await self._drive(
+            main,
+            self._cluster,
+            interrupted,
             data=self._scratch,
-            listen={},
             connect=endpoints,
-            on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
-            on_panic=self._panicked,
+            look=self._interferences,
+            look_interval_s=_WATCH_INTERVAL_S,
+            pids=self._cluster.pids,
         )
-        watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
-        self._env.spawn(watching, name="watch")
-        self._env.spawn(watch_processors(self._cluster.pids, self._bus), name="watch-processors")
-        return await self._guarded(main(RealSession(self._cluster, self._env, interrupted)))
 
     async def _interferences(self) -> dict[str, Interference | None]:
         """By node; only of those whose state stayed the same while the engine was asked."""
@@ -201,37 +184,6 @@ class _Run:
             for node, container, wanted in before & self._cluster.idle()
             if container in states
         }
-
-    def _node_log(self, node: str) -> NodeLog:
-        folder = self._plan.folder
-        path = folder / "logs" / f"{node}.log" if folder else None
-        foreign = any(spec.name == node and spec.entry is None for spec in self._plan.nodes)
-        return NodeLog(node, self._bus, path, stamp=foreign)
-
-    async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main`; the failure of what it stands on ends it with that error."""
-        task: asyncio.Task[T] = asyncio.ensure_future(main)
-        self._main = task
-        if self._failure is not None:
-            task.cancel()
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if self._failure is not None:
-                raise self._failure from None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            raise
-
-    def _panicked(self, task: str, error: BaseException) -> None:
-        error.add_note(f"in the task {task!r} of a client")
-        self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._failure is None and not self._ending:
-            self._failure = error
-            if self._main is not None:
-                self._main.cancel()
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""

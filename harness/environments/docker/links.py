@@ -12,7 +12,7 @@ import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import CLIENT, Link, LinkQuality, check_links
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
@@ -39,16 +39,10 @@ class _Fault:
         self.quality = quality
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
-        self.lease: asyncio.TimerHandle | None = None
 
     @property
     def table(self) -> rules.Table:
         return rules.Table.CUT if self.quality is None else rules.Table.SHAPE
-
-    def end_lease(self) -> None:
-        if self.lease is not None:
-            self.lease.cancel()
-            self.lease = None
 
 
 class LinkFaults:
@@ -77,23 +71,12 @@ class LinkFaults:
         result = await self._in_thread(self._engine.exec, keeper, rules.probe_command())
         return None if result.code == 0 else result.output.strip()[-500:] or f"code {result.code}"
 
-    def _check(self, links: Sequence[Link]) -> None:
-        if not links:
-            raise UsageError("no link was given; name at least one")
-        for link in links:
-            for end in (link.source, link.destination):
-                if end != CLIENT and end not in self._places:
-                    known = ", ".join([*self._places, CLIENT])
-                    raise UsageError(f"the link {link} ends at {end!r}; there are: {known}")
-            if link.source == link.destination:
-                raise UsageError(f"the link {link} leads nowhere; its ends must differ")
-
     def plan(self, links: Sequence[Link], quality: LinkQuality | None = None) -> str:
         """Register a fault that is not injected yet: a cut, or a quality; returns its id.
 
         Raises `UsageError`.
         """
-        self._check(links)
+        check_links(links, self._places)
         if len(self._faults) >= _FAULTS_MAX:
             raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
         bit = 0
@@ -111,10 +94,6 @@ class LinkFaults:
     def keepers(self, fault: str) -> list[str]:
         """The containers in whose namespaces the fault has rules."""
         return [self._places[node].keeper for node in self._faults[fault].owners]
-
-    def set_lease(self, fault: str, lease: asyncio.TimerHandle) -> None:
-        """Remember the timer that ends the fault."""
-        self._faults[fault].lease = lease
 
     def active(self) -> list[str]:
         """The faults that still lie on a link, in order of injection."""
@@ -169,7 +148,6 @@ class LinkFaults:
                 outputs = await self._run(dict.fromkeys(fault.owners, command))
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
-            fault.end_lease()
             return fault.touched
 
     async def heal_among(self, ends: set[str]) -> list[str]:
@@ -204,7 +182,6 @@ class LinkFaults:
         fault.links -= links
         if not was_on or fault.links:
             return False
-        fault.end_lease()
         if fault.bit:
             self._bits.append(fault.bit)
         return True
@@ -234,7 +211,7 @@ class LinkFaults:
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""
-        self._check(links)
+        check_links(links, self._places)
         peers: dict[str, set[str]] = {}
         # A connection has two ends, and aborting one tells the other: each pair is done once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
@@ -255,8 +232,3 @@ class LinkFaults:
                 )
             count += len(before - left)
         return count
-
-    def close(self) -> None:
-        """End all leases; the rules go with their namespaces."""
-        for fault in self._faults.values():
-            fault.end_lease()

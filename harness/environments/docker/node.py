@@ -71,7 +71,6 @@ class DockerNode:
         self.boots = 0
         self.incarnation: Incarnation | None = None
         self.lock = asyncio.Lock()
-        self.lease: asyncio.TimerHandle | None = None
         self.slowed = 1.0  # the factor by which it computes more slowly
         self.power_cut: PowerCut | None = None  # which its next start finds on the disk
         self.variant = BASE

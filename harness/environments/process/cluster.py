@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn
 
 from harness.cluster import (
-    CLIENT,
     Bite,
     Capability,
-    ClusterEvent,
     DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
-    NodeSpec,
-    NodeState,
-    Spring,
+    check_links,
+    known_ends,
     unsupported,
 )
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.real.capabilities import EVERYWHERE
+from harness.environments.real.cluster import RealCluster
 from harness.environments.real.logs import EventBus
 from harness.environments.real.power import power_cut
-from harness.environments.real.traps import Traps
-from harness.errors import UsageError
 
 __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 
@@ -41,10 +37,9 @@ _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.RESET,  # an orderly end, and new connections are refused for a moment
 )
 _ALTERNATIVES: Final = ("sim",)
-_LEASE_S_MAX: Final = 86_400.0
 
 
-class ProcessCluster:
+class ProcessCluster(RealCluster[ProcessNode]):
     """The nodes of one run and the links between them."""
 
     def __init__(
@@ -55,11 +50,8 @@ class ProcessCluster:
         *,
         real_toxiproxy: bool,
     ) -> None:
-        self._nodes = nodes
-        self._specs = {name: node.spec for name, node in nodes.items()}
+        super().__init__(nodes, bus)
         self._links = links
-        self._bus = bus
-        self._traps = Traps(bus, [node.control for node in nodes.values()])
         self._capabilities = dict(CAPABILITIES)
         if real_toxiproxy:
             self._capabilities |= dict.fromkeys(
@@ -76,35 +68,9 @@ class ProcessCluster:
         """`CAPABILITIES`; some are only approximate by a real Toxiproxy."""
         return self._capabilities
 
-    @property
-    def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
-        return self._specs
-
-    def _node(self, name: str) -> ProcessNode:
-        if name not in self._nodes:
-            raise UsageError(f"there is no node {name!r}; there are: {', '.join(self._nodes)}")
-        return self._nodes[name]
-
-    def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
-        return self._node(node).state
-
-    def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
-        self._bus.subscribe(callback)
-
-    def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
-        return self._traps.set(kind, spring)
-
     async def memory_bytes(self, node: str) -> int | None:
         """What the node's process holds now."""
         return self._node(node).memory_bytes()
-
-    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
-        return self._node(node).log.tail(last_lines)
 
     # --- processes ---------------------------------------------------------------------------
 
@@ -129,7 +95,7 @@ class ProcessCluster:
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """SIGSTOP."""
-        return await self._node(node).pause(_checked_lease_s(lease_s))
+        return await self._node(node).pause(lease_s)
 
     async def resume(self, node: str) -> bool:
         """SIGCONT."""
@@ -141,18 +107,10 @@ class ProcessCluster:
 
     # --- links -------------------------------------------------------------------------------
 
-    def _checked(self, links: Sequence[Link]) -> Sequence[Link]:
-        for link in links:
-            for end in (link.source, link.destination):
-                if end != CLIENT:
-                    self._node(end)
-            if link.source == link.destination:
-                raise UsageError(f"{link} has both ends at one node; a link joins two")
-        return links
-
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
         """Swallow everything on these links."""
-        return await self._links.cut(self._checked(links), _checked_lease_s(lease_s))
+        check_links(links, self._nodes)
+        return await self._links.cut(links, lease_s)
 
     async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
         """Delay, throttle or stall these links."""
@@ -163,11 +121,13 @@ class ProcessCluster:
         ):
             if value > 0:
                 _refuse(capability)
-        return await self._links.shape(self._checked(links), quality, _checked_lease_s(lease_s))
+        check_links(links, self._nodes)
+        return await self._links.shape(links, quality, lease_s)
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links; returns how many."""
-        return await self._links.reset(self._checked(links))
+        check_links(links, self._nodes)
+        return await self._links.reset(links)
 
     async def heal(self, fault: str) -> Bite:
         """Undo one link fault and say what it did."""
@@ -175,10 +135,7 @@ class ProcessCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole."""
-        names = {CLIENT, *nodes}
-        for name in sorted(names - {CLIENT}):
-            self._node(name)
-        await self._links.heal_within(names)
+        await self._links.heal_within(known_ends(nodes, self._nodes))
 
     async def heal_all(self) -> None:
         """Undo every fault of links, clocks and disks and thaw every node."""
@@ -188,11 +145,7 @@ class ProcessCluster:
         disks = [node.disk for node in self._nodes.values() if node.disk is not None]
         await asyncio.gather(*(disk.mend() for disk in disks))
 
-    # --- clocks, disks, processors -------------------------------------------------------------
-
-    async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
-        return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+    # --- disks, processors ---------------------------------------------------------------------
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
@@ -209,9 +162,3 @@ class ProcessCluster:
 def _refuse(capability: Capability) -> NoReturn:
     packets = capability in {Capability.DROP, Capability.REORDER}
     raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))
-
-
-def _checked_lease_s(lease_s: float) -> float:
-    if not 0 < lease_s <= _LEASE_S_MAX:
-        raise UsageError(f"a lease of {lease_s} s; it must be above 0 and at most {_LEASE_S_MAX}")
-    return lease_s

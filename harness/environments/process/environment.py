@@ -37,17 +37,16 @@ from harness.environments.process.placeholders import shared_ports
 from harness.environments.process.programs import require_programs
 from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.control import prove_clocks
-from harness.environments.real.env import RealClientEnv
 from harness.environments.real.limits import require_limits
-from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.logs import NodeLog
 from harness.environments.real.session import (
-    RealSession,
+    RealRun,
     guarded_main,
     refuse_knobs,
     run_interruptible,
 )
-from harness.environments.real.starvation import LINK_PROXY, watch_processors
-from harness.environments.real.watch import Interference, watch
+from harness.environments.real.starvation import LINK_PROXY
+from harness.environments.real.watch import Interference
 from harness.environments.warden import HttpRequest, Run, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -148,23 +147,17 @@ def _check(plan: DeploymentPlan) -> None:
         require_programs(spec)
 
 
-class _Run:
+class _Run(RealRun):
     """One execution, in the order in which it must be undone."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
-        self._plan = plan
-        self._bus = EventBus(self._failed)
+        super().__init__(plan)
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{plan.run_id}-"))
         self._warden: Warden | None = None
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
-        self._faults: LinkFaults | None = None
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
-        self._env: RealClientEnv | None = None
-        self._main: asyncio.Task[Any] | None = None
-        self._failure: BaseException | None = None
-        self._ending = False
 
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
@@ -172,10 +165,7 @@ class _Run:
         """Deploy and run `main`."""
         plan = self._plan
         self._own_scratch()
-        log = self._log_path("warden")
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
-        warden = self._warden = Warden.start(plan.run_id, log=log)
+        warden = self._warden = self._start_warden()
         # Guarded before anything else, so it is undone after everything else.
         left = [str(self._scratch), *clock_files(self._scratch, plan.clocks)]
         warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
@@ -186,10 +176,9 @@ class _Run:
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
-        self._faults = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
+        links = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
         for spec in plan.nodes:
-            path, stamp = self._log_path(spec.name), spec.entry is None
-            node_log = NodeLog(spec.name, self._bus, path, stamp=stamp)
+            node_log = self._node_log(spec.name)
             self._logs.append(node_log)
             self._nodes[spec.name] = ProcessNode(
                 spec,
@@ -205,20 +194,23 @@ class _Run:
                 faked_clock=spec.name in plan.clocks,
             )
         await self._mount_disks()
-        self._env = self._client_env(topology)
         await start_in_order(
             {spec.name: spec for spec in plan.nodes},
             lambda name: self._nodes[name].start(),
             lambda name: self._nodes[name].require_ready(),
         )
         await prove_clocks(node.control for node in self._nodes.values())
-        cluster = ProcessCluster(
-            self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
+        cluster = ProcessCluster(self._nodes, links, self._bus, real_toxiproxy=not proxy.ours)
+        return await self._drive(
+            main,
+            cluster,
+            interrupted,
+            data=self._scratch / CLIENT,
+            connect=topology.connect_map(CLIENT),
+            look=self._interferences,
+            look_interval_s=_WATCH_INTERVAL_S,
+            pids=self._pids,
         )
-        watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
-        self._env.spawn(watching, name="watch")
-        self._env.spawn(watch_processors(self._pids, self._bus), name="watch-processors")
-        return await self._guarded(main(RealSession(cluster, self._env, interrupted)))
 
     async def _mount_disks(self) -> None:
         """Those of foreign programs that declare one, where it can be had."""
@@ -248,10 +240,6 @@ class _Run:
             self._scratch.chmod(0o711)  # others must reach their data folders; none is listed
         (self._scratch / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
 
-    def _log_path(self, name: str) -> Path | None:
-        folder = self._plan.folder
-        return None if folder is None else folder / "logs" / f"{name}.log"
-
     async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
         if self._plan.link_proxy is not None:
             return await LinkProxy.attach(self._plan.link_proxy)
@@ -276,45 +264,6 @@ class _Run:
         book.note(CLIENT, controller, alone=True)  # nodes are its children
         return book
 
-    def _client_env(self, topology: Topology) -> RealClientEnv:
-        return RealClientEnv(
-            CLIENT,
-            boot=0,
-            seed=self._plan.seed,
-            data=self._scratch / CLIENT,
-            listen={},
-            connect=topology.connect_map(CLIENT),
-            on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
-            on_panic=self._panicked,
-        )
-
-    # --- failures while main runs --------------------------------------------------------------
-
-    async def _guarded(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main`; the death of what it stands on ends it with that error."""
-        task: asyncio.Task[T] = asyncio.ensure_future(main)
-        self._main = task
-        if self._failure is not None:
-            task.cancel()
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if self._failure is not None:
-                raise self._failure from None
-            task.cancel()
-            await asyncio.wait([task])
-            raise
-
-    def _panicked(self, task: str, error: BaseException) -> None:
-        error.add_note(f"in the task {task!r} of a client")
-        self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._failure is None and not self._ending:
-            self._failure = error
-            if self._main is not None:
-                self._main.cancel()
-
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
@@ -334,8 +283,6 @@ class _Run:
         for name, node in self._nodes.items():
             if node.disk is not None:
                 await attempt(f"disk of {name}", node.disk.close())
-        if self._faults is not None:
-            await attempt("link faults", self._faults.close())
         if self._link_proxy is not None:
             await attempt("link proxy", self._link_proxy.close(self._plan.run_id))
         for log in self._logs:

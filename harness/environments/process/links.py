@@ -12,14 +12,13 @@ downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a
 | reset           | a reset that counts     | off and on again, connections counted in /proc   |
 | bytes swallowed | live counter            | received less sent, known once connections ended |
 
-A fault ends three ways, whichever comes first: `heal`, the driver's timer, the warden a little
-later. Removing a toxic that is gone is no error, so they do not get into each other's way.
+A fault ends by `heal` or, when the harness is dead, by the warden a little after its lease.
+Removing a toxic that is gone is no error, so they do not get into each other's way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,18 +29,15 @@ from harness.cluster import Bite, Link, LinkQuality
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
-from harness.environments.warden import HttpRequest, Warden
-from harness.errors import InfrastructureError, UsageError
+from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
+from harness.errors import UsageError
 
 __all__ = ["LinkFaults"]
 
 _STALL_MS: Final = 86_400_000
-_WARDEN_GRACE_S: Final = 1.0
 _SETTLE_S: Final = 0.5
 _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
-
-_log = logging.getLogger(__name__)
 
 
 class _Place(NamedTuple):
@@ -64,7 +60,6 @@ class _Fault:
     toxics: list[_Toxic]
     before: dict[_Place, int] | None
     bitten: int | None = 0
-    timer: asyncio.TimerHandle | None = None
 
     def bite(self) -> Bite:
         return Bite(self.bitten, "bytes")
@@ -82,7 +77,6 @@ class LinkFaults:
         self._ours = ours
         self._faults: dict[str, _Fault] = {}
         self._turn = asyncio.Lock()
-        self._renewals: set[asyncio.Task[None]] = set()
 
     # --- making ------------------------------------------------------------------------------
 
@@ -152,8 +146,6 @@ class LinkFaults:
             except BaseException:
                 await self._remove(fault, fault.toxics)
                 raise
-            loop = asyncio.get_running_loop()
-            fault.timer = loop.call_later(lease_s, self._lease_ended, fault)
             return fault.id
 
     def _guard_key(self, toxic: _Toxic) -> str:
@@ -161,24 +153,10 @@ class LinkFaults:
 
     def _guard(self, toxic: _Toxic, lease_s: float) -> None:
         url = self._client.url("proxies", toxic.place.proxy, "toxics", toxic.name)
-        self._warden.guard(
-            self._guard_key(toxic),
-            HttpRequest("DELETE", url),
-            deadline_s=lease_s + _WARDEN_GRACE_S,
-        )
+        undo, deadline_s = HttpRequest("DELETE", url), lease_s + AFTER_LEASE_S
+        self._warden.guard(self._guard_key(toxic), undo, deadline_s=deadline_s)
 
     # --- healing -----------------------------------------------------------------------------
-
-    def _lease_ended(self, fault: _Fault) -> None:
-        async def end() -> None:
-            try:
-                await self.heal(fault.id)
-            except InfrastructureError as error:
-                _log.warning("the end of the lease of %s failed: %s", fault.id, error)
-
-        task = asyncio.get_running_loop().create_task(end())
-        self._renewals.add(task)
-        task.add_done_callback(self._renewals.discard)
 
     async def heal(self, fault_id: str) -> Bite:
         """Undo one fault; raises `UsageError` for an unknown one."""
@@ -213,8 +191,6 @@ class LinkFaults:
             self._warden.release(self._guard_key(toxic))
         if not self._ours:
             after = await self._measure_settled(places, fault)
-        if not fault.toxics and fault.timer is not None:
-            fault.timer.cancel()
         if fault.bitten is None or fault.before is None or after is None:
             fault.bitten = None
             return
@@ -268,17 +244,6 @@ class LinkFaults:
                     await self._client.enable(passage.proxy, enabled=False)
                     await self._client.enable(passage.proxy, enabled=True)
             return count
-
-    async def close(self) -> None:
-        """Stop the timers; what is still broken is undone with the proxy or by the warden."""
-        for fault in self._faults.values():
-            if fault.timer is not None:
-                fault.timer.cancel()
-        tasks = list(self._renewals)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
 
 def _established(port: int) -> int:

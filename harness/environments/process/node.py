@@ -1,4 +1,4 @@
-"""One node: its incarnations, its data folder, its log, its lease while it is paused."""
+"""One node: its incarnations, its data folder, its log."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -36,7 +36,7 @@ from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import COMMAND_S, LineWatch, not_ready, wait_ready
 from harness.environments.real.setup import SETUP_S, failed_setup
 from harness.environments.real.watch import Interference, interference
-from harness.environments.warden import Continue, Kill, Warden, run_environment
+from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import POWER_CUT
 
@@ -47,8 +47,6 @@ _ROOM_BYTES_MIN: Final = 1024 * 1024
 """A node that fails on a disk with less room may have failed for want of it."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
-_WARDEN_GRACE_S: Final = 1.0
-"""The warden's deadline is this much later, so that it acts only where the driver did not."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +98,6 @@ class ProcessNode:
         self._power_cut: PowerCut | None = None
         self._oom_kills: int | None = None
         self._paused = False
-        self._lease: asyncio.TimerHandle | None = None
-        self._lease_ends_s = 0.0
-        self._renewal: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
         self.disk: FuseDisk | None = None
         self.control = NodeControl(
@@ -324,10 +319,7 @@ class ProcessNode:
         self._child = None
         self.control.let_go()
         self._forget_pause()
-        try:
-            self._warden.release(self._kill_key)
-        except InfrastructureError as error:
-            _log.warning("%s", error)
+        self._release(self._kill_key)
         log = self.log.tail(EXIT_LOG_LINES)
         by = "nemesis" if self._expected else "itself"
         if not self._expected and code > 0 and (lack := _lack_of(self._data)) is not None:
@@ -388,17 +380,13 @@ class ProcessNode:
     # --- pause -------------------------------------------------------------------------------
 
     async def pause(self, lease_s: float) -> bool:
-        """SIGSTOP, stopped on return. Pausing a paused node may only lengthen its lease."""
+        """SIGSTOP, stopped on return."""
         async with self._turn:
             child = self._child
-            if child is None:
+            if child is None or self._paused:
                 return False
-            ends_s = asyncio.get_running_loop().time() + lease_s
-            already = self._paused
-            if not already or ends_s > self._lease_ends_s:
-                self._set_lease(child, lease_s)
-            if already:
-                return False
+            undo = Continue(*child.identity, group=True)
+            self._warden.guard(self._pause_key, undo, deadline_s=lease_s + AFTER_LEASE_S)
             self._paused = True
             self.control.let_go()
             child.signal(signal.SIGSTOP)
@@ -409,20 +397,6 @@ class ProcessNode:
                     return False  # it died at this very moment, which is its own event
                 raise
             return True
-
-    def _set_lease(self, child: Child, lease_s: float) -> None:
-        undo = Continue(*child.identity, group=True)
-        self._warden.guard(self._pause_key, undo, deadline_s=lease_s + _WARDEN_GRACE_S)
-        if self._lease is not None:
-            self._lease.cancel()
-        loop = asyncio.get_running_loop()
-        self._lease_ends_s = loop.time() + lease_s
-        self._lease = loop.call_later(lease_s, self._lease_ended)
-
-    def _lease_ended(self) -> None:
-        self._renewal = asyncio.get_running_loop().create_task(
-            _warn_on_failure(f"the end of the pause of {self.spec.name}", self.resume)
-        )
 
     async def _say(self, line: bytes) -> None:
         if self._child is not None:
@@ -446,14 +420,15 @@ class ProcessNode:
             return True
 
     def _forget_pause(self) -> None:
-        self._paused = False
-        if self._lease is not None:
-            self._lease.cancel()
-            self._lease = None
-            try:
-                self._warden.release(self._pause_key)
-            except InfrastructureError as error:
-                _log.warning("%s", error)
+        if self._paused:
+            self._paused = False
+            self._release(self._pause_key)
+
+    def _release(self, key: str) -> None:
+        try:
+            self._warden.release(key)
+        except InfrastructureError as error:
+            _log.warning("%s", error)
 
     # --- disk --------------------------------------------------------------------------------
 
@@ -508,10 +483,3 @@ def _lack_of(folder: Path) -> str | None:
     if found.f_bavail * found.f_frsize < _ROOM_BYTES_MIN or (found.f_files and not found.f_favail):
         return f"the disk of the data folder {folder} is full"
     return None
-
-
-async def _warn_on_failure(what: str, act: Callable[[], Awaitable[Any]]) -> None:
-    try:
-        await act()
-    except InfrastructureError as error:
-        _log.warning("%s failed: %s", what, error)

@@ -12,13 +12,19 @@ import logging
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import Cluster
+from harness.cluster import CLIENT, Cluster
 from harness.environments.real.env import RealClientEnv
+from harness.environments.real.logs import EventBus, NodeLog
+from harness.environments.real.starvation import watch_processors
+from harness.environments.real.watch import Interference, watch
+from harness.environments.warden import Warden
 from harness.errors import UsageError
+from harness.plugins import DeploymentPlan, Session
 
-__all__ = ["RealSession", "guarded_main", "refuse_knobs", "run_interruptible"]
+__all__ = ["RealRun", "guarded_main", "refuse_knobs", "run_interruptible"]
 
 T = TypeVar("T")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -47,6 +53,85 @@ class RealSession:
     def interrupted(self) -> asyncio.Event:
         """Set by the first Ctrl-C."""
         return self._interrupted
+
+
+class RealRun:
+    """One execution of a plan; what it stands on may fail, and then that is how `main` ends."""
+
+    def __init__(self, plan: DeploymentPlan) -> None:
+        """Nothing is there before a subclass deploys it."""
+        self._plan = plan
+        self._bus = EventBus(self._failed)
+        self._env: RealClientEnv | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._failure: BaseException | None = None
+        self._ending = False
+
+    def _log_path(self, name: str) -> Path | None:
+        folder = self._plan.folder
+        return None if folder is None else folder / "logs" / f"{name}.log"
+
+    def _node_log(self, node: str) -> NodeLog:
+        foreign = any(spec.name == node and spec.entry is None for spec in self._plan.nodes)
+        return NodeLog(node, self._bus, self._log_path(node), stamp=foreign)
+
+    def _start_warden(self) -> Warden:
+        log = self._log_path("warden")
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        return Warden.start(self._plan.run_id, log=log)
+
+    async def _drive(
+        self,
+        main: Callable[[Session], Coroutine[Any, Any, T]],
+        cluster: Cluster,
+        interrupted: asyncio.Event,
+        *,
+        data: Path,
+        connect: Mapping[str, tuple[str, int]],
+        look: Callable[[], Awaitable[Mapping[str, Interference | None]]],
+        look_interval_s: float,
+        pids: Callable[[], Mapping[str, int]],
+    ) -> T:
+        """Run `main` on a cluster that is up; clients reach it by `connect` and keep `data`.
+
+        Meanwhile `look` says what others do to the nodes, and `pids` who may lack a processor.
+        """
+        env = self._env = RealClientEnv(
+            CLIENT,
+            boot=0,
+            seed=self._plan.seed,
+            data=data,
+            listen={},
+            connect=connect,
+            on_event=lambda kind, said: self._bus.publish(CLIENT, kind, said),
+            on_panic=self._panicked,
+        )
+        env.spawn(watch(look, self._bus, interval_s=look_interval_s), name="watch")
+        env.spawn(watch_processors(pids, self._bus), name="watch-processors")
+        session = RealSession(cluster, env, interrupted)
+        task: asyncio.Task[T] = asyncio.ensure_future(main(session))
+        self._main = task
+        if self._failure is not None:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+
+    def _panicked(self, task: str, error: BaseException) -> None:
+        error.add_note(f"in the task {task!r} of a client")
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._failure is None and not self._ending:
+            self._failure = error
+            if self._main is not None:
+                self._main.cancel()
 
 
 def refuse_knobs(environment: str, knobs: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The nemesis's door to the simulated world: every verb acts at once, in virtual time.
 
-Leases are timers of the world, outside of every node, so they end whatever the driver does.
+Nothing here outlives the harness, so `lease_s` is of no use: leases are the ledger's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from harness.cluster import (
     check_clock,
     check_disk_quality,
     check_link_quality,
+    check_links,
+    known_ends,
+    known_node,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
@@ -40,7 +43,6 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys(Capability, Fidelity.EXACT)
 )
 _KILLED: Final = -9  # as subprocess.Popen.returncode has it
-_LEASE_S_MAX: Final = 1e9
 _SLOW_FACTOR_MAX: Final = 1e6
 
 
@@ -116,6 +118,10 @@ class SimCluster:
         for callback in self._subscribers:
             callback(event)
 
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called in so long, by the world."""
+        self._world.schedule(self._world.now_ns + int(delay_s * 1e9), lambda _: callback())
+
     # --- nodes ------------------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
@@ -168,22 +174,10 @@ class SimCluster:
         return True
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node; thawed when the lease ends. A second pause may only prolong the lease."""
-        machine = self._machine(node)
-        ends_ns = self._world.now_ns + _lease_ns(lease_s)
-        incarnation = machine.incarnation
-        if incarnation is None:
-            return False
-        already = incarnation.loop.paused
-        if not already or ends_ns > machine.pause_ends_ns:
-            machine.pause_ends_ns = ends_ns
-
-            def thaw(_: None) -> None:
-                if machine.incarnation is incarnation and ends_ns == machine.pause_ends_ns:
-                    self._resume(machine)
-
-            self._world.schedule(ends_ns, thaw)
-        if already:
+        """Freeze a node."""
+        del lease_s
+        incarnation = self._machine(node).incarnation
+        if incarnation is None or incarnation.loop.paused:
             return False
         self._note("pause", node)
         incarnation.loop.pause()
@@ -191,13 +185,11 @@ class SimCluster:
 
     async def resume(self, node: str) -> bool:
         """Thaw a paused node."""
-        return self._resume(self._machine(node))
-
-    def _resume(self, machine: Machine) -> bool:
-        if machine.state is not NodeState.PAUSED or machine.incarnation is None:
+        incarnation = self._machine(node).incarnation
+        if incarnation is None or not incarnation.loop.paused:
             return False
-        self._note("resume", machine.name)
-        machine.incarnation.loop.resume()
+        self._note("resume", node)
+        incarnation.loop.resume()
         return True
 
     async def wipe(self, node: str) -> bool:
@@ -212,34 +204,27 @@ class SimCluster:
 
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
         """Swallow everything on these links; returns the fault's id."""
-        return self._lay("cut", links, None, lease_s)
+        del lease_s
+        return self._lay("cut", links, None)
 
     async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
         """Worsen these links; returns the fault's id."""
+        del lease_s
         check_link_quality(quality)
-        return self._lay("shape", links, quality, lease_s)
+        return self._lay("shape", links, quality)
 
-    def _lay(
-        self, verb: str, links: Sequence[Link], quality: LinkQuality | None, lease_s: float
-    ) -> str:
-        self._check_links(links)
-        lease_ns = _lease_ns(lease_s)
+    def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
+        check_links(links, self._machines)
         self._faults += 1
         fault_id = f"{verb}-{self._faults}"
-        shown = sorted(f"{link.source}>{link.destination}" for link in links)
-        self._note(verb, CLIENT, id=fault_id, links=shown)
+        self._note(verb, CLIENT, id=fault_id, links=_shown(links))
         self._fabric.lay(fault_id, links, quality)
-
-        def end_lease(_: None) -> None:
-            self._fabric.heal(fault_id)
-
-        self._world.schedule(self._world.now_ns + lease_ns, end_lease)
         return fault_id
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links, in either direction; returns how many."""
-        self._check_links(links)
-        self._note("reset", CLIENT, links=sorted(f"{x.source}>{x.destination}" for x in links))
+        check_links(links, self._machines)
+        self._note("reset", CLIENT, links=_shown(links))
         return self._fabric.reset(links)
 
     async def heal(self, fault: str) -> Bite:
@@ -249,9 +234,7 @@ class SimCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = sorted({*nodes, CLIENT})
-        for name in names:
-            self._check_end(name)
+        names = known_ends(nodes, self._machines)
         self._note("heal-among", CLIENT, nodes=names)
         self._fabric.heal_within(names)
 
@@ -263,7 +246,7 @@ class SimCluster:
             self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
             machine.set_slow(1.0)
             machine.trouble.set(DiskQuality())
-            self._resume(machine)
+            await self.resume(machine.name)
 
     # --- clocks, processors, logs -----------------------------------------------------------
 
@@ -305,30 +288,11 @@ class SimCluster:
     # --- checks -----------------------------------------------------------------------------
 
     def _machine(self, node: str) -> Machine:
-        machine = self._machines.get(node)
-        if machine is None:
-            known = ", ".join(self._machines)
-            raise UsageError(f"no node is named {node!r}; there are {known}")
-        return machine
-
-    def _check_links(self, links: Sequence[Link]) -> None:
-        if not links:
-            raise UsageError("a link fault needs at least one link")
-        for link in links:
-            self._check_end(link.source)
-            self._check_end(link.destination)
-            if link.source == link.destination:
-                raise UsageError(f"{link} has both ends at one node; a link joins two")
-
-    def _check_end(self, name: str) -> None:
-        if name != CLIENT:
-            self._machine(name)
+        return known_node(self._machines, node)
 
     def _note(self, verb: str, node: str, **data: object) -> None:
         self._world.note(node, f"cluster {verb}", msgspec.json.encode(data))
 
 
-def _lease_ns(lease_s: float) -> int:
-    if not 0 < lease_s < _LEASE_S_MAX:
-        raise UsageError(f"lease_s is {lease_s}; it must be above 0 and below 1e9")
-    return int(lease_s * 1e9)
+def _shown(links: Sequence[Link]) -> list[str]:
+    return sorted(f"{link.source}>{link.destination}" for link in links)

@@ -62,7 +62,6 @@ class Machine:
         self.boots = 0
         self.variant = BASE  # what it runs as, from its next start on
         self.incarnation: Incarnation | None = None
-        self.pause_ends_ns = 0  # the lease's end; an older lease does not thaw a newer pause
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes], None]
         self._seed = seed

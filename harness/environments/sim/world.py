@@ -2,7 +2,7 @@
 
 The heap holds `(time in ns, sequence, action, argument)`. Without an action the argument is a
 timer of a node; otherwise `action(argument)` is something that happens outside of every node: a
-frame arrives, a disk finishes, a lease ends. The sequence makes equal times first in, first out.
+frame arrives, a disk finishes. The sequence makes equal times first in, first out.
 
 A node runs one callback at a time, and each takes virtual time; it goes on by itself as long as
 nothing else in the world is due before (the fast path: no trip through the heap). Only what is
