@@ -10,7 +10,7 @@ from harness.run import conduct
 from harness.timeline import faults_of
 
 USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links",
-         "clock-strobe", "slow-cpu", "disk-errors", "slow-disk")  # fmt: skip
+         "clock-strobe", "slow-cpu", "disk-errors", "slow-disk", "bit-rot")  # fmt: skip
 ALL = [name for name in plugin_names("nemeses") if name != "none"]
 RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
 
