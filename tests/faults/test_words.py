@@ -67,6 +67,12 @@ def test_kinds(text, kind):
     assert parse(f"  {text}  ").text == text
 
 
+def test_a_disk_that_rots_needs_to_be_read_from_the_start():
+    needs = {Capability.BIT_ROT, Capability.KILL, Capability.START}
+    assert parse("disk one bitrot=5%").requires == needs
+    assert parse("disk one delay=5ms").requires == {Capability.DISK_SLOW}
+
+
 def test_times():
     assert parse("kill leader").schedule == Schedule()
     assert parse("kill leader every 10s for 4s").schedule == Schedule(every_ns=10 * S, for_ns=4 * S)

@@ -253,6 +253,20 @@ def test_damage_to_what_was_synced_is_noticed(data: st.DataObject) -> None:
     run(main)
 
 
+def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it_is() -> None:
+    async def main() -> None:
+        disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
+        first = min(disk.files)
+        del disk.files[first][-1]
+        left = bytes(disk.files[first])
+
+        with pytest.raises(WalCorruptionError):
+            await recovered(disk)
+        assert disk.files[first] == left
+
+    run(main)
+
+
 def test_a_missing_segment_is_corruption() -> None:
     async def main() -> None:
         disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
