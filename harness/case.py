@@ -11,18 +11,29 @@ import hashlib
 import random
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["CASE_SCHEMA", "Case", "Fault", "ScheduledOp", "load_case", "replay_command", "stream"]
+__all__ = [
+    "CASE_SCHEMA",
+    "Case",
+    "Damage",
+    "Fault",
+    "ScheduledOp",
+    "load_case",
+    "replay_command",
+    "stream",
+]
 
 CASE_SCHEMA: Final = 1
 NS_PER_S: Final = 1_000_000_000
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
+Damage = Literal["minority", "majority"]
+"""Of how many members of a group faults may destroy what was synced (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
 """Operations still open when the chaos phase ends are waited for, and faults must outlast them:
 this is half of the grace that leases have."""
@@ -77,6 +88,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rate: float = 40.0
     concurrency: int = 10
     op_timeout_s: float = 2.0
+    damage: Damage = "minority"
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None
@@ -109,6 +121,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise UsageError(
                 f"op_timeout_s is {self.op_timeout_s}; it must be at most {OP_TIMEOUT_S_MAX:g}, so "
                 "that faults outlast the operations they hit"
+            )
+        if self.damage not in get_args(Damage):
+            raise UsageError(
+                f"damage is {self.damage!r}; it must be one of: {', '.join(get_args(Damage))}"
             )
         if not 0 <= self.draw <= DRAW_MAX:
             raise UsageError(f"draw is {self.draw}; it must be in 0 .. {DRAW_MAX} (nemeses)")

@@ -96,6 +96,7 @@ class Capability(enum.Enum):
     DISK_ERROR = "disk-error"
     DISK_FULL = "disk-full"
     DISK_SLOW = "disk-slow"
+    BIT_ROT = "bit-rot"
     AIM_AT_EVENTS = "aim-at-events"
 
 
@@ -112,7 +113,7 @@ FAULTY_DISK: Final = frozenset(
 )
 """What also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
 
-ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK
+ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
 """What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
 environment says so (`harness.plugins.Environment`)."""
 
@@ -218,12 +219,14 @@ class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
 class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
     """What a bad disk does to a node's requests. Zero means untouched.
 
-    A request that fails has had no effect; one of a full disk fails where it would write.
+    A request that fails has had no effect; one of a full disk fails where it would write. Of a
+    block (4 KiB of a file) that rots one bit is read flipped, always the same one.
     """
 
     error: float = 0.0  # probability a request that it fails with EIO, 0..1
     full: bool = False  # what would take room fails with ENOSPC
     delay_ms: float = 0.0
+    bitrot: float = 0.0  # probability a block that it rots, 0..1
 
 
 DISK_DELAY_MS_MAX: Final = 60_000.0
@@ -315,8 +318,9 @@ def check_link_quality(quality: LinkQuality) -> None:
 
 def check_disk_quality(quality: DiskQuality) -> None:
     """Raise `UsageError` for a quality that no disk has."""
-    if not 0 <= quality.error <= 1:
-        raise UsageError(f"error is {quality.error}; it must be in 0 .. 1")
+    for name in ("error", "bitrot"):
+        if not 0 <= getattr(quality, name) <= 1:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
     if not 0 <= quality.delay_ms <= DISK_DELAY_MS_MAX:
         raise UsageError(f"delay_ms is {quality.delay_ms}; it must be in 0 .. {DISK_DELAY_MS_MAX}")
 
@@ -336,7 +340,7 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
         "against `Env` have a disk and a clock of ours, and foreign ones a disk if they declare "
-        "`faulty_disk`"
+        "`faulty_disk`, where no bits rot: the page cache would write them back for good"
     )
 
 

@@ -226,7 +226,8 @@ class System(Protocol):
     async def groups(self) -> Mapping[str, Roles]:
         """Who has which role in each group of replicas; the first is meant where none is named.
 
-        Asks every node that can lead; silent nodes are left out.
+        Asks every node that can lead; silent nodes are left out. The damage budget counts by these
+        groups.
         """
         ...
 

@@ -156,6 +156,7 @@ class _Run:
             nemeses=plan.nemeses,
             recorder=recorder,
             observe_roles=self._scribe.observe_roles,
+            damage=self.case.damage,
         )
         self._driver = Driver(
             recorder, self._client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)

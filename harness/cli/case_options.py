@@ -37,6 +37,7 @@ _PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     "--interval": ("interval_s", float, "seconds between the faults of a nemesis"),
     "--duration": ("duration_s", float, "approximate length of a fault, in seconds"),
     "--op-timeout": ("op_timeout_s", float, "time limit of one operation, in seconds"),
+    "--damage": ("damage", str, "part of a group that may lose synced data: minority or majority"),
 }
 
 

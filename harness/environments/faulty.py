@@ -3,7 +3,8 @@
 `FaultyDisk`, the same in all worlds, stands between the node and the environment's own disk, which
 it asks unless the request is to fail. A request that fails had no effect, as a device does that
 reports an error for the whole request; what the kernel forgets after a failed fsync is the power
-cut's business.
+cut's business. Bits rot as they are read, by their place alone: whoever reads again reads the same,
+and the fault can be healed, which no damage to the data themselves could be.
 
 `FaultyClock` does to the clocks of the real world what `SimClock` does in simulation: an offset
 moves the wall clock only, drift changes the rate of both clocks from when it is set, and a wrong
@@ -24,6 +25,7 @@ from harness.env import Clock, Disk, File
 
 __all__ = ["ClockError", "DiskTrouble", "FaultyClock", "FaultyDisk"]
 
+_BLOCK_BYTES: Final = 4096
 _WELL: Final = DiskQuality()
 _MILLION: Final = 1_000_000
 
@@ -31,9 +33,10 @@ _MILLION: Final = 1_000_000
 class DiskTrouble:
     """How bad the disk of one machine is now, and how many requests felt it."""
 
-    def __init__(self, draws: random.Random) -> None:
-        """A good disk; `draws` decides which requests fail, and nothing else."""
+    def __init__(self, draws: random.Random, label: str) -> None:
+        """A good disk; `draws` decides which requests fail, and `label` which places rot."""
         self._draws = draws
+        self._label = label
         self._quality = _WELL
         self._touched = 0
         self.well = True
@@ -67,6 +70,22 @@ class DiskTrouble:
             self._touched += 1
             raise OSError(errno.EIO, "input/output error", path)
 
+    def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
+        """What is read instead of `data`, from `offset` of a file of `size` bytes."""
+        share = self._quality.bitrot
+        end = offset + len(data)
+        rotten = bytearray(data)
+        for start in range(offset - offset % _BLOCK_BYTES, end if share else 0, _BLOCK_BYTES):
+            place = random.Random(f"{self._label}/{path}/{start}")
+            if place.random() < share:
+                bit = place.randrange(8 * min(_BLOCK_BYTES, size - start))
+                if offset <= start + bit // 8 < end:
+                    rotten[start + bit // 8 - offset] ^= 1 << bit % 8
+        if rotten == data:
+            return data
+        self._touched += 1
+        return bytes(rotten)
+
 
 class FaultyDisk:
     """A disk that fails when it is told to (`harness.env.Disk`)."""
@@ -86,7 +105,8 @@ class FaultyDisk:
         """The whole file. Raises `FileNotFoundError`."""
         if not self._trouble.well:
             await self._trouble.strike(path, writes=False)
-        return await self._disk.read(path)
+        data = await self._disk.read(path)
+        return data if self._trouble.well else self._trouble.rot(path, data, 0, len(data))
 
     async def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically and durably."""
@@ -121,7 +141,10 @@ class FaultyFile:
         """Up to `size` bytes from `offset`; shorter only at the end of the file."""
         if not self._trouble.well:
             await self._trouble.strike(self._path, writes=False)
-        return await self._file.read(offset, size)
+        data = await self._file.read(offset, size)
+        if self._trouble.well:
+            return data
+        return self._trouble.rot(self._path, data, offset, self._file.size())
 
     async def append(self, data: bytes) -> int:
         """Append and return the offset `data` starts at. The page cache takes it without delay."""

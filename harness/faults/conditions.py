@@ -135,4 +135,5 @@ def _combined(qualities: Sequence[DiskQuality]) -> DiskQuality:
         error=1.0 - math.prod(1.0 - quality.error for quality in qualities),
         full=any(quality.full for quality in qualities),
         delay_ms=sum(quality.delay_ms for quality in qualities),
+        bitrot=1.0 - math.prod(1.0 - quality.bitrot for quality in qualities),
     )

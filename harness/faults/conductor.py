@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from harness.case import NS_PER_S, Fault
+from harness.case import NS_PER_S, Damage, Fault
 from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
 from harness.faults.kinds import Operate
@@ -54,10 +54,11 @@ class FaultConductor:
         nemeses: Mapping[str, Nemesis],
         recorder: Recorder,
         observe_roles: Callable[[Roles], None],
+        damage: Damage = "minority",
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
         self._cluster = cluster
-        self.ledger = Ledger(cluster, env)
+        self.ledger = Ledger(cluster, env, damage=damage)
         self._env = env
         self._system = system
         self._nemeses = nemeses
@@ -111,7 +112,8 @@ class FaultConductor:
         aim = self._nemeses[fault.nemesis].aim(scene, fault)
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
-        injection = await self.ledger.inject(aim, lease_s=lease_s)
+        groups = {name: roles.candidates for name, roles in scene.groups.items()}
+        injection = await self.ledger.inject(aim, lease_s=lease_s, groups=groups)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
         if any(CLIENT in (link.source, link.destination) for link in aim.links):
             data["clients"] = True  # what they do not hear is not held against the target
@@ -121,6 +123,7 @@ class FaultConductor:
         if injection.what is not None:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
+        data |= {"refused": True} if injection.refused else {}
         self._note(fault, "inject", injection, data)
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)

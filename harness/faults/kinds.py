@@ -51,10 +51,12 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
     is what an environment must be able to do; `may_end`: a node that ends while such a fault is on
-    it, or soon after, is not to blame for it.
+    it, or soon after, is not to blame for it; `damages`: it destroys what was synced, which is
+    charged to the damage budget (`harness.faults.budget`).
     """
 
     may_end: ClassVar[bool] = False
+    damages: ClassVar[bool] = False
 
 
 class Kill(_Kind, frozen=True, tag="kill"):
@@ -124,10 +126,12 @@ class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
 
 
 class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
-    """A node's disk gets worse: requests fail, find no room, or take long.
+    """A node's disk gets worse: requests fail, find no room, take long, or read what has rotted.
 
     A node may end over an error of its disk, and should rather than go on with what it could not
-    make durable (Rebello et al., "Can applications recover from fsync failures?", ATC 2020).
+    make durable (Rebello et al., "Can applications recover from fsync failures?", ATC 2020). Most
+    nodes read their disk when they start and never again, so one that runs when its disk begins to
+    rot is killed and started again.
     """
 
     quality: DiskQuality
@@ -136,7 +140,12 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
     @property
     def may_end(self) -> bool:  # type: ignore[override]
         """One that is only slow ends nobody."""
-        return bool(self.quality.error or self.quality.full)
+        return bool(self.quality.error or self.quality.full or self.quality.bitrot)
+
+    @property
+    def damages(self) -> bool:  # type: ignore[override]
+        """Only rot: what fails or waits leaves the data as they are."""
+        return bool(self.quality.bitrot)
 
     @property
     def requires(self) -> frozenset[Capability]:
@@ -145,8 +154,10 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
             Capability.DISK_ERROR: self.quality.error,
             Capability.DISK_FULL: self.quality.full,
             Capability.DISK_SLOW: self.quality.delay_ms,
+            Capability.BIT_ROT: self.quality.bitrot,
         }
-        return frozenset(capability for capability, amount in wanted.items() if amount)
+        needs = frozenset(capability for capability, amount in wanted.items() if amount)
+        return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
 
 class Cut(_Kind, frozen=True, tag="cut"):

@@ -3,7 +3,8 @@
 Nemeses only take aim; whatever is broken is broken through here, so that faults which overlap mean
 the same everywhere. A node that is down or frozen is hit by no other fault that would do the same
 to it, and only the one that did it lets it go. Links do as the environment says: a link is cut
-while any fault cuts it. Of the rest, see `harness.faults.conditions`.
+while any fault cuts it. Of the rest, see `harness.faults.conditions`. What would destroy the synced
+data of too many is refused (`harness.faults.budget`).
 
 Every fault is a lease: one that nobody has healed when its time is over is healed then
 (`Cluster.call_later`). Should the harness be dead or frozen by then, the environment's warden
@@ -18,14 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from harness.case import Damage
 from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
+from harness.faults.budget import DamageBudget
 from harness.faults.conditions import Conditions
 from harness.faults.kinds import (
     Aim,
@@ -56,12 +59,13 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fault really hit; no targets means that it missed (nobody led, say)."""
+    """What a fault really hit; no targets means that it missed (nobody led, say), or `refused`."""
 
     targets: tuple[str, ...]
     note: str
     id: str = ""
     what: FaultKind | None = None
+    refused: bool = False  # by the damage budget
 
 
 class _Entry:
@@ -85,19 +89,26 @@ class _Entry:
 class Ledger:
     """All faults of one run on one cluster."""
 
-    def __init__(self, cluster: Cluster, env: ClientEnv) -> None:
-        """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`."""
+    def __init__(self, cluster: Cluster, env: ClientEnv, *, damage: Damage = "minority") -> None:
+        """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`.
+
+        `damage`: of how many in a group what was synced may be destroyed.
+        """
         self._cluster = cluster
         self._env = env
         self._conditions = Conditions(cluster, env)
+        self._budget = DamageBudget(cluster.nodes, majority=damage == "majority")
         self._entries: dict[str, _Entry] = {}
         self._numbers = itertools.count(1)
         self._excused_until_ns: dict[str, int] = {}
         cluster.subscribe(self._on_event)
 
-    async def inject(self, aim: Aim, *, lease_s: float) -> Injection:
+    async def inject(
+        self, aim: Aim, *, lease_s: float, groups: Mapping[str, Sequence[str]]
+    ) -> Injection:
         """Break what `aim` means, for `lease_s` at most; says what it hit.
 
+        `groups`: the members of each group of replicas that is observed, for the damage budget.
         Raises what the environment raises: a fault that does not take is an infrastructure error.
         One that cannot be undone when its lease ends is one as well, and ends the run.
         """
@@ -108,6 +119,9 @@ class Ledger:
         what = aim.what
         if not aim.targets or isinstance(what, Operate):
             return Injection(targets=(), note=aim.note)
+        refusal = self._budget.charge(aim.targets, groups) if what.damages else None
+        if refusal is not None:
+            return Injection(targets=(), note=refusal, refused=True)
         fault_id = f"fault-{next(self._numbers)}"  # another may come while this one is awaited
         injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
         entry = _Entry(injection)
@@ -128,7 +142,10 @@ class Ledger:
                 entry.injection = _told(injection, hit)
             case _:
                 entry.injection = _told(injection, aim.targets)
+                ended = [node for node in aim.targets if what.damages and await self._end(node)]
                 await self._conditions.lay(injection.id, what, aim.targets)
+                for node in ended:
+                    await self._start_again(node)
         self._entries[fault_id] = entry
 
         def end_lease() -> None:
@@ -137,6 +154,10 @@ class Ledger:
 
         self._cluster.call_later(lease_s, end_lease)
         return entry.injection
+
+    async def _end(self, node: str) -> bool:
+        """Kill a node that runs; one that is paused stays so, and reads its disk later if ever."""
+        return self._cluster.state(node) is NodeState.RUNNING and await self._cluster.kill(node)
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
         """Whether this fault is what took the node down, or froze it."""

@@ -95,6 +95,7 @@ _DISK: Final[_Rules] = {
     "error": ("error", _share, "a share of requests such as error=5%"),
     "full": ("full", _yes, "full=yes"),
     "delay": ("delay_ms", _ms(DISK_DELAY_MS_MAX), "at most 60s, such as delay=50ms"),
+    "bitrot": ("bitrot", _share, "a share of blocks such as bitrot=5%"),
 }
 
 

@@ -51,6 +51,7 @@ EXAMPLES: Final = (
     "disk leader error=5%",
     "disk leader full=yes",
     "disk leader delay=50ms",
+    "disk leader bitrot=5%",
     "kill it when event leader",
     "do rolling-restart on all",
 )

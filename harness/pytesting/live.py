@@ -69,6 +69,7 @@ class LiveCluster:
             nemeses=self.nemeses,
             recorder=recorder,
             observe_roles=self._scribe.observe_roles,
+            damage=plan.case.damage,
         )
         session.cluster.subscribe(self._scribe.on_event)
 

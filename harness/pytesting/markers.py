@@ -35,6 +35,7 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
     "rate": "rate",
     "concurrency": "concurrency",
     "op_timeout": "op_timeout_s",
+    "damage": "damage",
     "knobs": "knobs",
     "seed": "seed",
 }

@@ -24,6 +24,7 @@ def run(arguments, capsys):
         (["run", "--nemesis", "none,kill-leader", "--env", "sim"], "'none,kill-leader'"),
         (["run", "--env", "moon"], "it is one of: auto"),
         (["run", "--env", "process", "--fault", "shape one from others loss=5%"], "--env sim"),
+        (["run", "--env", "sim", "--damage", "all"], "one of: minority, majority"),
         (["run", "--rat", "3"], "did you mean --rate"),
         (["run", "--rate", "many"], "invalid float value"),
         (["run", "--case", "/no/such/file"], "cannot read the case file"),

@@ -148,10 +148,10 @@ class _Actor:
         await (await self.file(path)).truncate(size)
 
     async def do_read_at(self, path: str, offset: int, size: int) -> Any:
-        return (await (await self.file(path)).read(offset, size)).decode()
+        return (await (await self.file(path)).read(offset, size)).decode("latin-1")
 
     async def do_read(self, path: str) -> Any:
-        return (await self.env.disk.read(path)).decode()
+        return (await self.env.disk.read(path)).decode("latin-1")
 
     async def do_replace(self, path: str, text: str) -> Any:
         await self.env.disk.replace(path, text.encode())
@@ -708,6 +708,33 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
     assert await outcome() is None
 
 
+async def check_bit_rot(session: Session) -> None:
+    """What was synced reads wrong in one bit, also after a restart, and right again once healed."""
+    env, cluster = session.env, session.cluster
+    text = "0123456789" * 30
+
+    async def read() -> str:
+        await wait_serving(session, "b")
+        return str(await tell(env, "b", {"do": "read", "path": "rot"}))
+
+    await wait_serving(session, "b")
+    await tell(env, "b", {"do": "append", "path": "rot", "text": text})
+    await tell(env, "b", {"do": "sync", "path": "rot"})
+    assert await cluster.worsen_disk("b", DiskQuality(bitrot=1.0)) == 0
+    rotten = await read()
+    flipped = [ord(a) ^ ord(b) for a, b in zip(rotten, text, strict=True) if a != b]
+    assert [bits.bit_count() for bits in flipped] == [1]
+    at = next(i for i, (a, b) in enumerate(zip(rotten, text, strict=True)) if a != b)
+    order = {"do": "read_at", "path": "rot", "offset": at, "size": 1}
+    assert await tell(env, "b", order) == rotten[at]
+    assert await cluster.worsen_disk("b", DiskQuality(bitrot=1.0)) == 2
+    await cluster.kill("b")
+    await cluster.start("b")
+    assert await read() == rotten
+    assert await cluster.worsen_disk("b", DiskQuality()) == 1
+    assert await read() == text
+
+
 async def check_conditions_that_nothing_has(session: Session) -> None:
     """Clocks and disks beyond the limits are refused, and nothing is done."""
     cluster = session.cluster
@@ -718,6 +745,7 @@ async def check_conditions_that_nothing_has(session: Session) -> None:
         (cluster.skew("a", offset_ns=-(10**18) - 1), "offset_ns is -1000000000000000001"),
         (cluster.worsen_disk("a", DiskQuality(error=1.5)), "error is 1.5"),
         (cluster.worsen_disk("a", DiskQuality(delay_ms=-1)), "delay_ms is -1"),
+        (cluster.worsen_disk("a", DiskQuality(bitrot=-0.1)), "bitrot is -0.1"),
         (cluster.skew("z", offset_ns=1), "no node"),
         (cluster.worsen_disk("z", DiskQuality()), "no node"),
     ):
@@ -815,6 +843,7 @@ RESTARTING: tuple[Check, ...] = (
     check_kill_and_restart,
     check_clocks_outlast_nodes,
     check_bad_disks_outlast_nodes,
+    check_bit_rot,
     check_power_cut,
     check_faults_at_events,
     check_graceful_stop,

@@ -26,7 +26,7 @@ REQUESTS = {
 
 def go(folder, body):
     async def main():
-        trouble = DiskTrouble(random.Random(1))
+        trouble = DiskTrouble(random.Random(1), "1/n")
         disk = FaultyDisk(RealDisk(folder), trouble)
         file = await disk.open("a")
         await file.append(b"data")
@@ -85,5 +85,55 @@ def test_a_slow_disk_takes_its_time_but_the_page_cache_does_not(tmp_path):
         await file.sync()
         assert time.monotonic() - begin >= 0.03
         assert trouble.set(DiskQuality()) == 1
+
+    go(tmp_path, body)
+
+
+def rotten_bits(label, share, *, path="f", blocks=64):
+    """Which bits of zeros are read as ones."""
+    trouble = DiskTrouble(random.Random(1), label)
+    trouble.set(DiskQuality(bitrot=share))
+    read = trouble.rot(path, bytes(blocks * 4096), 0, blocks * 4096)
+    return [8 * at + bit for at, byte in enumerate(read) for bit in range(8) if byte >> bit & 1]
+
+
+def test_a_share_of_blocks_rots_by_one_bit_each_and_by_their_place_alone():
+    all_of_them = rotten_bits("1/n", 1.0)
+    assert [bit // (8 * 4096) for bit in all_of_them] == list(range(64))
+    assert len({bit % (8 * 4096) for bit in all_of_them}) > 60
+    some = rotten_bits("1/n", 0.25)
+    assert 6 < len(some) < 28
+    assert set(some) < set(all_of_them)
+    assert some == rotten_bits("1/n", 0.25)
+    others = [rotten_bits("2/n", 0.25), rotten_bits("1/n", 0.25, path="g")]
+    assert all(other != some for other in others)
+
+
+def test_whoever_reads_a_part_reads_the_same_as_whoever_reads_all(tmp_path):
+    async def body(disk, file, trouble):
+        size = 3 * 4096 + 100
+        await file.append(bytes(size - file.size()))
+        trouble.set(DiskQuality(bitrot=1.0))
+        whole = await disk.read("a")
+        felt = 1
+        for offset in range(0, size, 50):
+            part = await file.read(offset, 70)
+            assert part == whole[offset : offset + 70]
+            felt += part != (b"data" + bytes(size))[offset : offset + len(part)]
+        assert trouble.set(DiskQuality()) == felt
+        assert 4 < felt < 10
+        assert await disk.read("a") == b"data" + bytes(size - 4)
+        assert trouble.touched() == 0
+
+    go(tmp_path, body)
+
+
+def test_no_byte_of_an_empty_file_rots(tmp_path):
+    async def body(disk, file, trouble):
+        trouble.set(DiskQuality(bitrot=1.0))
+        await disk.open("empty")
+        assert await disk.read("empty") == b""
+        assert await file.read(4, 9) == b""
+        assert trouble.touched() == 0
 
     go(tmp_path, body)

@@ -11,26 +11,28 @@ from harness.cluster import Bite, DiskQuality, Link
 from harness.errors import UsageError
 from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
 from harness.faults.ledger import Ledger
-from tests.faults.cluster import FakeCluster, FakeEnv
+from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
+GROUPS = {"catalog": MASTERS}
 EIO = Disk(quality=DiskQuality(error=0.5))
 FULL = Disk(quality=DiskQuality(full=True))
 SLOW = Disk(quality=DiskQuality(delay_ms=20.0))
+ROT = Disk(quality=DiskQuality(bitrot=0.25))
 
 
-def go(body, down=()):
+def go(body, down=(), damage="minority"):
     """Run `body(ledger, cluster)`."""
 
     async def main():
         cluster = FakeCluster(down)
-        return await body(Ledger(cluster, FakeEnv()), cluster)
+        return await body(Ledger(cluster, FakeEnv(), damage=damage), cluster)
 
     return asyncio.run(main())
 
 
-async def hit(ledger, what, *nodes):
-    return await ledger.inject(Aim(what=what, targets=nodes), lease_s=9.0)
+async def hit(ledger, what, *nodes, groups=GROUPS):
+    return await ledger.inject(Aim(what=what, targets=nodes), lease_s=9.0, groups=groups)
 
 
 def test_nobody_starts_a_node_that_another_fault_holds_down():
@@ -51,7 +53,7 @@ def test_nobody_starts_a_node_that_another_fault_holds_down():
 def test_a_fault_is_healed_once_and_says_the_same_again():
     async def body(ledger, cluster):
         aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")
-        injection = await ledger.inject(aim, lease_s=9.0)
+        injection = await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
         assert [await ledger.heal(injection.id) for _ in range(2)] == [Bite(7, "frames")] * 2
         assert cluster.calls.count(("heal", "cut-1")) == 1
         with pytest.raises(UsageError, match="fault-9"):
@@ -61,7 +63,15 @@ def test_a_fault_is_healed_once_and_says_the_same_again():
 
 
 CONDITIONS = st.sampled_from(
-    [EIO, FULL, SLOW, Clock(offset_ms=5.0), Clock(offset_ms=-2.0, drift_ppm=300), Cpu(factor=3.0)]
+    [
+        EIO,
+        FULL,
+        SLOW,
+        ROT,
+        Clock(offset_ms=5.0),
+        Clock(offset_ms=-2.0, drift_ppm=300),
+        Cpu(factor=3.0),
+    ]
 )
 STEPS = st.lists(
     st.one_of(
@@ -85,6 +95,7 @@ def expected(on, node):
         1 - math.prod(1 - disk.error for disk in disks),
         any(disk.full for disk in disks),
         sum(disk.delay_ms for disk in disks),
+        1 - math.prod(1 - disk.bitrot for disk in disks),
     )
 
 
@@ -92,7 +103,8 @@ def found(cluster, node):
     offset_ns, drift_ppm = cluster.clocks.get(node, (0, 0))
     disk = cluster.disks.get(node, DiskQuality())
     factor = cluster.factors.get(node, 1.0)
-    return (offset_ns / 1e6, drift_ppm, factor, disk.error, disk.full, disk.delay_ms)
+    clock = (offset_ns / 1e6, drift_ppm)
+    return (*clock, factor, disk.error, disk.full, disk.delay_ms, disk.bitrot)
 
 
 @given(STEPS)
@@ -114,6 +126,46 @@ def test_what_a_node_feels_is_what_all_faults_on_it_make(steps):
                 del on[fault_id]
             for node in NODES:
                 assert found(cluster, node) == pytest.approx(expected(on, node))
+
+    go(body, damage="majority")
+
+
+def test_a_node_that_runs_starts_again_on_a_disk_that_rots():
+    async def body(ledger, cluster):
+        await hit(ledger, SLOW, "m1")
+        await hit(ledger, ROT, "m1")
+        assert cluster.calls == [("kill", "m1", False, False), ("start", "m1")]
+        assert cluster.disks["m1"] == DiskQuality(delay_ms=20.0, bitrot=0.25)
+        cluster.down.add("t1")
+        await hit(ledger, ROT, "t1")
+        assert cluster.down == {"t1"}
+        assert len(cluster.calls) == 2
+        assert cluster.disks["t1"].bitrot == 0.25
+
+    go(body, damage="majority")
+
+
+def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_once():
+    async def body(ledger, cluster):
+        eio = await hit(ledger, EIO, "m1")
+        rot = await hit(ledger, ROT, "m1")
+        assert cluster.down == {"m1"}
+        await ledger.heal(eio.id)
+        assert cluster.down == {"m1"}  # it is not known to have ended over the fault that is gone
+        await ledger.heal(rot.id)
+        assert cluster.down == set()
+
+    go(body)
+
+
+def test_who_ended_over_rot_is_started_when_that_is_healed():
+    async def body(ledger, cluster):
+        fault = await hit(ledger, ROT, "m1")
+        cluster.requests = 2
+        cluster.end("m1")
+        assert await ledger.heal(fault.id) == Bite(2, "requests")
+        assert cluster.down == set()
+        assert cluster.disks["m1"] == DiskQuality()
 
     go(body)
 

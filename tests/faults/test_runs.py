@@ -10,12 +10,12 @@ from harness.run import conduct
 from harness.timeline import faults_of
 
 USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links",
-         "clock-strobe", "slow-cpu", "disk-errors", "slow-disk")  # fmt: skip
+         "clock-strobe", "slow-cpu", "disk-errors", "slow-disk", "bit-rot")  # fmt: skip
 ALL = [name for name in plugin_names("nemeses") if name != "none"]
 RARE = [pytest.param(name, marks=pytest.mark.nightly) for name in ALL if name not in USUAL]
 
 
-def run(nemesis, seed, *others, time_limit_s=6.5, **options):
+def run(nemesis, seed, *others, time_limit_s=6.5, damage="minority", **options):
     nemeses = (nemesis, *others)
     case = Case(
         seed=seed,
@@ -24,6 +24,7 @@ def run(nemesis, seed, *others, time_limit_s=6.5, **options):
         interval_s=3.0,
         duration_s=2.0,
         time_limit_s=time_limit_s,
+        damage=damage,
     )
     sim = load_plugin("environments", "sim")
     plan = plan_case(case, sim)
@@ -57,6 +58,17 @@ def test_a_fault_at_an_event_strikes_the_node_that_had_it_at_that_very_time():
     assert {(fault.start, fault.targets[0]) for fault in hit} <= leaders
     assert {fault.after_event_ms for fault in hit} == {0.0}
     assert judgement.verdict == "valid", judgement
+
+
+@pytest.mark.parametrize("damage", ["minority", "majority"])
+def test_a_case_decides_whether_a_majority_may_be_damaged(damage):
+    text = "disk role:tserver bitrot=100% at 1s for 1s"
+    history, judgement = run(text, 1, time_limit_s=3.0, damage=damage)
+    (fault,) = faults_of(history)
+    hit = damage == "majority"
+    assert fault.targets == (("t1", "t2", "t3") if hit else ())
+    assert fault.begin.value.get("refused", False) is not hit
+    assert judgement.verdict == ("valid" if hit else "unknown"), judgement
 
 
 def test_an_event_that_never_comes_is_a_fault_that_missed():

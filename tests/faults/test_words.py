@@ -59,11 +59,18 @@ S = NS_PER_S
         ("do rolling-restart on all variant=new", Operate(name="rolling-restart", variant="new")),
         ("disk one error=5% delay=50ms", Disk(quality=DiskQuality(error=0.05, delay_ms=50))),
         ("disk one full=yes", Disk(quality=DiskQuality(full=True))),
+        ("disk one bitrot=5%", Disk(quality=DiskQuality(bitrot=0.05))),
     ],
 )
 def test_kinds(text, kind):
     assert parse(text).kind == kind
     assert parse(f"  {text}  ").text == text
+
+
+def test_a_disk_that_rots_needs_to_be_read_from_the_start():
+    needs = {Capability.BIT_ROT, Capability.KILL, Capability.START}
+    assert parse("disk one bitrot=5%").requires == needs
+    assert parse("disk one delay=5ms").requires == {Capability.DISK_SLOW}
 
 
 def test_times():
@@ -89,6 +96,7 @@ def test_times():
         "clock one drift=5", "clock one from leader", "clock offset=5s", "cpu one",
         "cpu one factor=1", "cpu one factor=x", "cpu one factor=2000", "disk one",
         "disk one error=0%", "disk one full=no", "disk one delay=2m", "disk one error=5% error=6%",
+        "disk one bitrot=0%", "disk one bitrot=yes",
         "disk one loss=5%", "kill it", "cut it from others", "kill it when", "kill it when event",
         "kill it when leader", "kill it when event leader term", "kill it when event leader =3",
         "kill it when event x nth=0", "kill one when event x nth=two", "when event leader",

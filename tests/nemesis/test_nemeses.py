@@ -20,6 +20,7 @@ ROLES = Roles(
     {"m1": NodeRole("follower", 3), "m2": NodeRole("leader", 3), "m3": NodeRole("leader", 2)},
     MASTERS,
 )
+GROUPS = {"g": MASTERS}
 NOBODY = Roles({"m1": NodeRole("follower", 3)}, MASTERS)
 
 
@@ -37,7 +38,7 @@ def inject(name, args, roles=ROLES, down=()):
     async def go():
         ledger = Ledger(cluster, FakeEnv())
         injection = await ledger.inject(
-            nemesis.aim(Scene(cluster.nodes, {"g": roles}), fault), lease_s=9.0
+            nemesis.aim(Scene(cluster.nodes, {"g": roles}), fault), lease_s=9.0, groups=GROUPS
         )
         bite = await ledger.heal(injection.id) if injection.targets else None
         return injection, bite
@@ -215,7 +216,7 @@ def test_the_order_in_which_a_swizzle_lets_go_is_drawn():
 WAITS = {"partition-leader", "partition-pair",
          "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
-MIXED = {"partition", "kill", "pause", "clock", "disk", "slow-cpu", "slow-disk"}
+MIXED = {"partition", "kill", "pause", "clock", "disk", "slow-cpu", "slow-disk", "bit-rot"}
 
 
 @pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])
@@ -293,6 +294,6 @@ def test_what_a_fault_in_words_did_is_told_in_words(text, told):
 
     async def go():
         aim = nemesis.aim(Scene(cluster.nodes, {"g": ROLES}), fault)
-        return await Ledger(cluster, FakeEnv()).inject(aim, lease_s=9.0)
+        return await Ledger(cluster, FakeEnv()).inject(aim, lease_s=9.0, groups=GROUPS)
 
     assert asyncio.run(go()).note == told

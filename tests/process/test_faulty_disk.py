@@ -90,6 +90,8 @@ async def it_is_spoiled_and_the_bites_are_counted(driver):
     await cluster.heal_all()
     with pytest.raises(UsageError, match="must be in 0"):
         await cluster.worsen_disk("w", DiskQuality(error=2.0))
+    with pytest.raises(UsageError, match="bit rot cannot reach w"):
+        await cluster.worsen_disk("w", DiskQuality(bitrot=0.5))
 
 
 @fuse

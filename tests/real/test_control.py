@@ -42,7 +42,7 @@ class Life:
 
     def __init__(self, boot: int, log: NodeLog) -> None:
         self.clock = FaultyClock(RealClock(), ClockError())
-        self.trouble = DiskTrouble(random.Random(1))
+        self.trouble = DiskTrouble(random.Random(1), "n")
         self.lines: list[bytes] = []
         self.deaf = False
         self._log = log
@@ -342,7 +342,7 @@ class Node:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
-        self.trouble = DiskTrouble(random.Random(1))
+        self.trouble = DiskTrouble(random.Random(1), "n")
         clock = FaultyClock(RealClock(), ClockError())
         self.obedience = Obedience(clock, self.trouble, boot=0, write=self._write)
 

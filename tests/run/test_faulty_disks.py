@@ -23,6 +23,7 @@ NODES = (ON_ENV, OWN_DISK, FAULTY)
         ("power-cut-all", ["o"]),
         ("disk-errors", ["o"]),
         ("disk", ["o"]),
+        ("bit-rot", ["o", "f"]),
         ("clock-jump", ["o", "f"]),
     ],
 )

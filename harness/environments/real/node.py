@@ -123,7 +123,8 @@ class _LogHandler(logging.Handler):
 
 
 async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyClock) -> None:
-    trouble = DiskTrouble(stream(node.seed, f"disk-trouble/{node.name}/{node.boot}"))
+    draws = stream(node.seed, f"disk-trouble/{node.name}/{node.boot}")
+    trouble = DiskTrouble(draws, f"{node.seed}/{node.name}")
     obedience = Obedience(clock, trouble, boot=node.boot, write=output.write)
     obedience.be(node.condition)
     output.before_the_end = obedience.report

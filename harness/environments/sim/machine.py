@@ -56,7 +56,7 @@ class Machine:
         self.name = name
         self.clock = clock
         self.disk = disk
-        self.trouble = DiskTrouble(stream(seed, f"disk-trouble/{name}"))
+        self.trouble = DiskTrouble(stream(seed, f"disk-trouble/{name}"), f"{seed}/{name}")
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0

@@ -18,6 +18,7 @@ import msgspec
 
 from harness.env import Env
 from harness.errors import UsageError
+from targets.kudu import checked_file
 from targets.kudu.behaviour import behaviour_of
 from targets.kudu.flags import Flags
 from targets.kudu.master.background import run_background
@@ -43,7 +44,9 @@ from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
 __all__ = ["MasterConfig", "main"]
 
 _INSTANCE_FILE: Final = "instance"
+_INSTANCE_MAGIC: Final = b"KMINST01"
 _FIRST_CONFIG_FILE: Final = "first-config"
+_FIRST_CONFIG_MAGIC: Final = b"KFIRST01"
 _SYSTEM_TABLET_FOLDER: Final = "sys-catalog"
 _DISCOVERY_INTERVAL_S: Final = 0.1
 _CHECKPOINT_EVERY: Final = 4
@@ -155,10 +158,10 @@ def _checked(config: dict[str, Any]) -> MasterConfig:
 async def _instance_uuid(env: Env) -> str:
     """This master's uuid, drawn at the first start and kept."""
     try:
-        return (await env.disk.read(_INSTANCE_FILE)).decode()
+        return (await checked_file.read(env.disk, _INSTANCE_FILE, _INSTANCE_MAGIC)).decode()
     except FileNotFoundError:
         uuid = f"{env.random.getrandbits(128):032x}"
-        await env.disk.replace(_INSTANCE_FILE, uuid.encode())
+        await checked_file.write(env.disk, _INSTANCE_FILE, _INSTANCE_MAGIC, uuid.encode())
         return uuid
 
 
@@ -167,7 +170,7 @@ async def _first_config(
 ) -> RaftConfig:
     """The configuration the system tablet began with: from disk, or agreed on at first start."""
     try:
-        stored = await env.disk.read(_FIRST_CONFIG_FILE)
+        stored = await checked_file.read(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC)
     except FileNotFoundError:
         peers = [
             PeerConfig(
@@ -177,7 +180,8 @@ async def _first_config(
             for address in sorted(settings.masters)
         ]
         config = RaftConfig(-1, tuple(peers))
-        await env.disk.replace(_FIRST_CONFIG_FILE, msgspec.msgpack.encode(config))
+        body = msgspec.msgpack.encode(config)
+        await checked_file.write(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC, body)
         return config
     return msgspec.msgpack.decode(stored, type=RaftConfig)
 

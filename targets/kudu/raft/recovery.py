@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from harness.env import Disk
+from targets.kudu.checked_file import DamagedFileError
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import cmeta
 from targets.kudu.raft.messages import Entry, OpId
@@ -39,7 +40,7 @@ async def recover(
 ) -> Recovered:
     """Read all of it, or make a new replica with `initial_config` in an empty folder.
 
-    Raises `cmeta.ReplicaDataError`, `wal.WalCorruptionError`.
+    Raises `DamagedFileError`, `wal.WalCorruptionError`.
     """
     vote_state = await cmeta.load(disk, vote_state_path(folder), cmeta.VoteState)
     snapshot = await cmeta.load(disk, snapshot_path(folder), cmeta.Snapshot)
@@ -47,13 +48,11 @@ async def recover(
     entries = await wal.recover(base)
     if vote_state is None:
         if snapshot is not None or entries:
-            raise cmeta.ReplicaDataError(
+            raise DamagedFileError(
                 f"{folder}: there is a log but no vote state: votes may be forgotten"
             )
         if initial_config is None:
-            raise cmeta.ReplicaDataError(
-                f"{folder}: empty, and no configuration was given to start with"
-            )
+            raise DamagedFileError(f"{folder}: empty, and no configuration was given to start with")
         vote_state = cmeta.VoteState(0, None, initial_config)
         await cmeta.save(disk, vote_state_path(folder), vote_state)
     config = vote_state.committed_config

@@ -212,7 +212,7 @@ class Replica:
         """Recover from disk, then serve consensus calls and run the timers.
 
         The state machine is restored from the snapshot; entries after it are applied as the commit
-        index advances. Raises `cmeta.ReplicaDataError`, `wal.WalCorruptionError`.
+        index advances. Raises `DamagedFileError`, `wal.WalCorruptionError`.
         """
         assert self.state_text == "NOT_INITIALIZED", f"the replica is {self.state_text}"
         self.state_text = "BOOTSTRAPPING"

@@ -4,18 +4,18 @@ A segment `wal-NNNNNNNNNN` is a header and records. One record is one group comm
 was queued while the last one was being written, appended at once and made durable by one sync.
 
     header  magic, segment number, CRC-32
-    record  magic, body length, durable offset, CRC-32 of both and the body, body (msgpack)
+    record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
 
 Truncation is by overwrite, as in Kudu's log: an entry whose index is not beyond the last one
 replaces the tail from there, so nothing on disk is changed in place.
 
-**Torn or rotten?** A power cut may leave any part of what was not yet synced, and only the last
-segment can hold such bytes: it is cut there. Damage to bytes that *were* synced must never be cut
-silently, as that would forget acknowledged entries. Each record therefore says up to which offset
-its segment was durable when the record was written: a bad record below such a mark of a later good
-one is corruption, and start-up fails with `WalCorruptionError`. Rot in the very last record cannot
-be told from a torn write. (Compare Alagappan et al., "Protocol-Aware Recovery for Consensus-Based
-Storage", FAST 2018.)
+**Torn or rotten?** A power cut leaves a beginning of what was not yet synced, since a file grows on
+the disk only with its data, and only the last segment can hold such bytes: it is cut there. Damage
+to bytes that *were* synced must never be cut silently, as that would forget acknowledged entries.
+So a record is torn where the file ends before it does, by a header that is too short, or is right
+and says so. One that is there as a whole and wrong is corruption, and start-up fails with
+`WalCorruptionError`. (Compare Alagappan et al., "Protocol-Aware Recovery for Consensus-Based
+Storage", FAST 2018, which has what a file system needs that does not keep this order.)
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ __all__ = ["Wal", "WalCorruptionError"]
 _HEADER_MAGIC: Final = b"KWAL0001"
 _HEADER: Final = struct.Struct(">8sQI")
 _RECORD_MAGIC: Final = b"\xd7KWR"
-_RECORD: Final = struct.Struct(">4sIQI")
-_RECORD_CHECKED: Final = struct.Struct(">IQ")
-_BODY_BYTES_MAX: Final = 1 << 30
+_RECORD_CHECKED: Final = struct.Struct(">4sQ")
+_RECORD: Final = struct.Struct(">12sII")
 
 
 class WalCorruptionError(Exception):
@@ -95,7 +94,6 @@ class Wal:
         self._segments: list[_Segment] = []
         self._number_next = 1
         self._file: File | None = None
-        self._durable_bytes = 0
         self._queue: list[tuple[int, _Append]] = []
         self._wake: asyncio.Future[None] | None = None
         self._writing = asyncio.Lock()
@@ -139,16 +137,22 @@ class Wal:
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
         """Replay a segment; false when it never got its header and was removed (KUDU-1551)."""
         data = await self._env.disk.read(segment.path)
-        if not _header_is_good(data, segment.number):
-            if not is_last or _later_record(data, 0) is not None:
-                raise WalCorruptionError(f"{segment.path}: the segment's header is damaged")
+        if is_last and len(data) < _HEADER.size:
             await self._env.disk.remove(segment.path)
             return False
+        if data[: _HEADER.size] != _pack_header(segment.number):
+            raise WalCorruptionError(f"{segment.path}: the segment's header is damaged")
         offset = _HEADER.size
         while offset < len(data):
-            record = _parse_record(data, offset)
+            record = _parse_record(data, offset, segment.path)
             if record is None:
-                await self._cut(segment, data, offset, is_last=is_last)
+                if not is_last:
+                    raise WalCorruptionError(
+                        f"{segment.path}: torn at {offset}, but a later segment follows"
+                    )
+                file = await self._env.disk.open(segment.path)
+                await file.truncate(offset)
+                file.close()
                 break
             body, end = record
             for append in body:
@@ -157,22 +161,6 @@ class Wal:
             offset = end
         segment.size = offset
         return True
-
-    async def _cut(self, segment: _Segment, data: bytes, offset: int, *, is_last: bool) -> None:
-        """Cut a torn tail; refuse to cut what was durable."""
-        if not is_last:
-            raise WalCorruptionError(
-                f"{segment.path}: bad record at offset {offset}, in a segment that was complete"
-            )
-        durable_offset = _later_record(data, offset + 1)
-        if durable_offset is not None and durable_offset > offset:
-            raise WalCorruptionError(
-                f"{segment.path}: bad record at offset {offset}, but everything below "
-                f"{durable_offset} was durable"
-            )
-        file = await self._env.disk.open(segment.path)
-        await file.truncate(offset)
-        file.close()
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -205,13 +193,9 @@ class Wal:
         file = self._file
         if file is None or file.size() + size > max(self._segment_bytes, _HEADER.size + size):
             file = await self._roll()
-        checked = _RECORD_CHECKED.pack(len(body), self._durable_bytes)
-        crc = zlib.crc32(body, zlib.crc32(checked))
-        header = _RECORD.pack(_RECORD_MAGIC, len(body), self._durable_bytes, crc)
-        await file.append(header + body)
+        await file.append(_pack_record(body))
         if self._sync:
             await file.sync()
-            self._durable_bytes = file.size()
         segment = self._segments[-1]
         segment.size = file.size()
         for append in appends:
@@ -233,7 +217,6 @@ class Wal:
         await file.append(_pack_header(number))
         self._segments.append(segment)
         self._file = file
-        self._durable_bytes = 0
         return file
 
     async def collect(self, index: int) -> None:
@@ -320,32 +303,27 @@ def _pack_header(number: int) -> bytes:
     return _HEADER.pack(_HEADER_MAGIC, number, crc)
 
 
-def _header_is_good(data: bytes, number: int) -> bool:
-    return data[: _HEADER.size] == _pack_header(number)
+def _pack_record(body: bytes) -> bytes:
+    checked = _RECORD_CHECKED.pack(_RECORD_MAGIC, len(body))
+    return _RECORD.pack(checked, zlib.crc32(checked), zlib.crc32(body)) + body
 
 
-def _parse_record(data: bytes, offset: int) -> tuple[tuple[_Append, ...], int] | None:
-    """The appends of the record at `offset` and its end; None when it is not whole and right."""
-    body_start = offset + _RECORD.size
-    if body_start > len(data):
+def _parse_record(data: bytes, offset: int, path: str) -> tuple[tuple[_Append, ...], int] | None:
+    """The appends of the record at `offset` and its end; None when the file ends within it.
+
+    Raises `WalCorruptionError`.
+    """
+    start = offset + _RECORD.size
+    if start > len(data):
         return None
-    magic, size, durable_offset, crc = _RECORD.unpack_from(data, offset)
-    end = body_start + size
-    if magic != _RECORD_MAGIC or size > _BODY_BYTES_MAX or end > len(data):
+    checked, header_crc, body_crc = _RECORD.unpack_from(data, offset)
+    magic, size = _RECORD_CHECKED.unpack(checked)
+    if magic != _RECORD_MAGIC or zlib.crc32(checked) != header_crc:
+        raise WalCorruptionError(f"{path}: the header of the record at {offset} is damaged")
+    end = start + size
+    if end > len(data):
         return None
-    body = data[body_start:end]
-    if zlib.crc32(body, zlib.crc32(_RECORD_CHECKED.pack(size, durable_offset))) != crc:
-        return None
+    body = data[start:end]
+    if zlib.crc32(body) != body_crc:
+        raise WalCorruptionError(f"{path}: the record at {offset} is damaged")
     return _BODY_DECODER.decode(body), end
-
-
-def _later_record(data: bytes, start: int) -> int | None:
-    """The highest durable offset that a good record at or after `start` vouches for."""
-    highest: int | None = None
-    offset = data.find(_RECORD_MAGIC, start)
-    while offset >= 0:
-        if _parse_record(data, offset) is not None:
-            durable_offset = _RECORD.unpack_from(data, offset)[2]
-            highest = durable_offset if highest is None else max(highest, durable_offset)
-        offset = data.find(_RECORD_MAGIC, offset + 1)
-    return highest

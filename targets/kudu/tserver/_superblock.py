@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from harness.env import Disk
-from harness.errors import TargetError
+from targets.kudu import checked_file
 from targets.kudu.messages import Partition, RaftConfig, Schema
 
 __all__ = ["DELETED", "READY", "TOMBSTONED", "Superblock", "SuperblockStore"]
@@ -23,6 +23,7 @@ DELETED: Final = "DELETED"
 TOMBSTONED: Final = "TOMBSTONED"
 _FOLDER: Final = "tablets/"
 _NAME: Final = "/superblock"
+_MAGIC: Final = b"KSUPER01"
 _VERSION: Final = 1
 
 
@@ -56,23 +57,19 @@ class SuperblockStore:
     async def load_all(self) -> list[Superblock]:
         """Every superblock, by tablet id.
 
-        Raises `TargetError` when one cannot be read: the disk lies, and the node must not serve.
+        Raises `DamagedFileError`: the disk lies, and the node must not serve.
         """
         found = []
         for path in await self._disk.list(_FOLDER):
-            if not path.endswith(_NAME):
-                continue
-            try:
-                found.append(msgspec.json.decode(await self._disk.read(path), type=Superblock))
-            except msgspec.DecodeError as error:
-                raise TargetError(f"the superblock {path!r} is corrupt: {error}") from error
+            if path.endswith(_NAME):
+                body = await checked_file.read(self._disk, path, _MAGIC)
+                found.append(msgspec.json.decode(body, type=Superblock))
         return found
 
     async def write(self, superblock: Superblock) -> None:
         """Write or replace one, durably."""
-        await self._disk.replace(
-            f"{_FOLDER}{superblock.tablet_id}{_NAME}", msgspec.json.encode(superblock)
-        )
+        path = f"{_FOLDER}{superblock.tablet_id}{_NAME}"
+        await checked_file.write(self._disk, path, _MAGIC, msgspec.json.encode(superblock))
 
     async def remove(self, tablet_id: str) -> None:
         """Forget one; the last file of a deleted tablet."""

@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.env import Disk, Env
-from harness.errors import TargetError, UsageError
+from harness.errors import UsageError
+from targets.kudu import checked_file
 from targets.kudu import messages as m
 from targets.kudu.behaviour import behaviour_of
 from targets.kudu.flags import Flags
@@ -28,6 +29,7 @@ from targets.kudu.tserver._manager import TabletManager
 __all__ = ["TServerConfig", "main"]
 
 _INSTANCE: Final = "instance"
+_MAGIC: Final = b"KTSINST1"
 
 
 class TServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,14 +86,13 @@ async def _start_instance(env: Env) -> _Instance:
     """This server's identity at this start; durable before anybody hears of it."""
     now_ns = env.clock.wall_ns()
     try:
-        stored = msgspec.json.decode(await env.disk.read(_INSTANCE), type=_Instance)
+        body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)
     except FileNotFoundError:
         instance = _Instance(f"{env.random.getrandbits(128):032x}", now_ns)
-    except msgspec.DecodeError as error:
-        raise TargetError(f"the file {_INSTANCE!r} is corrupt: {error}") from error
     else:
+        stored = msgspec.json.decode(body, type=_Instance)
         instance = _Instance(stored.uuid, max(now_ns, stored.seqno + 1))
-    await env.disk.replace(_INSTANCE, msgspec.json.encode(instance))
+    await checked_file.write(env.disk, _INSTANCE, _MAGIC, msgspec.json.encode(instance))
     return instance
 
 

@@ -1,0 +1,64 @@
+"""The damage budget: no group of replicas may lose what a majority of it had synced.
+
+A replicated system promises to survive the loss of a minority's data, so a run that destroys more
+proves nothing, however the system fails. Charged are nodes whose synced data a fault destroys
+(`damages` of its kind); what was never synced may go everywhere at once. A node that was filled
+again from scratch would be whole again, but nobody can know that it was, so it stays charged for
+the run. To hit it once more costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.cluster import NodeSpec
+from harness.errors import listed
+
+__all__ = ["DamageBudget"]
+
+_COPIES: Final = 3
+"""Nodes that no observed group names may hold replicas all the same: so many copies of everything,
+on any of those that have the same role."""
+_NAMED_MAX: Final = 8
+
+
+class DamageBudget:
+    """Which nodes of one run are damaged, and which may be beside them."""
+
+    def __init__(self, specs: Mapping[str, NodeSpec], *, majority: bool) -> None:
+        """All are whole. With `majority` there is no budget."""
+        self._specs = specs
+        self._majority = majority
+        self._damaged: set[str] = set()
+
+    def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
+        """Charge all of these nodes, unless a majority of a group would be damaged then.
+
+        `groups` are the members of each that is observed. Returns why nobody was charged.
+        """
+        new = self._damaged.union(nodes) - self._damaged
+        for name, (members, limit) in self._limits(groups).items():
+            hit = [node for node in members if node in self._damaged or node in new]
+            if not self._majority and len(hit) > limit and not new.isdisjoint(members):
+                return (
+                    f"refused: it would damage the data of {listed(hit, limit=_NAMED_MAX)}, "
+                    f"{len(hit)} of the {len(members)} nodes of {name}, where at most {limit} may "
+                    "be damaged in one run; --damage majority allows it"
+                )
+        self._damaged |= new
+        return None
+
+    def _limits(
+        self, groups: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, tuple[Sequence[str], int]]:
+        """The members of each group, and how many of them may be damaged: fewer than a majority."""
+        observed = {node for members in groups.values() for node in members}
+        found = {name: (members, len(members) // 2) for name, members in groups.items()}
+        roles: dict[str, list[str]] = {}
+        for node, spec in self._specs.items():
+            if node not in observed:
+                roles.setdefault(spec.role, []).append(node)
+        for role, alike in roles.items():
+            found[f"the role {role}"] = (alike, min(len(alike), _COPIES) // 2)
+        return found

@@ -1,0 +1,37 @@
+"""Small files that are replaced as a whole, each under a checksum of its own.
+
+Everything a node keeps beside its logs is one of these, as in Kudu, whose instance, consensus
+metadata and superblock files are protobuf containers (`util/pb_util.h`): a magic number, the length
+of the content, and a checksum. A file that is damaged ends the node, which must not serve from it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+from harness.env import Disk
+from harness.errors import TargetError
+
+__all__ = ["DamagedFileError", "read", "write"]
+
+_HEADER: Final = struct.Struct(">8sQI")
+
+
+class DamagedFileError(TargetError):
+    """A file of the node is damaged or missing; nothing may start on it."""
+
+
+async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
+    """Replace the file, durably. `magic`, of 8 bytes, says what `body` is."""
+    await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
+
+
+async def read(disk: Disk, path: str, magic: bytes) -> bytes:
+    """The body of the file. Raises `FileNotFoundError`, `DamagedFileError`."""
+    data = await disk.read(path)
+    body = data[_HEADER.size :]
+    if data[: _HEADER.size] != _HEADER.pack(magic, len(body), zlib.crc32(body)):
+        raise DamagedFileError(f"the file {path!r} is damaged: its checksum is wrong")
+    return body
