@@ -20,6 +20,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
 faults that it meets together, and the time for which a majority of the quorum was hit. One that
+meets a fault on the clients' own links is not judged: it is they who tell of it. One that
 meets a disturbance, by the harness, its host or its engine, is not held against the target, unless
 it is known when that was, and the limit passed before or after it; for elections and calls a
 disturbance counts as a fault, and each second in which nodes starved as one.
@@ -183,7 +184,10 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
         if exempt:
-            reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
+            reason += (
+                f"; {exempt} were not judged: the run did not settle, nobody measured, or clients "
+                "were cut off"
+            )
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
@@ -294,6 +298,9 @@ def _hold_outage(
     judged: _Judged,
 ) -> None:
     """Every fault that an outage meets adds its limit, and what it took a majority away for."""
+    if any(fault.clients for fault in outage.faults):
+        judged.exempt["outages"] = judged.exempt.get("outages", 0) + 1
+        return
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
         return  # nothing was promised of such a fault

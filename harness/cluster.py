@@ -54,12 +54,28 @@ __all__ = [
     "check_clock",
     "check_disk_quality",
     "check_link_quality",
+    "client_end",
     "env_nodes_only",
+    "is_client",
     "unsupported",
 ]
 
 CLIENT: Final = "client"
-"""The name of the harness's own clients as an end of links."""
+"""The name of the harness's own clients as an end of links. Where each has one of its own
+(`client_end`), this is the door by which the harness itself looks at the nodes."""
+
+
+def client_end(number: int) -> str:
+    """The end of links of one client: `client:2` has the calls of process 2, and of those after it
+    that take its place (2 + concurrency, ...).
+    """
+    return f"{CLIENT}:{number}"
+
+
+def is_client(end: str) -> bool:
+    """Whether an end of links is the harness's, one client's or all clients', and no node."""
+    return end.partition(":")[0] == CLIENT
+
 
 CHECKPOINT: Final = "checkpoint"
 """The kind of the events by which replicas are compared (`harness.checkpoints`)."""
@@ -91,6 +107,7 @@ class Capability(enum.Enum):
     DISK_FULL = "disk-full"
     DISK_SLOW = "disk-slow"
     AIM_AT_EVENTS = "aim-at-events"
+    SINGLE_CLIENTS = "single-clients"
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -185,7 +202,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
-    """One direction between two nodes; either may be `CLIENT`."""
+    """One direction between two nodes; either may be one of `Cluster.clients`."""
 
     source: str
     destination: str
@@ -326,6 +343,11 @@ class Cluster(Protocol):
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
         """All declared nodes, in declaration order."""
+        ...
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The harness's own ends of links: `CLIENT`, and one a client where they are told apart."""
         ...
 
     def state(self, node: str) -> NodeState:

@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from harness.ends import call_as
 from harness.env import ClientEnv
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
@@ -317,6 +318,7 @@ class _Driver:
                 assert self.nemesis is not None, "there is a nemesis thread"
                 flight.client = self.nemesis
             else:
+                call_as(flight.index)  # its processes follow one another on this thread
                 flight.client = self.clients.pop(flight.index, None)
                 if flight.client is None:
                     flight.client = self.open_client(flight.process)

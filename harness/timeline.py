@@ -113,6 +113,15 @@ class Fault(msgspec.Struct, frozen=True):
         return tuple(map(str, targets)) if isinstance(targets, (list, tuple)) else ()
 
     @property
+    def clients(self) -> tuple[str, ...]:
+        """The harness's own ends of links that it hit: `client` is all of them (`harness.ends`).
+
+        While there are any, that a node did not answer says nothing of the node.
+        """
+        clients = _get(self.begin.value, "clients")
+        return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
+
+    @property
     def start(self) -> int:
         """When it was injected, in ns of the run."""
         return self.begin.time

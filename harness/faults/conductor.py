@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from harness.case import NS_PER_S, Fault
-from harness.cluster import Bite, Cluster, ClusterEvent
+from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
-from harness.faults.kinds import Operate
+from harness.faults.kinds import Aim, Operate
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
@@ -113,6 +113,8 @@ class FaultConductor:
             return await self._operate(fault, aim.what, aim.targets, scene)
         injection = await self.ledger.inject(aim, lease_s=lease_s)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
+        clients = _clients_of(aim, scene)
+        data |= {"clients": clients} if clients and injection.targets else {}
         if event is not None:
             said_ns = event.time_ns - event.late_ns
             data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
@@ -205,7 +207,8 @@ class FaultConductor:
         """What is there now, and who leads; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
-            scene = Scene(self._cluster.nodes, await self._system.groups())
+            groups = await self._system.groups()
+            scene = Scene(self._cluster.nodes, groups, clients=self._cluster.clients)
             led = scene.roles(group).leader is not None
             if led or self._recorder.now_ns() >= deadline_ns:
                 break
@@ -249,6 +252,13 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
     """The event of a node that the fault waits for, if it does."""
     asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
     return None if asks is None else asks(fault)
+
+
+def _clients_of(aim: Aim, scene: Scene) -> list[str]:
+    """The clients on whose links it is: checkers take no answer of theirs for an answer to all."""
+    ends = {end for link in aim.links for end in (link.source, link.destination)}
+    found = [end for end in scene.clients if end in ends]
+    return [CLIENT] if CLIENT in ends else found
 
 
 def _told_by(event: ClusterEvent, scene: Scene) -> Scene:

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
-    CLIENT,
     Bite,
     Capability,
     ClusterEvent,
@@ -90,6 +89,7 @@ class DockerCluster:
         self._engine = engine
         self._disks = disks
         self._blueprint = blueprint
+        self.clients = blueprint.clients
         self._warden = warden
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -523,8 +523,8 @@ class DockerCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""
-        among = {CLIENT, *nodes}
-        for name in sorted(among - {CLIENT}):
+        among = {*self.clients, *nodes}
+        for name in sorted(among.difference(self.clients)):
             self._node(name)
         for fault in await self._links.heal_among(among):
             self._warden.release(f"link:{fault}")

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.capabilities import CAPABILITIES
+from harness.environments.docker.clients import start_relay
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
 from harness.environments.docker.disks import Disks, why_no_disks
 from harness.environments.docker.dockerfiles import provide_images
@@ -148,6 +149,7 @@ class _Run:
         self._cluster: DockerCluster | None = None
         self._disks: Disks | None = None
         self._env: RealClientEnv | None = None
+        self._relay: str | None = None  # the container that calls for clients
         self._main: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
         self._ending = False
@@ -170,17 +172,16 @@ class _Run:
         blueprint = await asyncio.to_thread(
             deploy.Blueprint, self._plan, image_tag(), network, disks.paths()
         )
+        by_client = await asyncio.to_thread(start_relay, self._engine, blueprint)
+        self._relay = blueprint.relay.container if by_client else None
         self._cluster = DockerCluster(
             self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed, disks
         )
         endpoints = await self._cluster.deploy()
         self._env = RealClientEnv(
-            CLIENT,
-            boot=0,
             seed=self._plan.seed,
             data=self._scratch,
-            listen={},
-            connect=endpoints,
+            connect={CLIENT: endpoints, **by_client},
             on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
             on_panic=self._panicked,
         )
@@ -196,6 +197,11 @@ class _Run:
         label = f"{RUN_LABEL}={self._plan.run_id}"
         rows = await asyncio.to_thread(self._engine.containers, label)
         states = {row.name: row.state for row in rows}
+        if self._relay is not None and states.get(self._relay) != "running":
+            what = states.get(self._relay, "gone")
+            self._failed(
+                InfrastructureError(f"docker: {self._relay}, which calls for clients, is {what}")
+            )
         return {
             node: interference(node, wanted=wanted, stopped=states[container] == "paused")
             for node, container, wanted in before & self._cluster.idle()

@@ -12,7 +12,7 @@ import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import Link, LinkQuality, is_client
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
@@ -82,8 +82,8 @@ class LinkFaults:
             raise UsageError("no link was given; name at least one")
         for link in links:
             for end in (link.source, link.destination):
-                if end != CLIENT and end not in self._places:
-                    known = ", ".join([*self._places, CLIENT])
+                if end not in self._addresses:
+                    known = ", ".join(self._addresses)
                     raise UsageError(f"the link {link} ends at {end!r}; there are: {known}")
             if link.source == link.destination:
                 raise UsageError(f"the link {link} leads nowhere; its ends must differ")
@@ -238,7 +238,7 @@ class LinkFaults:
         peers: dict[str, set[str]] = {}
         # A connection has two ends, and aborting one tells the other: each pair is done once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
-            node, peer = (high, low) if low == CLIENT else (low, high)
+            node, peer = (high, low) if is_client(low) else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
         ends = {node: sorted(peers[node]) for node in sorted(peers)}
         async with self._lock:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from harness.cluster import (
-    CLIENT,
     Bite,
     Capability,
     ClusterEvent,
@@ -50,6 +49,7 @@ class ProcessCluster:
     def __init__(
         self,
         nodes: Mapping[str, ProcessNode],
+        clients: Sequence[str],
         links: LinkFaults,
         bus: EventBus,
         *,
@@ -57,6 +57,7 @@ class ProcessCluster:
     ) -> None:
         self._nodes = nodes
         self._specs = {name: node.spec for name, node in nodes.items()}
+        self.clients = clients
         self._links = links
         self._bus = bus
         self._traps = Traps(bus, [node.control for node in nodes.values()])
@@ -144,7 +145,7 @@ class ProcessCluster:
     def _checked(self, links: Sequence[Link]) -> Sequence[Link]:
         for link in links:
             for end in (link.source, link.destination):
-                if end != CLIENT:
+                if end not in self.clients:
                     self._node(end)
             if link.source == link.destination:
                 raise UsageError(f"{link} has both ends at one node; a link joins two")
@@ -175,10 +176,10 @@ class ProcessCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole."""
-        names = {CLIENT, *nodes}
-        for name in sorted(names - {CLIENT}):
+        among = {*self.clients, *nodes}
+        for name in sorted(among.difference(self.clients)):
             self._node(name)
-        await self._links.heal_within(names)
+        await self._links.heal_within(among)
 
     async def heal_all(self) -> None:
         """Undo every fault of links, clocks and disks and thaw every node."""

@@ -181,7 +181,7 @@ class _Run:
         warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
-        topology = Topology(plan.nodes, ports, shared=shared_ports(plan.nodes))
+        topology = Topology(plan.nodes, ports, clients=plan.ends, shared=shared_ports(plan.nodes))
         if not proxy.ours:
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
@@ -213,7 +213,7 @@ class _Run:
         )
         await prove_clocks(node.control for node in self._nodes.values())
         cluster = ProcessCluster(
-            self._nodes, self._faults, self._bus, real_toxiproxy=not proxy.ours
+            self._nodes, plan.ends, self._faults, self._bus, real_toxiproxy=not proxy.ours
         )
         watching = watch(self._interferences, self._bus, interval_s=_WATCH_INTERVAL_S)
         self._env.spawn(watching, name="watch")
@@ -264,7 +264,8 @@ class _Run:
         )
 
     def _guard_proxies(self, warden: Warden, proxy: LinkProxy) -> None:
-        for name in Topology.proxy_names(self._plan.run_id, self._plan.nodes):
+        plan = self._plan
+        for name in Topology.proxy_names(plan.run_id, plan.nodes, plan.ends):
             request = HttpRequest("DELETE", proxy.client.url("proxies", name))
             warden.guard(f"proxy/{name}", request)
 
@@ -278,12 +279,9 @@ class _Run:
 
     def _client_env(self, topology: Topology) -> RealClientEnv:
         return RealClientEnv(
-            CLIENT,
-            boot=0,
             seed=self._plan.seed,
             data=self._scratch / CLIENT,
-            listen={},
-            connect=topology.connect_map(CLIENT),
+            connect={end: topology.connect_map(end) for end in self._plan.ends},
             on_event=lambda kind, data: self._bus.publish(CLIENT, kind, data),
             on_panic=self._panicked,
         )

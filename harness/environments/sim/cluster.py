@@ -52,6 +52,7 @@ class SimCluster:
     ) -> None:
         self._world = world
         self._fabric = fabric
+        self.clients = fabric.clients
         self._driver = machines[CLIENT]
         self._machines = {name: m for name, m in machines.items() if name != CLIENT}
         self._stop_ns = int(stop_s * 1e9)
@@ -249,7 +250,7 @@ class SimCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = sorted({*nodes, CLIENT})
+        names = sorted({*nodes, *self.clients})
         for name in names:
             self._check_end(name)
         self._note("heal-among", CLIENT, nodes=names)
@@ -321,7 +322,7 @@ class SimCluster:
                 raise UsageError(f"{link} has both ends at one node; a link joins two")
 
     def _check_end(self, name: str) -> None:
-        if name != CLIENT:
+        if name not in self.clients:
             self._machine(name)
 
     def _note(self, verb: str, node: str, **data: object) -> None:
