@@ -293,6 +293,7 @@ class Nemesis(Protocol):
     `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
     (default: all).
     `suits_all` is false for one that only some targets name in `nemeses`.
+    `clients_min` says how many clients there must be at once (default: it names none).
     """
 
     api_version: int

@@ -34,11 +34,14 @@ class Timeline(Writer):
             self.now_s = time_s
             self.ok(1, "get", {"name": "a"})
 
-    def fault(self, kind: str, begin_s: float, end_s: float | None, *targets: str) -> None:
+    def fault(
+        self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
+    ) -> None:
         """The heal is written at once; only times matter."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
+        inject |= more
         self.nemesis("some-name", inject)
         if end_s is not None:
             self.now_s = end_s
@@ -113,6 +116,16 @@ def test_faults_excuse_outages_by_their_kind(
     result = judge(h, *ALL)
     assert result.verdict is (Verdict.INVALID if rule else Verdict.VALID), result
     assert result.details.get("rule", "").startswith(rule or "")
+
+
+def test_an_outage_for_clients_who_were_cut_off_is_nobodys() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("cut", 11, 40, "m1", clients=["client"])
+    h.served(*range(41, 60))
+    result = judge(h, *ALL)
+    assert result.verdict is Verdict.VALID
+    assert result.details["exempt"] == {"outages": 1}
 
 
 def test_an_outage_may_last_to_the_end_of_chaos_and_not_beyond() -> None:

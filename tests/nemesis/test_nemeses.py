@@ -215,7 +215,8 @@ def test_the_order_in_which_a_swizzle_lets_go_is_drawn():
 WAITS = {"partition-leader", "partition-pair",
          "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
-MIXED = {"partition", "kill", "pause", "clock", "disk", "slow-cpu", "slow-disk"}
+MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk", "slow-cpu",
+         "slow-disk"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])

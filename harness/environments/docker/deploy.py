@@ -53,6 +53,8 @@ from harness.plugins import DeploymentPlan
 __all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
+CLIENT_PORTS_MAX: Final = 200
+"""The engine runs a process for each published port."""
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.setup)")
 _NODE_FILE: Final = "/harness/node.json"
 _USER: Final = "65532:65532"
@@ -101,6 +103,13 @@ def check_plan(plan: DeploymentPlan) -> None:
                 f"node {spec.name!r} must have either an entry or a command, or an image that has "
                 f"one; it has entry={spec.entry!r} and command={spec.command!r}"
             )
+    ports = sum(len(spec.ports) for spec in plan.nodes) * (len(plan.ends) - 1)
+    if ports > CLIENT_PORTS_MAX:
+        raise UsageError(
+            f"a nemesis tells {len(plan.ends) - 1} clients apart, which takes {ports} published "
+            f"ports, one for each and each port of a node; docker has at most {CLIENT_PORTS_MAX}: "
+            "lower --concurrency, or use --env sim or --env process"
+        )
     check_nodes(plan.nodes)
     for spec in plan.nodes:
         for form in forms_of(spec).values():
