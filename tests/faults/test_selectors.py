@@ -146,7 +146,7 @@ def test_one_client_and_no_other_is_an_end_of_links(text, wanted):
 
 @pytest.mark.parametrize(("word", "size"), [("one@clients", 1), ("half@clients", 2)])
 @pytest.mark.parametrize(
-    "form", ["{} from leader", "leader from {}", "one from {}", "{} to members"]
+    "form", ["{} from leader", "leader from {}", "one from {}", "members from {}"]
 )
 def test_drawn_clients_are_of_those_that_call_and_draws_reach_them_all(word, size, form):
     selector = links(form.format(word))
