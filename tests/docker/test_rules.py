@@ -35,6 +35,7 @@ def test_a_cut_is_made_where_it_arrives_and_towards_clients_where_it_leaves():
     assert rules.owner(Link("m1", "m2")) == "m2"
     assert rules.owner(Link(CLIENT, "m2")) == "m2"
     assert rules.owner(Link("m2", CLIENT)) == "m2"
+    assert rules.owner(Link("m2", "client:1")) == "m2"
 
     command = rules.cut_command("f", [Link("m1", "m2"), Link("m2", CLIENT)], ADDRESSES)
 
@@ -230,6 +231,12 @@ def test_healing_links_deletes_them_whatever_fault_made_them(packet_filter):
 
     assert len(deleted(restored)) == 6
     assert not any("m10" in line for line in deleted(restored))
+
+
+def test_no_client_is_taken_for_a_node_that_has_its_number():
+    (pattern,) = rules.select_links([Link("1", "m2")])
+    assert pattern in f'"{rules.mark("cut-1", Link("1", "m2"))}"'
+    assert pattern not in f'"{rules.mark("cut-1", Link("client:1", "m2"))}"'
 
 
 def test_nothing_to_heal_is_success_and_changes_nothing(packet_filter):
