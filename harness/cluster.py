@@ -56,7 +56,9 @@ __all__ = [
     "check_disk_quality",
     "check_link_quality",
     "check_links",
+    "client_end",
     "env_nodes_only",
+    "is_client",
     "known_ends",
     "known_node",
     "unsupported",
@@ -65,7 +67,21 @@ __all__ = [
 T = TypeVar("T")
 
 CLIENT: Final = "client"
-"""The name of the harness's own clients as an end of links."""
+"""The name of the harness's own clients as an end of links. Where each has one of its own
+(`client_end`), this is the door by which the harness itself looks at the nodes."""
+
+
+def client_end(number: int) -> str:
+    """The end of links of one client: `client:2` has the calls of process 2, and of those after it
+    that take its place (2 + concurrency, ...).
+    """
+    return f"{CLIENT}:{number}"
+
+
+def is_client(end: str) -> bool:
+    """Whether an end of links is the harness's, one client's or all clients', and no node."""
+    return end.partition(":")[0] == CLIENT
+
 
 CHECKPOINT: Final = "checkpoint"
 """The kind of the events by which replicas are compared (`harness.checkpoints`)."""
@@ -98,6 +114,7 @@ class Capability(enum.Enum):
     DISK_SLOW = "disk-slow"
     BIT_ROT = "bit-rot"
     AIM_AT_EVENTS = "aim-at-events"
+    SINGLE_CLIENTS = "single-clients"
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -192,7 +209,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
-    """One direction between two nodes; either may be `CLIENT`."""
+    """One direction between two nodes; either may be one of `Cluster.clients`."""
 
     source: str
     destination: str
@@ -275,20 +292,22 @@ def known_node(nodes: Mapping[str, T], name: str) -> T:
     return nodes[name]
 
 
-def known_ends(ends: Iterable[str], nodes: Mapping[str, object]) -> list[str]:
-    """These ends of links and the clients, sorted; raises `UsageError` for what is no node."""
-    found = sorted({*ends, CLIENT})
+def known_ends(
+    ends: Iterable[str], nodes: Mapping[str, object], clients: Sequence[str]
+) -> list[str]:
+    """These ends of links and the clients, sorted; raises `UsageError` for what is neither."""
+    found = sorted({*ends, *clients})
     for end in found:
-        if end != CLIENT:
+        if end not in clients:
             known_node(nodes, end)
     return found
 
 
-def check_links(links: Sequence[Link], nodes: Mapping[str, object]) -> None:
+def check_links(links: Sequence[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
     """Raise `UsageError` for links that do not join two of these nodes, or one and clients."""
     if not links:
         raise UsageError("a link fault needs at least one link")
-    known_ends([end for link in links for end in (link.source, link.destination)], nodes)
+    known_ends([end for link in links for end in (link.source, link.destination)], nodes, clients)
     for link in links:
         if link.source == link.destination:
             raise UsageError(f"{link} has both ends at one node; a link joins two")
@@ -362,6 +381,11 @@ class Cluster(Protocol):
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
         """All declared nodes, in declaration order."""
+        ...
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The harness's own ends of links: `CLIENT`, and one a client where they are told apart."""
         ...
 
     def state(self, node: str) -> NodeState:

@@ -28,6 +28,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from harness.ends import call_as
 from harness.env import ClientEnv
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
@@ -305,6 +306,7 @@ class _Driver:
     async def _completion(self, flight: _Flight) -> Completion:
         """How the operation ended, whatever the client does."""
         try:
+            call_as(flight.index)  # its processes follow one another on this thread
             flight.client = self.clients.pop(flight.index, None)
             if flight.client is None:
                 flight.client = self.open_client(flight.process)

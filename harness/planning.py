@@ -14,12 +14,14 @@ import msgspec
 from harness.case import NS_PER_S, Case, Fault, stream
 from harness.checking import checkers_of
 from harness.cluster import (
+    CLIENT,
     CLOCKS,
     ENV_NODES_ONLY,
     FAULTY_DISK,
     Capability,
     Fidelity,
     NodeSpec,
+    client_end,
     env_nodes_only,
     unsupported,
 )
@@ -41,6 +43,7 @@ from harness.registry import load_plugin, plugin_names
 __all__ = [
     "Plan",
     "check_fault_args",
+    "client_ends",
     "foreign_clocks",
     "nodes_for",
     "plan_case",
@@ -115,6 +118,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
         _refuse_disks(nemesis, nodes, environment)
+        _refuse_clients(nemesis, case.concurrency)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
@@ -171,6 +175,15 @@ def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) ->
     return frozenset(itertools.chain.from_iterable(hit))
 
 
+def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
+    """The harness's own ends of links; one a client only where one of these tells them apart.
+
+    As many as there are at once: they are ports to listen on, and containers wait for them.
+    """
+    told_apart = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
+    return (CLIENT, *(map(client_end, range(concurrency)) if told_apart else ()))
+
+
 def refuse_nodes(
     nemesis: Nemesis,
     specs: Mapping[str, NodeSpec],
@@ -201,6 +214,17 @@ def _refuse_disks(
                 f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
                 f"for a foreign program is a FUSE file system, and {why}"
             )
+
+
+def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
+    """Raise `UsageError` for a client that there is not."""
+    needed: int = getattr(nemesis, "clients_min", 0)
+    if needed > concurrency:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} aims at {client_end(needed - 1)!r}, and --concurrency "
+            f"{concurrency} makes {client_end(0)} to {client_end(concurrency - 1)}; name one of "
+            f"these, or raise --concurrency to {needed}"
+        )
 
 
 def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from harness.case import Case, Fault
-from harness.cluster import Capability, Cluster, Fidelity, NodeSpec
+from harness.cluster import CLIENT, Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.faults.kinds import Aim
 from harness.ops import (
@@ -104,6 +104,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     specs: Mapping[str, NodeSpec]
     groups: Mapping[str, Roles]  # the first is meant where none is named
+    clients: Sequence[str] = (CLIENT,)  # ends of links that are the harness's (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
 
@@ -293,6 +294,7 @@ class Nemesis(Protocol):
     `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
     (default: all).
     `suits_all` is false for one that only some targets name in `nemeses`.
+    `clients_min` says how many clients there must be at once (default: it names none).
     """
 
     api_version: int
@@ -451,6 +453,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None  # for node logs; None keeps nothing
     link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
     clients: int = 1  # how many there are at once
+    ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
     clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may make wrong
 
 

@@ -31,7 +31,7 @@ from harness.heartbeat import Heartbeat
 from harness.interpreter import interpret
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
 from harness.ops import History, Op
-from harness.planning import Plan, foreign_clocks, nodes_for, refuse_unable
+from harness.planning import Plan, client_ends, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import (
     Client,
     Convergence,
@@ -105,6 +105,7 @@ def conduct(
         folder=logs_below if folder is None else folder.path,
         link_proxy=link_proxy,
         clients=plan.case.concurrency + 1,  # and our own
+        ends=client_ends(plan.nemeses, plan.case.concurrency),
         clocks=foreign_clocks(plan.nemeses, plan.nodes),
     )
     log = None if folder is None else folder.open_log()

@@ -344,7 +344,10 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 def _told(fault: Fault, time_ns: int) -> str:
     """`partition-leader had cut m1 off since 7.900 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
-    text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"
+    if fault.clients:  # the nodes of such a fault may be well among themselves
+        text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
+    else:
+        text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"
     return text if fault.end is None or fault.end > time_ns else f"{text}, until {_s(fault.end)}"
 
 

@@ -113,9 +113,15 @@ class Fault(msgspec.Struct, frozen=True):
         return tuple(map(str, targets)) if isinstance(targets, (list, tuple)) else ()
 
     @property
-    def clients(self) -> bool:
-        """Whether it hit links of the clients, who then may hear nothing of a sound target."""
-        return _get(self.begin.value, "clients") is True
+    def clients(self) -> tuple[str, ...]:
+        """The harness's own ends of links that it hit: `client` is all of them (`harness.ends`).
+
+        While there are any, that a node did not answer says nothing of the node.
+        """
+        clients = _get(self.begin.value, "clients")
+        if clients is True:  # stores of 0.1 of which only this is known
+            return ("client",)
+        return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
 
     @property
     def start(self) -> int:

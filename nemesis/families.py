@@ -51,6 +51,11 @@ PARTITION_CLIENTS = AimedNemesis(
     "partition-clients", "cut the clients off from the leader, which its peers still reach",
     "cut client from leader", suits_all=False,
 )  # fmt: skip
+PARTITION_SOME_CLIENTS = AimedNemesis(
+    "partition-some-clients", "cut some clients off and others not, or have some on each side",
+    "cut half@clients from leader", "cut one@clients from all", "cut halves with clients",
+    "cut bridge with clients", suits_all=False,
+)  # fmt: skip
 PARTITION_FLAPPING = AimedNemesis(
     "partition-flapping", "cut the leader off and let it back, four times in a row",
     "cut leader from members", schedule=FLAPPING, suits_all=False,

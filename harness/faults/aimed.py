@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Fault
-from harness.cluster import Capability, Link, NodeSpec
-from harness.errors import UsageError
+from harness.cluster import CLIENT, Capability, Link, NodeSpec, is_client
+from harness.errors import UsageError, listed
 from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape
 from harness.faults.operations import ROLLING_RESTART
 from harness.faults.schedules import Schedule, Trigger
@@ -50,6 +50,7 @@ class AimedNemesis:
         self._drawn = {CHOICE: len(self.sentences)} if len(self.sentences) > 1 else {}
         if any(sentence.whom.draws for sentence in self.sentences):
             self._drawn[DRAW] = DRAW_MAX
+        self.clients_min = max(sentence.clients_min for sentence in self.sentences)
         self.requires: frozenset[Capability] = frozenset().union(
             *(sentence.requires for sentence in self.sentences)
         )
@@ -141,7 +142,8 @@ class AimedNemesis:
         if not links:
             return _missed(sentence, scene)
         note = _told(sentence, ends, others, links, scene)
-        return Aim(what=sentence.kind, targets=ends, links=tuple(links), note=note)
+        nodes = tuple(end for end in ends if not is_client(end))
+        return Aim(what=sentence.kind, targets=nodes, links=tuple(links), note=note)
 
     def _sentence(self, fault: Fault) -> Sentence:
         if KEEP_OTHERS in fault.args:
@@ -149,6 +151,7 @@ class AimedNemesis:
         return self.sentences[int(fault.args.get(CHOICE, 0)) % len(self.sentences)]
 
 
+CLIENTS_LISTED_MAX: Final = 20
 KEEP_OTHERS: Final = "keep_others"
 """How cases written before faults had words chose between the sentences of `partition-leader`."""
 
@@ -186,6 +189,15 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
     return Aim(what=sentence.kind, note=note)
 
 
+def _listed(ends: Sequence[str], scene: Scene) -> str:
+    """All nodes, and so many clients; all of these have one name together."""
+    clients = [end for end in ends if is_client(end)]
+    nodes = [end for end in ends if not is_client(end)]
+    if clients == list(scene.clients):
+        return ", ".join([*nodes, CLIENT])
+    return ", ".join([*nodes, *([listed(clients, limit=CLIENTS_LISTED_MAX)] if clients else [])])
+
+
 def _told(
     sentence: Sentence,
     ends: Sequence[str],
@@ -194,7 +206,7 @@ def _told(
     scene: Scene,
 ) -> str:
     """What a link fault did, in a sentence."""
-    one, many = ", ".join(ends), ", ".join(others)
+    one, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:
         one = f"leader {one}"

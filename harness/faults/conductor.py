@@ -15,7 +15,7 @@ import msgspec
 from harness.case import NS_PER_S, Damage, Fault
 from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent
 from harness.env import ClientEnv
-from harness.faults.kinds import Operate
+from harness.faults.kinds import Aim, Operate
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
@@ -115,8 +115,8 @@ class FaultConductor:
         groups = {name: roles.candidates for name, roles in scene.groups.items()}
         injection = await self.ledger.inject(aim, lease_s=lease_s, groups=groups)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
-        if any(CLIENT in (link.source, link.destination) for link in aim.links):
-            data["clients"] = True  # what they do not hear is not held against the target
+        clients = _clients_of(aim, scene)
+        data |= {"clients": clients} if clients and injection.targets else {}
         if event is not None:
             said_ns = event.time_ns - event.late_ns
             data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
@@ -210,7 +210,8 @@ class FaultConductor:
         """What is there now, and who leads; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
-            scene = Scene(self._cluster.nodes, await self._system.groups())
+            groups = await self._system.groups()
+            scene = Scene(self._cluster.nodes, groups, clients=self._cluster.clients)
             led = scene.roles(group).leader is not None
             if led or self._recorder.now_ns() >= deadline_ns:
                 break
@@ -254,6 +255,13 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
     """The event of a node that the fault waits for, if it does."""
     asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
     return None if asks is None else asks(fault)
+
+
+def _clients_of(aim: Aim, scene: Scene) -> list[str]:
+    """The clients on whose links it is: checkers take no answer of theirs for an answer to all."""
+    ends = {end for link in aim.links for end in (link.source, link.destination)}
+    found = [end for end in scene.clients if end in ends]
+    return [CLIENT] if CLIENT in ends else found
 
 
 def _told_by(event: ClusterEvent, scene: Scene) -> Scene:

@@ -8,18 +8,22 @@
 | `minority`    | as many as a quorum can do without, drawn                  | members    |
 | `majority`    | as many as a quorum needs, drawn                           | members    |
 | `one`         | one node, drawn                                            | all nodes  |
+| `half`        | half of the nodes, rounded down, drawn                     | all nodes  |
 | `all`         | every node                                                 | all nodes  |
 | `members`     | every member                                               | members    |
 | `others`      | all but those on the other end of the links                | all nodes  |
 | `node:m1`     | the node of this name                                      | all nodes  |
 | `role:master` | every node of this role                                    | all nodes  |
 | `it`          | the node whose event the fault waited for                  | all nodes  |
-| `client`      | the harness's own clients, as one end of links             |            |
+| `client`      | all of the harness's own clients, as an end of links       |            |
+| `client:2`    | the client that is process 2, and those that replace it    |            |
 
 Members are the nodes that can lead, in the target's first group of replicas if none is named. `@`
 chooses among others: `one@members`, `one@nonmembers`; by the role that nodes declare,
-`majority@tserver`; by the group, `leader@catalog`. Links are `A from B` (both ways), `A to B` (what
-A sends), `halves`, `ring` and `bridge`: the partitions of Jepsen's `jepsen.nemesis`.
+`majority@tserver`; by the group, `leader@catalog`; and at the end of links among clients,
+`half@clients`. Links are `A from B` (both ways), `A to B` (what A sends), `halves`, `ring` and
+`bridge`: the partitions of Jepsen's `jepsen.nemesis`. Those reach clients on both sides, unless
+they are `halves with clients`.
 """
 
 from __future__ import annotations
@@ -30,12 +34,15 @@ from typing import Final
 
 import msgspec
 
-from harness.cluster import CLIENT, Link, NodeSpec
+from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
 from harness.errors import UsageError
 from harness.plugins import Scene
 
 __all__ = [
+    "CLIENTS",
     "LINK_SHAPES",
+    "OF_CLIENTS",
+    "SHAPES_OF_CLIENTS",
     "WORDS",
     "Links",
     "Nodes",
@@ -47,23 +54,36 @@ __all__ = [
 
 MEMBERS: Final = "members"
 NONMEMBERS: Final = "nonmembers"
+CLIENTS: Final = "clients"
 _OF_MEMBERS: Final = ("leader", "follower", "followers", "minority", "majority", "members")
-_OF_ALL: Final = ("one", "all", "others")
+_OF_ALL: Final = ("one", "half", "all", "others")
+OF_CLIENTS: Final = ("one", "half")
 IT: Final = "it"
 WORDS: Final = (*_OF_MEMBERS, *_OF_ALL, IT)
 LINK_SHAPES: Final = ("halves", "ring", "bridge")
+SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
 """One node each; on the other end of links, those who are many are all but this one."""
-_DRAW: Final = ("follower", "minority", "majority", "one")
+_DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """A selector of nodes: a word of the table, and among whom it chooses."""
 
     word: str
-    name: str = ""  # behind `node:` or `role:`
+    name: str = ""  # behind `node:`, `role:` or `client:`
     among: str = ""  # behind `@`
+
+    @property
+    def is_clients(self) -> bool:
+        """Whether it means clients, and no nodes."""
+        return self.word == CLIENT or self.among == CLIENTS
+
+    @property
+    def single_clients(self) -> bool:
+        """Whether it tells clients apart."""
+        return self.is_clients and (self.word != CLIENT or bool(self.name))
 
     @property
     def needs_leader(self) -> bool:
@@ -92,6 +112,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     left: Nodes | None = None
     right: Nodes | None = None
     shape: str = ""
+    with_clients: bool = False  # the shape puts some of them on each side
     one_way: bool = False
 
     @property
@@ -119,6 +140,11 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
         """Whether one end is the node of an event."""
         return any(end.names_it for end in self.ends)
 
+    @property
+    def single_clients(self) -> bool:
+        """Whether it tells clients apart."""
+        return self.with_clients or any(end.single_clients for end in self.ends)
+
 
 def check_names(
     selector: Nodes | Links, specs: Mapping[str, NodeSpec], groups: Sequence[str]
@@ -133,7 +159,7 @@ def check_names(
         raise UsageError(f"there is no node {selector.name!r}; there are: {', '.join(specs)}")
     if selector.word == "role" and selector.name not in roles:
         raise UsageError(f"no node has the role {selector.name!r}; roles: {', '.join(roles)}")
-    if selector.among not in {"", MEMBERS, NONMEMBERS, *roles, *groups}:
+    if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
         known = ", ".join([MEMBERS, NONMEMBERS, *roles, *groups])
         raise UsageError(f"'@{selector.among}' chooses among nobody; write @ and one of {known}")
 
@@ -148,12 +174,14 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 
 
 def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes that it means now, in declaration order but for draws; nobody where it misses.
+    """The nodes or clients that it means now, in their order but for draws; nobody where it misses.
 
     `beside` are those on the other end of links, who are never meant.
     """
+    if selector.word == CLIENT and selector.name:
+        return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
     if selector.word == CLIENT:
-        return (CLIENT,)
+        return tuple(scene.clients)
     if selector.word in {"node", IT}:
         name = selector.name or scene.it
         return (name,) if name in scene.specs and name not in beside else ()
@@ -172,6 +200,8 @@ def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str
         case "minority" | "majority":
             size = len(whole) // 2 + 1 if selector.word == "majority" else (len(whole) - 1) // 2
             return tuple(_shuffled(pool, random.Random(scene.draw))[: max(size, 0)])
+        case "half":
+            return tuple(_shuffled(pool, random.Random(scene.draw))[: len(whole) // 2])
         case "one":
             pass
         case _:
@@ -188,6 +218,8 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
     among = selector.among or (MEMBERS if selector.word in _OF_MEMBERS else "")
     if selector.word == "role":
         among = selector.name
+    if among == CLIENTS:
+        return [end for end in scene.clients if end != CLIENT]
     if not among:
         return list(scene.specs)
     if among in scene.groups:
@@ -207,14 +239,20 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
     if selector.shape == "ring":
         return _ring(scene)
     if selector.shape:
-        left, right = _halves(scene, bridge=selector.shape == "bridge")
-        if not left or not right:
-            return (), (), []
-        return tuple(sorted(right)), tuple(sorted(left)), Link.between(left, right)
+        bridge = selector.shape == "bridge"
+        left, right = _halves(scene, bridge=bridge, clients=selector.with_clients)
+        links = [
+            link
+            for link in Link.between(left, right)
+            if not (is_client(link.source) and is_client(link.destination))
+        ]
+        return (tuple(sorted(right)), tuple(sorted(left)), links) if links else ((), (), [])
     if selector.left is None or selector.right is None:
         return (), (), []
     first, second = selector.left, selector.right
-    turned = first.word == CLIENT or (first.word not in _ONE_NODE and second.word in _ONE_NODE)
+    turned = first.is_clients or (
+        first.word not in _ONE_NODE and second.word in _ONE_NODE and not second.is_clients
+    )
     if turned:
         first, second = second, first
     one = pick(first, scene)
@@ -227,14 +265,18 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
     return one, other, sorted(Link(a, b) for a, b in pairs)
 
 
-def _halves(scene: Scene, *, bridge: bool) -> tuple[list[str], list[str]]:
-    """Members and other nodes, each about in half; a bridge is one more member, in neither."""
+def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
+    """Members and other nodes, each about in half, and clients if they are to be.
+
+    A bridge is one more member, in neither.
+    """
     rng = random.Random(scene.draw)
     left: list[str] = []
     right: list[str] = []
     members = scene.members()
     others = [name for name in scene.specs if name not in members]
-    for group in (members, others):
+    own = [end for end in scene.clients if clients and end != CLIENT]
+    for group in (members, others, own):
         order = _shuffled(group, rng)
         if bridge and group is members:
             order = order[1:]

@@ -4,6 +4,8 @@
     power-cut all
     cut leader from members every 10s for 4s
     cut one@members to members at 12s for 3s
+    cut half@clients from leader
+    cut halves with clients
     shape client from leader delay=200ms jitter=50ms loss=20%
     clock one offset=-5s strobe=500ms
     disk leader error=5%
@@ -27,7 +29,15 @@ from harness.case import FAULT_S_MIN, NS_PER_S
 from harness.cluster import CLIENT, Capability
 from harness.faults.kinds import Cut, FaultKind, Kill, Operate, Pause, Reset, Restart
 from harness.faults.schedules import Schedule, Trigger
-from harness.faults.selectors import LINK_SHAPES, WORDS, Links, Nodes
+from harness.faults.selectors import (
+    CLIENTS,
+    LINK_SHAPES,
+    OF_CLIENTS,
+    SHAPES_OF_CLIENTS,
+    WORDS,
+    Links,
+    Nodes,
+)
 from harness.faults.settings import CONDITIONS, condition, duration_s, shape, wrong
 
 __all__ = ["EXAMPLES", "Sentence", "are_words", "parse"]
@@ -39,6 +49,7 @@ EXAMPLES: Final = (
     "pause leader",
     "cut leader from members",
     "cut leader to members",
+    "cut client:1 from leader",
     "shape leader from members delay=200ms",
     "shape leader from members rate=64kB/s",
     "shape leader from members loss=20%",
@@ -80,8 +91,16 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def requires(self) -> frozenset[Capability]:
         """What an environment must be able to do."""
-        aims = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
-        return self.kind.requires | aims
+        more = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
+        more |= {Capability.SINGLE_CLIENTS} if self.whom.single_clients else set()
+        return self.kind.requires | more
+
+    @property
+    def clients_min(self) -> int:
+        """How many clients there must be at once: those up to the last that it names."""
+        ends = self.whom.ends if isinstance(self.whom, Links) else []
+        names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
+        return max(names, default=-1) + 1
 
 
 def are_words(name: str) -> bool:
@@ -168,15 +187,18 @@ def _link_fault(text: str, verb: str, body: list[str]) -> tuple[FaultKind, Links
 def _links(text: str, verb: str, body: list[str]) -> Links:
     if len(body) == 1 and body[0] in LINK_SHAPES:
         return Links(shape=body[0])
+    if body[1:] == ["with", CLIENTS] and body[0] in SHAPES_OF_CLIENTS:
+        return Links(shape=body[0], with_clients=True)
     if len(body) != 3 or body[1] not in {"from", "to"}:
         raise wrong(
             text,
             f"has {' '.join(body)!r} where links are named",
             f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
-            f"one of {', '.join(LINK_SHAPES)}",
+            f"one of {', '.join(LINK_SHAPES)}, of which {' and '.join(SHAPES_OF_CLIENTS)} may have "
+            "`with clients` behind them",
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
-    if left.word == right.word == CLIENT:
+    if left.is_clients and right.is_clients:
         raise wrong(text, "has clients on both ends", "name nodes on one end")
     if left.word == "others":
         raise wrong(text, "begins its links with 'others'", "write `A from others`")
@@ -187,17 +209,22 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
     found = re.fullmatch(r"(?:(node|role):([\w.-]+)|([a-z]+)(?:@([\w.-]+))?)", word)
     if found is not None and found[1]:
         return Nodes(word=found[1], name=found[2])
-    if found is not None and found[3] == CLIENT and not found[4] and client:
-        return Nodes(word=CLIENT)
+    one = re.fullmatch(rf"{CLIENT}(?::(0|[1-9]\d{{0,4}}))?", word)
+    if one is not None and client:
+        return Nodes(word=CLIENT, name=one[1] or "")
     known = [word for word in WORDS if client or word != "others"]
-    if found is None or found[3] not in known:
-        known += [CLIENT] if client else []
+    among = found[4] if found is not None else ""
+    if found is None or found[3] not in (OF_CLIENTS if among == CLIENTS and client else known):
+        known += [CLIENT, f"{CLIENT}:NUMBER"] if client else []
+        known += [f"{name}@{CLIENTS}" for name in OF_CLIENTS if client]
         raise wrong(
             text,
             f"names {word!r}",
             f"write one of {', '.join(known)}, node:NAME or role:NAME; @members, @nonmembers or "
             "@ROLE behind it says among whom",
         )
+    if among == CLIENTS and not client:
+        raise wrong(text, f"names {word!r}", "clients are ends of links: cut, shape or reset those")
     return Nodes(word=found[3], among=found[4] or "")
 
 

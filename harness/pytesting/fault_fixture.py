@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from harness.case import NS_PER_S, Fault, stream
-from harness.cluster import Bite
+from harness.cluster import Bite, Capability
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import trigger_of
@@ -54,6 +54,12 @@ class NemesisFactory:
         plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
         refuse_nodes(plugin, live.cluster.nodes, live.plan.target)
+        if Capability.SINGLE_CLIENTS in plugin.requires:
+            raise UsageError(
+                f"nemesis({name!r}) tells clients apart, and the clients of a test's own coroutine "
+                "have all their links in common; aim at 'client', or give the words to a run as "
+                "--fault"
+            )
         number = next(self._numbers)
         fault = Fault(
             id=f"{name}-{number}",

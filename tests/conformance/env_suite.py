@@ -19,9 +19,9 @@ import contextlib
 import errno
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.cluster import (
     CLIENT,
@@ -32,7 +32,9 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    client_end,
 )
+from harness.ends import call_as
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
 from harness.errors import UsageError
 from harness.faults.kinds import Aim, Cut, Pause
@@ -42,12 +44,14 @@ from tests.waiting import LIMIT_S, until
 
 PORT = 7000
 UNUSED_PORT = 7001
+ONE, OTHER = map(client_end, range(2))
 SILENCE_S = 0.5  # long enough to believe that nothing will come
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
 SLEW_NS = 50_000_000  # a time daemon of the host may be at work on the wall clock
 
 Check = Callable[[Session], Awaitable[None]]
+T = TypeVar("T")
 
 
 def suite_plan(
@@ -65,7 +69,14 @@ def suite_plan(
         for name in ("a", "b")
     )
     run_id = f"suite-{secrets.token_hex(4)}"  # another suite may use the same engine
-    return DeploymentPlan(run_id=run_id, nodes=nodes, seed=seed, knobs=knobs or {}, folder=folder)
+    return DeploymentPlan(
+        run_id=run_id,
+        nodes=nodes,
+        seed=seed,
+        knobs=knobs or {},
+        folder=folder,
+        ends=(CLIENT, ONE, OTHER),
+    )
 
 
 # --- inside a node ---------------------------------------------------------------------------
@@ -476,6 +487,61 @@ async def check_cut(session: Session) -> None:
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
 
 
+async def as_client(number: int, work: Coroutine[Any, Any, T]) -> T:
+    """Do it as one of the clients that have links of their own."""
+
+    async def do() -> T:
+        call_as(number)
+        return await work
+
+    return await asyncio.create_task(do())
+
+
+async def check_single_clients(session: Session) -> None:
+    """A cut, a shape and a reset hit the links of one client, and no other's nor the harness's."""
+    env, cluster = session.env, session.cluster
+    assert tuple(cluster.clients) == (CLIENT, ONE, OTHER)
+    echo = {"do": "echo", "text": "still here"}
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+
+    async def only(silent: str, node: str) -> None:
+        """The client of these numbers gets no answer from the node; all others of ours do."""
+        asked = {end: tell(env, node, echo) for end in "01" if end not in silent}
+        answers = [as_client(int(end), asking) for end, asking in asked.items()]
+        waits = [as_client(int(end), is_silent(session, node)) for end in silent]
+        assert set(await asyncio.gather(tell(env, node, echo), *answers)) == {"still here"}
+        assert all(await asyncio.gather(*waits))
+
+    both_ways = await cluster.cut(Link.between([OTHER], ["a"]), lease_s=LEASE_S)
+    await only("1", "a")
+    await only("", "b")
+    one_way = await cluster.cut([Link("a", ONE)], lease_s=LEASE_S)
+    await only("01", "a")
+    bites = [await cluster.heal(fault) for fault in (both_ways, one_way)]
+    assert None in {bite.count for bite in bites} or sum(bite.count or 0 for bite in bites) > 0
+    await only("", "a")
+    await cluster.cut(Link.between([ONE, OTHER], ["a", "b"]), lease_s=LEASE_S)
+    await cluster.heal_among(["a"])
+    await only("", "a")
+    await only("01", "b")
+    await cluster.heal_all()
+    stalled = await cluster.shape([Link("a", ONE)], LinkQuality(stall=True), lease_s=LEASE_S)
+    await only("0", "a")
+    await cluster.heal(stalled)
+    mine, others = [
+        await as_client(number, env.net.connect(Address("b", PORT))) for number in (0, 1)
+    ]
+    assert await cluster.reset([Link(ONE, "b")]) >= 1
+    async with asyncio.timeout(LIMIT_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await mine.recv() is None
+        await others.send(json.dumps(echo).encode())
+        assert await others.recv() == b'"still here"'
+    for conn in (mine, others):
+        conn.close()
+
+
 async def check_cut_stalls_connections(session: Session) -> None:
     """Nothing arrives on an open connection while its link is cut, and no error either."""
     cluster = session.cluster
@@ -830,6 +896,7 @@ CALM: tuple[Check, ...] = (
     check_frame_limit,
     check_pause,
     check_cut,
+    check_single_clients,
     check_cut_stalls_connections,
     check_leases_and_heal_all,
     check_link_quality,

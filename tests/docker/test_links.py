@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import CLIENT, Link, LinkQuality, client_end
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine import ExecResult
@@ -20,7 +20,9 @@ PLACES = {
     name: Place(name, name, f"{name}.net", f"10.1.2.{10 + index}")
     for index, name in enumerate(NODES)
 }
-ADDRESSES = {name: place.address for name, place in PLACES.items()} | {CLIENT: "10.1.2.1"}
+ONE = client_end(1)
+OWN = {CLIENT: "10.1.2.1", ONE: "10.1.2.111"}
+ADDRESSES = {name: place.address for name, place in PLACES.items()} | OWN
 
 
 class FakeBlueprint:
@@ -73,7 +75,8 @@ class FakeEngine:
     def send(self, link):
         """One packet: how it is shaped, and whether it gets through."""
         keeper = f"{rules.owner(link)}.net"
-        chain, end = ("OUTPUT", CLIENT) if link.destination == CLIENT else ("INPUT", link.source)
+        towards = link.destination in OWN
+        chain, end = ("OUTPUT", link.destination) if towards else ("INPUT", link.source)
         queued = False
         for rule in (*self.tables[keeper, "shape"], *self.tables[keeper, "cut"]):
             if rule[:2] != [chain, f"{ADDRESSES[end]}/32"] or (queued and rule[3] == "NFQUEUE"):
@@ -103,6 +106,8 @@ LINKS = [
     Link("m3", "m2"),
     Link(CLIENT, "m2"),
     Link("m2", CLIENT),
+    Link(ONE, "m2"),
+    Link("m2", ONE),
 ]
 SOME_LINKS = st.lists(st.sampled_from(LINKS), min_size=1, max_size=4)
 STEPS = st.lists(
@@ -137,7 +142,7 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
                 assert await faults.heal(name) == touched[name]
                 on[name] = set()
             elif verb == "heal-among":
-                ends = {CLIENT, *argument}
+                ends = {*OWN, *argument}
                 over = await faults.heal_among(ends)
                 inside = {link for link in LINKS if {link.source, link.destination} <= ends}
                 assert over == [name for name in on if on[name] and on[name] <= inside]
@@ -243,3 +248,17 @@ def test_a_fault_that_never_was_cannot_be_healed():
             await link_faults(FakeEngine())[0].heal("cut-7")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("link", [Link(ONE, "m1"), Link("m1", ONE)])
+def test_connections_of_one_client_are_reset_where_its_node_is(link):
+    asked = []
+
+    class Sockets:
+        def exec(self, keeper, command):
+            asked.append((keeper, command[4:]))
+            return ExecResult(0, "")
+
+    faults, _ = link_faults(Sockets())
+    assert asyncio.run(faults.reset([link])) == 0
+    assert asked == [("m1.net", [OWN[ONE]])] * 2

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import NodeSpec, ReadyCommand, Variant
-from harness.environments.docker import deploy, image, sources
+from harness.cluster import CLIENT, NodeSpec, ReadyCommand, Variant, client_end
+from harness.environments.docker import clients, deploy, image, relay, sources
 from harness.environments.real.node import NodeFile
 from harness.errors import UsageError
 from tests.docker.support import echo_nodes, plan_of
@@ -19,8 +19,8 @@ NETWORK = ipaddress.IPv4Network("10.7.8.0/24")
 PORTS = {"a": (80, 81), "b": (90,)}
 
 
-def blueprint(*nodes, clocks=()):
-    return deploy.Blueprint(plan_of(nodes, run_id="r", clocks=clocks), "image:1", NETWORK)
+def blueprint(*nodes, **fields):
+    return deploy.Blueprint(plan_of(nodes, run_id="r", **fields), "image:1", NETWORK)
 
 
 def unpacked(archive):
@@ -275,3 +275,39 @@ def test_a_changed_recipe_is_another_image(tmp_path, monkeypatch):
 
     assert image.image_tag() != tag
     assert image.image_tag().startswith("harness-node:")
+
+
+ENDS = (CLIENT, "client:0", "client:1")
+
+
+def test_clients_that_are_told_apart_call_from_addresses_of_their_own():
+    print_of = blueprint(node("a"), node("b", ports=(90,)), ends=ENDS)
+    relayed = clients.relay_of(print_of)
+    routes = [relay.Route.parse(word) for word in relayed.command[5:]]
+    assert [str(route) for route in routes] == list(relayed.command[5:])
+    assert relayed.published == tuple(route.listen for route in routes)
+    assert len(set(relayed.published)) == len(routes)
+    addresses = print_of.addresses
+    assert {route[1:] for route in routes} == {
+        (addresses[end], addresses[name], port)
+        for end in ENDS[1:]
+        for name, port in (("a", 80), ("a", 81), ("b", 90))
+    }
+    used = [*addresses.values(), relayed.address]
+    assert len(set(used)) == len(used)
+    assert addresses[CLIENT] == print_of.gateway
+
+
+def test_where_clients_are_one_end_there_is_no_relay():
+    assert clients.relay_of(blueprint(node("a"), node("b", ports=(90,)))) is None
+
+
+@pytest.mark.parametrize("count", [2, 101])
+def test_more_ports_for_clients_than_the_engine_may_publish_are_refused(count):
+    ends = (CLIENT, *map(client_end, range(count)))
+    plan = plan_of([node("a")], ends=ends)
+    if count * len(PORTS["a"]) <= deploy.CLIENT_PORTS_MAX:
+        deploy.check_plan(plan)
+        return
+    with pytest.raises(UsageError, match="202"):
+        deploy.check_plan(plan)

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import CLIENT, Link, LinkQuality, is_client
 from harness.environments.docker import packets, rules
 from harness.errors import InternalError
 
-ADDRESSES = {"m1": "10.1.2.10", "m2": "10.1.2.11", "m10": "10.1.2.12", CLIENT: "10.1.2.1"}
-NODES = sorted(set(ADDRESSES) - {CLIENT})
+ADDRESSES = {"m1": "10.1.2.10", "m2": "10.1.2.11", "m10": "10.1.2.12", "1": "10.1.2.13",
+             CLIENT: "10.1.2.1", "client:1": "10.1.2.110", "client:10": "10.1.2.119"}  # fmt: skip
+NODES = sorted(name for name in ADDRESSES if not is_client(name))
 FAULTS = ["cut-1", "cut-10", "cut-2"]
 
 links = st.tuples(st.sampled_from(sorted(ADDRESSES)), st.sampled_from(sorted(ADDRESSES))).filter(
@@ -22,7 +23,7 @@ links = st.tuples(st.sampled_from(sorted(ADDRESSES)), st.sampled_from(sorted(ADD
 
 
 def saved_line(fault, link, packets, *, drop):
-    chain = "OUTPUT -d" if link.destination == CLIENT else "INPUT -s"
+    chain = "OUTPUT -d" if is_client(link.destination) else "INPUT -s"
     target = " -j DROP" if drop else ""
     return (
         f"[{packets}:{packets * 60}] -A {chain} 10.0.0.1/32 -m comment "
@@ -34,6 +35,7 @@ def test_a_cut_is_made_where_it_arrives_and_towards_clients_where_it_leaves():
     assert rules.owner(Link("m1", "m2")) == "m2"
     assert rules.owner(Link(CLIENT, "m2")) == "m2"
     assert rules.owner(Link("m2", CLIENT)) == "m2"
+    assert rules.owner(Link("m2", "client:1")) == "m2"
 
     command = rules.cut_command("f", [Link("m1", "m2"), Link("m2", CLIENT)], ADDRESSES)
 
@@ -229,6 +231,12 @@ def test_healing_links_deletes_them_whatever_fault_made_them(packet_filter):
 
     assert len(deleted(restored)) == 6
     assert not any("m10" in line for line in deleted(restored))
+
+
+def test_no_client_is_taken_for_a_node_that_has_its_number():
+    (pattern,) = rules.select_links([Link("1", "m2")])
+    assert pattern in f'"{rules.mark("cut-1", Link("1", "m2"))}"'
+    assert pattern not in f'"{rules.mark("cut-1", Link("client:1", "m2"))}"'
 
 
 def test_nothing_to_heal_is_success_and_changes_nothing(packet_filter):

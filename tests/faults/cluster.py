@@ -2,7 +2,7 @@
 
 import asyncio
 
-from harness.cluster import Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
+from harness.cluster import CLIENT, Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import FaultConductor
 from harness.plugins import Convergence, NodeRole, Roles
@@ -42,8 +42,9 @@ class FakeSystem:
 
 
 class FakeCluster:
-    def __init__(self, down=()):
+    def __init__(self, down=(), clients=(CLIENT,)):
         self.down = set(down)
+        self.clients = clients
         self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
         self.calls = []
         self.callbacks = []

@@ -1,10 +1,13 @@
 """Every nemesis on the bundled target in the simulation: it bites, and convicts nobody."""
 
+import msgspec
 import pytest
 
 from harness.case import Case
 from harness.checking import judge
-from harness.planning import plan_case
+from harness.errors import UsageError
+from harness.faults.aimed import load_nemesis
+from harness.planning import client_ends, plan_case
 from harness.registry import load_plugin, plugin_names
 from harness.run import conduct
 from harness.timeline import faults_of
@@ -39,6 +42,57 @@ def test_a_nemesis_bites_and_a_clean_target_is_valid(nemesis):
     assert judgement.verdict == "valid", judgement
     injected = [op.value for op in history if op.f == nemesis and op.value["action"] == "inject"]
     assert all(value["what"]["fault"] for value in injected if value["targets"])
+
+
+def outcomes_by_client(history, fault, concurrency=10):
+    """How the operations that were called and answered during a fault ended, by client."""
+    found = {number: set() for number in range(concurrency)}
+    for pair in history.pairs:
+        done = pair.completion
+        if done is not None and fault.start < pair.invoke.time and done.time < fault.end:
+            found[pair.invoke.process % concurrency].add(done.type.value)
+    return found
+
+
+def test_one_client_is_cut_off_and_the_others_go_on():
+    history, judgement = run("cut client:1 from all at 1s for 4s", 1)
+    (fault,) = faults_of(history)
+    assert fault.bitten
+    assert fault.clients == ("client:1",)
+    assert set(fault.targets) == {"m1", "m2", "m3", "t1", "t2", "t3"}
+    found = outcomes_by_client(history, fault)
+    assert found.pop(1) <= {"fail", "info"}
+    assert all("ok" in each for each in found.values())
+    assert judgement.verdict == "valid", judgement
+
+
+def test_a_case_whose_clients_are_all_cut_off_convicts_nobody_of_an_outage():
+    history, judgement = run("cut client from all at 0s for 20s", 1, time_limit_s=16)
+    (fault,) = faults_of(history)
+    assert fault.clients == ("client",)
+    bounds = next(each for each in judgement.results if each.checker == "bounds")
+    assert bounds.details["exempt"]["outages"] == 1
+    assert "invalid" not in {each.verdict for each in judgement.results}
+
+
+def test_only_a_run_that_tells_clients_apart_has_links_for_each():
+    def ends_of(*nemeses):
+        return client_ends({text: load_nemesis(text) for text in nemeses}, 2)
+
+    assert ends_of("cut client from leader", "kill one") == ("client",)
+    for text in (
+        "cut client:0 from leader",
+        "reset one@clients from all",
+        "cut halves with clients",
+    ):
+        assert ends_of("kill one", text) == ("client", "client:0", "client:1")
+
+
+def test_a_client_that_there_is_not_is_refused_before_the_start():
+    case = Case(seed=1, nemeses=("cut client:9 from leader",), concurrency=9)
+    with pytest.raises(UsageError, match=r"client:9.*client:8"):
+        plan_case(case, None)
+    plan_case(msgspec.structs.replace(case, concurrency=10), None)
 
 
 def test_words_strike_when_they_say():

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from harness.cluster import CLIENT, Link, NodeSpec
+from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
 from harness.errors import UsageError
 from harness.faults.selectors import Links, Nodes, check_names, cut_links, pick
 from harness.faults.words import parse
@@ -21,8 +21,11 @@ LED = Roles({"m3": NodeRole("leader", 4), "m1": NodeRole("leader", 3)}, MEMBERS)
 DRAWS = range(60)
 
 
-def scene(draw=0, roles=LED, specs=SPECS):
-    return Scene(specs, {"catalog": roles}, draw=draw)
+CLIENTS = tuple(map(client_end, range(5)))
+
+
+def scene(draw=0, roles=LED, specs=SPECS, clients=(CLIENT, *CLIENTS)):
+    return Scene(specs, {"catalog": roles}, draw=draw, clients=clients)
 
 
 def nodes(text):
@@ -81,6 +84,8 @@ def test_a_group_has_a_leader_and_members_of_its_own(text, wanted):
         ("minority", MEMBERS, 2),
         ("majority", MEMBERS, 3),
         ("majority@tserver", OTHERS, 2),
+        ("half", ALL, 3),
+        ("half@members", MEMBERS, 2),
     ],
 )
 def test_what_is_drawn_is_of_its_pool_and_draws_reach_all_of_it(text, pool, size):
@@ -109,10 +114,72 @@ def test_links_lead_both_ways_or_one():
     )  # fmt: skip
     assert cut_links(links("leader to node:m1"), scene())[2] == [Link("m3", "m1")]
     for text in ("leader from client", "client from leader"):
-        assert cut_links(links(text), scene()) == (
+        assert cut_links(links(text), scene(clients=(CLIENT,))) == (
             ("m3",), (CLIENT,), Link.between(["m3"], [CLIENT]),
         )  # fmt: skip
-    assert cut_links(links("client to leader"), scene())[2] == [Link(CLIENT, "m3")]
+        assert cut_links(links(text), scene()) == (
+            ("m3",), (CLIENT, *CLIENTS), Link.between(["m3"], [CLIENT, *CLIENTS]),
+        )  # fmt: skip
+    one = scene(clients=(CLIENT,))
+    assert cut_links(links("client to leader"), one)[2] == [Link(CLIENT, "m3")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("client:1 from leader", Link.between(["m3"], CLIENTS[1:2])),
+        ("leader from client:4", Link.between(["m3"], CLIENTS[4:])),
+        ("client:0 to node:m1", [Link(CLIENTS[0], "m1")]),
+        ("node:m1 to client:0", [Link("m1", CLIENTS[0])]),
+        ("client:2 from members", Link.between(MEMBERS, CLIENTS[2:3])),
+        ("client:5 from leader", []),
+    ],
+)
+def test_one_client_and_no_other_is_an_end_of_links(text, wanted):
+    ends, others, found = cut_links(links(text), scene())
+    assert found == wanted
+    assert not any(map(is_client, ends))
+    assert links(text).single_clients
+    assert not links(text).draws
+    assert all(map(is_client, others))
+
+
+@pytest.mark.parametrize(("word", "size"), [("one@clients", 1), ("half@clients", 2)])
+@pytest.mark.parametrize(
+    "form", ["{} from leader", "leader from {}", "one from {}", "members from {}"]
+)
+def test_drawn_clients_are_of_those_that_call_and_draws_reach_them_all(word, size, form):
+    selector = links(form.format(word))
+    assert selector.single_clients
+    assert selector.draws
+    drawn = [cut_links(selector, scene(draw))[1] for draw in range(200)]
+    assert {len(set(each)) for each in drawn} == {size}
+    assert set(itertools.chain(*drawn)) == set(CLIENTS)
+
+
+def test_where_clients_are_one_end_none_of_them_is_drawn():
+    for text in ("one@clients from leader", "half@clients from leader", "client:0 from leader"):
+        assert cut_links(links(text), scene(clients=(CLIENT,)))[2] == []
+
+
+@pytest.mark.parametrize("shape", ["halves", "bridge"])
+def test_a_shape_with_clients_has_some_of_them_on_each_side_and_the_same_nodes(shape):
+    plain, split = links(shape), links(f"{shape} with clients")
+    assert split.single_clients
+    assert not plain.single_clients
+    for draw in DRAWS:
+        right, left, found = cut_links(split, scene(draw))
+        sides = [{end for end in side if is_client(end)} for side in (left, right)]
+        assert sorted(map(len, sides)) == [2, 3]
+        assert sides[0] | sides[1] == set(CLIENTS)  # the harness itself sees both sides
+        assert not any(is_client(link.source) and is_client(link.destination) for link in found)
+        both = {(link.source, link.destination) for link in found}
+        assert both == {(b, a) for a, b in both}
+        assert {(a, b) for a in sides[0] for b in right if not is_client(b)} <= both
+        nodes = [
+            link for link in found if not (is_client(link.source) or is_client(link.destination))
+        ]
+        assert nodes == cut_links(plain, scene(draw))[2]
 
 
 @pytest.mark.parametrize("text", ["members to leader", "all@members to leader"])

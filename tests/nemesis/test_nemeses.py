@@ -6,14 +6,14 @@ import itertools
 import pytest
 
 from harness.case import Case, Fault, stream
-from harness.cluster import Bite, Link
+from harness.cluster import CLIENT, Bite, Link
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.kinds import Cut, Kill, Shape
 from harness.faults.ledger import Ledger
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
+from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
 
 S = 1_000_000_000
 ROLES = Roles(
@@ -216,7 +216,8 @@ def test_the_order_in_which_a_swizzle_lets_go_is_drawn():
 WAITS = {"partition-leader", "partition-pair",
          "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
-MIXED = {"partition", "kill", "pause", "clock", "disk", "slow-cpu", "slow-disk", "bit-rot"}
+MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk", "slow-cpu",
+         "slow-disk", "bit-rot"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])
@@ -297,3 +298,31 @@ def test_what_a_fault_in_words_did_is_told_in_words(text, told):
         return await Ledger(cluster, FakeEnv()).inject(aim, lease_s=9.0, groups=GROUPS)
 
     assert asyncio.run(go()).note == told
+
+
+ENDS = (CLIENT, "client:0", "client:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "clients"),
+    [
+        ("cut client:1 from leader", {"m2"}, ["client:1"]),
+        ("cut client from leader", {"m2"}, ["client"]),
+        ("cut leader from members", {"m2"}, None),
+        ("cut halves with clients", None, ["client:0", "client:1"]),
+        ("shape half@clients from all delay=5ms", {*NODES}, ["client:1"]),
+    ],
+)
+def test_the_history_names_nodes_and_clients_apart(text, nodes, clients):
+    cluster = FakeCluster(clients=ENDS)
+    fault = Fault("f", text, 0, 5 * S, {"draw": 4} if "hal" in text else {})
+
+    async def go():
+        conductor, recorder = conductor_of(text, cluster)
+        await conductor.strike(fault)
+        return [op.value for op in recorder.history()]
+
+    (told,) = asyncio.run(go())
+    assert nodes is None or set(told["targets"]) == nodes
+    assert {*told["targets"]} <= {*NODES}
+    assert told.get("clients") == clients

@@ -663,6 +663,19 @@ def test_it(cluster, nemesis):
     assert "leave out 'when event ...'" in text_of(result)
 
 
+def test_a_block_tells_no_clients_apart(by_hand):
+    result = by_hand("""
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with nemesis("cut client:1 from leader"):
+            pass
+
+    cluster(target="kudu", workload="ddl").run(body)
+""")
+    result.assert_outcomes(failed=1)
+    assert "tells clients apart" in text_of(result)
+
+
 def test_a_strike_that_bites_nothing_fails_the_test(by_hand):
     body = """
 def test_it(cluster, nemesis):

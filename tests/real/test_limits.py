@@ -13,11 +13,13 @@ from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
 
 
-def plan(nodes=3, clients=10):
+def plan(nodes=3, clients=10, **more):
     specs = tuple(
         NodeSpec(name=f"n{n}", role="r", ports=(1,), command=("x",)) for n in range(nodes)
     )
-    return DeploymentPlan(run_id="x", nodes=specs, seed=1, knobs={}, folder=None, clients=clients)
+    return DeploymentPlan(
+        run_id="x", nodes=specs, seed=1, knobs={}, folder=None, clients=clients, **more
+    )
 
 
 class Kernel:
@@ -74,6 +76,15 @@ def test_the_limit_on_processes_is_none_for_root(monkeypatch):
 
 def test_more_nodes_and_clients_need_more():
     assert limits.descriptors_needed(6, 200) > limits.descriptors_needed(6, 10) > 200
+    assert limits.descriptors_needed(6, 10, 11) == limits.descriptors_needed(6, 10) + 60
+
+
+def test_more_clients_than_can_be_told_apart_are_refused(monkeypatch):
+    monkeypatch.setattr(limits, "resource", Kernel())
+    ends = tuple(map(str, range(limits.CLIENT_ENDS_MAX + 2)))
+    limits.require_limits(plan(ends=ends[:-1]))
+    with pytest.raises(UsageError, match=str(limits.CLIENT_ENDS_MAX + 1)):
+        limits.require_limits(plan(ends=ends))
 
 
 def test_a_run_without_descriptors_ends_at_once_with_the_fix(tmp_path):

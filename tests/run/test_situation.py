@@ -107,6 +107,16 @@ def test_a_fault_is_told_by_its_kind(kind, words):
     assert words in of(history, index_of(history, "read", 300))
 
 
+def test_a_fault_on_links_of_clients_is_told_in_its_own_words():
+    script = deposed(None)
+    cut = {"fault": "x-2", "targets": ["m3"], "kind": "cut", "note": "cut client:1 from m3"}
+    script.nemesis(150, "some-nemesis", action="inject", clients=["client:1"], **cut)
+    history = script.history()
+    said = of(history, index_of(history, "read", 300))
+    assert "some-nemesis was on since 0.1 s (cut client:1 from m3)" in said
+    assert "m3 off" not in said
+
+
 @pytest.mark.parametrize(
     ("nemesis", "kind"),
     [

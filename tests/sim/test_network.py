@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from harness.cluster import CLIENT, Bite, Link, LinkQuality
-from harness.env import FRAME_BYTES_MAX
+from harness.cluster import CLIENT, Bite, Link, LinkQuality, client_end
+from harness.ends import call_as
+from harness.env import FRAME_BYTES_MAX, Address
 from harness.environments.sim.network import BACKLOG_MAX
 from harness.errors import UsageError
-from tests.sim.toy import LEASE_S, call, connect, run, specs, within
+from tests.sim.toy import LEASE_S, PORT, call, connect, run, specs, within
 
 TWO = specs("a", "b")
 TO_A, FROM_A = Link(CLIENT, "a"), Link("a", CLIENT)
@@ -491,3 +492,21 @@ def test_closed_connections_are_forgotten():
         return len(fabric._ends), len(fabric._attempts), len(machine.incarnation.ends)
 
     assert run(main, TWO) == (0, 0, 0)
+
+
+def test_a_client_that_hears_nothing_is_not_refused_either():
+    async def main(s):
+        await s.cluster.stop("a")
+        await s.cluster.cut([Link("a", client_end(1))], lease_s=LEASE_S)
+
+        async def dial(number):
+            call_as(number)
+            try:
+                return await within(1, s.env.net.connect(Address("a", PORT)))
+            except ConnectionRefusedError:
+                return "refused"
+
+        return [await asyncio.create_task(dial(number)) for number in range(2)]
+
+    ends = (CLIENT, client_end(0), client_end(1))
+    assert run(main, TWO, ends=ends) == ["refused", "timeout"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import NodeSpec
+from harness.cluster import CLIENT, NodeSpec
 from harness.env import Address, Conn, Env
 from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan
@@ -35,9 +35,12 @@ def run(
     *,
     seed: int = 1,
     folder: Path | None = None,
+    ends: tuple[str, ...] = (CLIENT,),
     **knobs: Any,
 ) -> Any:
-    plan = DeploymentPlan(run_id="test", nodes=nodes, seed=seed, knobs=knobs, folder=folder)
+    plan = DeploymentPlan(
+        run_id="test", nodes=nodes, seed=seed, knobs=knobs, folder=folder, ends=ends
+    )
     return SimEnvironment().execute(plan, main)
 
 

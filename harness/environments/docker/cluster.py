@@ -93,7 +93,7 @@ class DockerCluster(RealCluster[DockerNode]):
             name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
             for name, spec in blueprint.specs.items()
         }
-        super().__init__(nodes, bus)
+        super().__init__(nodes, blueprint.clients, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
@@ -465,7 +465,8 @@ class DockerCluster(RealCluster[DockerNode]):
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""
-        for fault in await self._links.heal_among(set(known_ends(nodes, self._nodes))):
+        among = set(known_ends(nodes, self._nodes, self.clients))
+        for fault in await self._links.heal_among(among):
             self._warden.release(f"link:{fault}")
 
     async def heal_all(self) -> None:

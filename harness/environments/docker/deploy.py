@@ -53,10 +53,14 @@ from harness.plugins import DeploymentPlan
 __all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
+CLIENT_PORTS_MAX: Final = 200
+"""The engine runs a process for each published port."""
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.setup)")
 _NODE_FILE: Final = "/harness/node.json"
 _USER: Final = "65532:65532"
-_FIRST_HOST: Final = 10  # .1 is the gateway
+_RELAY_HOST: Final = 2  # .1 is the gateway
+_FIRST_HOST: Final = 10
+_FIRST_CLIENT: Final = _FIRST_HOST + NODES_MAX
 _MEMORY_MIB: Final = 1024
 _MIB: Final = 1 << 20
 _KEEPER_MEMORY_BYTES_MAX: Final = 64 << 20
@@ -99,6 +103,13 @@ def check_plan(plan: DeploymentPlan) -> None:
                 f"node {spec.name!r} must have either an entry or a command, or an image that has "
                 f"one; it has entry={spec.entry!r} and command={spec.command!r}"
             )
+    ports = sum(len(spec.ports) for spec in plan.nodes) * (len(plan.ends) - 1)
+    if ports > CLIENT_PORTS_MAX:
+        raise UsageError(
+            f"a nemesis tells {len(plan.ends) - 1} clients apart, which takes {ports} published "
+            f"ports, one for each and each port of a node; docker has at most {CLIENT_PORTS_MAX}: "
+            "lower --concurrency, or use --env sim or --env process"
+        )
     check_nodes(plan.nodes)
     for spec in plan.nodes:
         for form in forms_of(spec).values():
@@ -173,6 +184,15 @@ class Blueprint:
             )
             for index, name in enumerate(self.specs)
         }
+        self.clients = plan.ends
+        self.relay = Place(
+            CLIENT, container_name(plan.run_id, CLIENT), "", str(network[_RELAY_HOST])
+        )
+        self.addresses = {name: place.address for name, place in self.places.items()}
+        """The address of every node, and of the harness's own ends: the gateway's, or their own."""
+        for number, end in enumerate(plan.ends):
+            own = str(network[_FIRST_CLIENT + number])
+            self.addresses[end] = self.gateway if end == CLIENT else own
         self._ports = {name: spec.ports for name, spec in self.specs.items()}
         self._connect = {
             f"{name}:{port}": (self.places[name].address, port)
@@ -190,11 +210,6 @@ class Blueprint:
     def clocks(self) -> list[str]:
         """The foreign programs whose clocks may be made wrong."""
         return [name for name, place in self.places.items() if place.clock]
-
-    @property
-    def addresses(self) -> dict[str, str]:
-        """The address of every node, and of `CLIENT`: the gateway's."""
-        return {name: place.address for name, place in self.places.items()} | {CLIENT: self.gateway}
 
     def labels(self, node: str) -> dict[str, str]:
         """What everything that is made for the node carries."""

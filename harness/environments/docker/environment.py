@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import Capability, Fidelity, NodeSpec
+from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.docker import deploy, undo
 from harness.environments.docker.capabilities import CAPABILITIES
+from harness.environments.docker.clients import start_relay
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
 from harness.environments.docker.disks import Disks, why_no_disks
 from harness.environments.docker.dockerfiles import provide_images
@@ -143,6 +144,7 @@ class _Run(RealRun):
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
         self._disks: Disks | None = None
+        self._relay: str | None = None  # the container that calls for clients
 
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
@@ -157,6 +159,8 @@ class _Run(RealRun):
         blueprint = await asyncio.to_thread(
             deploy.Blueprint, self._plan, image_tag(), network, disks.paths()
         )
+        by_client = await asyncio.to_thread(start_relay, self._engine, blueprint)
+        self._relay = blueprint.relay.container if by_client else None
         self._cluster = DockerCluster(
             self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed, disks
         )
@@ -166,7 +170,7 @@ class _Run(RealRun):
             self._cluster,
             interrupted,
             data=self._scratch,
-            connect=endpoints,
+            connect={CLIENT: endpoints, **by_client},
             look=self._interferences,
             look_interval_s=_WATCH_INTERVAL_S,
             pids=self._cluster.pids,
@@ -179,6 +183,11 @@ class _Run(RealRun):
         label = f"{RUN_LABEL}={self._plan.run_id}"
         rows = await asyncio.to_thread(self._engine.containers, label)
         states = {row.name: row.state for row in rows}
+        if self._relay is not None and states.get(self._relay) != "running":
+            what = states.get(self._relay, "gone")
+            self._failed(
+                InfrastructureError(f"docker: {self._relay}, which calls for clients, is {what}")
+            )
         return {
             node: interference(node, wanted=wanted, stopped=states[container] == "paused")
             for node, container, wanted in before & self._cluster.idle()

@@ -12,7 +12,7 @@ import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Link, LinkQuality, check_links
+from harness.cluster import Link, LinkQuality, check_links, is_client
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
@@ -59,6 +59,7 @@ class LinkFaults:
         self._tell = tell
         self._places = blueprint.places
         self._addresses = blueprint.addresses
+        self._clients = blueprint.clients
         self._engine = engine
         self._in_thread = in_thread
         self._faults: dict[str, _Fault] = {}
@@ -76,7 +77,7 @@ class LinkFaults:
 
         Raises `UsageError`.
         """
-        check_links(links, self._places)
+        check_links(links, self._places, self._clients)
         if len(self._faults) >= _FAULTS_MAX:
             raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
         bit = 0
@@ -211,11 +212,11 @@ class LinkFaults:
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""
-        check_links(links, self._places)
+        check_links(links, self._places, self._clients)
         peers: dict[str, set[str]] = {}
         # A connection has two ends, and aborting one tells the other: each pair is done once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
-            node, peer = (high, low) if low == CLIENT else (low, high)
+            node, peer = (high, low) if is_client(low) else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
         ends = {node: sorted(peers[node]) for node in sorted(peers)}
         async with self._lock:

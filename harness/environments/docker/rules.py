@@ -31,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.cluster import CLIENT, Link, LinkQuality
+from harness.cluster import Link, LinkQuality, is_client
 from harness.environments.docker import packets
 from harness.errors import InternalError
 
@@ -61,7 +61,7 @@ FAULT_BITS: Final = tuple(1 << number for number in range(31))
 _ALL_CHARACTERS_MAX: Final = 255
 COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
 _PREFIX: Final = "harness"
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # of a client: `client:2`
 
 # What `heal_command` leaves of a rule that counted.
 _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
@@ -85,7 +85,12 @@ class Table(enum.Enum):
 
 def owner(link: Link) -> str:
     """The node in whose namespace the link is cut or shaped."""
-    return link.source if link.destination == CLIENT else link.destination
+    return link.source if is_client(link.destination) else link.destination
+
+
+def _shown(link: Link) -> str:
+    """The link in a comment, where a colon ends a part; no node's name has a tilde."""
+    return f"{link.source}>{link.destination}".replace(":", "~")
 
 
 def mark(fault: str, link: Link, says: str = "") -> str:
@@ -94,7 +99,7 @@ def mark(fault: str, link: Link, says: str = "") -> str:
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot stand in a rule: letters, digits, _ . - only")
     middle = f"{says}:" if says else ""
-    text = f"{_PREFIX}:{fault}:{middle}{link.source}>{link.destination}"
+    text = f"{_PREFIX}:{fault}:{middle}{_shown(link)}"
     # A rule that says something does not count, so nothing is ever put in front of its comment.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
@@ -103,9 +108,9 @@ def mark(fault: str, link: Link, says: str = "") -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of this link; `addresses` has the gateway for CLIENT."""
-    if link.destination == CLIENT:
-        return "OUTPUT", f"-d {addresses[CLIENT]}/32"
+    """The chain and the match for packets of this link; `addresses` has clients' as well."""
+    if is_client(link.destination):
+        return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32"
 
 
@@ -206,7 +211,7 @@ def select_links(links: Iterable[Link]) -> list[str]:
 
     A saved comment ends with a quote, since `>` stands in it.
     """
-    return [f':{link.source}>{link.destination}"' for link in links]
+    return [f':{_shown(link)}"' for link in links]
 
 
 # Where another healer was quicker, nothing is left to delete at the next look.
@@ -244,7 +249,7 @@ def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
     """Packets counted for every fault and link in what `heal_command` printed."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
-        source, _, destination = match["link"].partition(">")
+        source, _, destination = match["link"].replace("~", ":").partition(">")
         counts[match["fault"], Link(source, destination)] = int(match["packets"])
     return counts
 

@@ -7,7 +7,8 @@ holds each port by a socket that is bound and does not listen, which SO_REUSEADD
 over (socket(7)); foreign programs may not set it, so theirs are let go before they start.
 
 Each ordered pair of ends has a proxy of its own for each port, so that one direction between two
-nodes can be broken and nothing else. A node reaches itself without a proxy.
+nodes can be broken and nothing else. A node reaches itself without a proxy. All clients are one
+end, unless a nemesis of the run tells them apart.
 
 A port that somebody needs one address of, the same for all, has that besides: the declared port on
 a loopback address that is the node's alone in this run (all of 127.0.0.0/8 is this machine, without
@@ -116,10 +117,18 @@ class Topology:
     """All passages of a run, and the addresses that all share."""
 
     def __init__(
-        self, specs: Sequence[NodeSpec], ports: Ports, *, shared: Collection[tuple[str, int]] = ()
+        self,
+        specs: Sequence[NodeSpec],
+        ports: Ports,
+        *,
+        clients: Sequence[str] = (CLIENT,),
+        shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`shared` are the ports, by node, that have one address for all."""
+        """`clients` are the harness's ends of links; `shared` the ports, by node, with one address
+        for all.
+        """
         self._specs = specs
+        self._clients = clients
         self._ports = ports
         self._shared = shared
         self.passages: list[Passage] = []
@@ -128,7 +137,7 @@ class Topology:
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
         """Create all proxies in one request, and the shared addresses one by one."""
-        wanted = _pairs(run_id, self._specs, self._shared)
+        wanted = _pairs(run_id, self._specs, self._clients, self._shared)
         made: Mapping[str, ProxyInfo] = {
             proxy.name: proxy
             for proxy in await client.populate(
@@ -158,9 +167,9 @@ class Topology:
             self.addresses[f"{node}:{port}"] = (host, port)
 
     @staticmethod
-    def proxy_names(run_id: str, specs: Sequence[NodeSpec]) -> list[str]:
+    def proxy_names(run_id: str, specs: Sequence[NodeSpec], clients: Sequence[str]) -> list[str]:
         """The names of the proxies that `build` makes where no address is shared."""
-        return [name for name, _, _, _ in _pairs(run_id, specs)]
+        return [name for name, _, _, _ in _pairs(run_id, specs, clients)]
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
         """Where `source` reaches each declared port, keyed by `node:port`."""
@@ -203,7 +212,10 @@ async def _share(
 
 
 def _pairs(
-    run_id: str, specs: Sequence[NodeSpec], shared: Collection[tuple[str, int]] = ()
+    run_id: str,
+    specs: Sequence[NodeSpec],
+    clients: Sequence[str],
+    shared: Collection[tuple[str, int]] = (),
 ) -> list[tuple[str, str, str, int]]:
     """Each proxy's name, source, destination and declared port.
 
@@ -211,7 +223,7 @@ def _pairs(
     """
     return [
         (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)
-        for source in [*(spec.name for spec in specs), CLIENT]
+        for source in [*(spec.name for spec in specs), *clients]
         for spec in specs
         for port in spec.ports
         if source != spec.name or (spec.name, port) in shared

@@ -45,12 +45,13 @@ class ProcessCluster(RealCluster[ProcessNode]):
     def __init__(
         self,
         nodes: Mapping[str, ProcessNode],
+        clients: Sequence[str],
         links: LinkFaults,
         bus: EventBus,
         *,
         real_toxiproxy: bool,
     ) -> None:
-        super().__init__(nodes, bus)
+        super().__init__(nodes, clients, bus)
         self._links = links
         self._capabilities = dict(CAPABILITIES)
         if real_toxiproxy:
@@ -109,7 +110,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
 
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
         """Swallow everything on these links."""
-        check_links(links, self._nodes)
+        check_links(links, self._nodes, self.clients)
         return await self._links.cut(links, lease_s)
 
     async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
@@ -121,12 +122,12 @@ class ProcessCluster(RealCluster[ProcessNode]):
         ):
             if value > 0:
                 _refuse(capability)
-        check_links(links, self._nodes)
+        check_links(links, self._nodes, self.clients)
         return await self._links.shape(links, quality, lease_s)
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links; returns how many."""
-        check_links(links, self._nodes)
+        check_links(links, self._nodes, self.clients)
         return await self._links.reset(links)
 
     async def heal(self, fault: str) -> Bite:
@@ -135,7 +136,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole."""
-        await self._links.heal_within(known_ends(nodes, self._nodes))
+        await self._links.heal_within(known_ends(nodes, self._nodes, self.clients))
 
     async def heal_all(self) -> None:
         """Undo every fault of links, clocks and disks and thaw every node."""

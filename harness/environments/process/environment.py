@@ -171,7 +171,7 @@ class _Run(RealRun):
         warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
-        topology = Topology(plan.nodes, ports, shared=shared_ports(plan.nodes))
+        topology = Topology(plan.nodes, ports, clients=plan.ends, shared=shared_ports(plan.nodes))
         if not proxy.ours:
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
@@ -200,13 +200,15 @@ class _Run(RealRun):
             lambda name: self._nodes[name].require_ready(),
         )
         await prove_clocks(node.control for node in self._nodes.values())
-        cluster = ProcessCluster(self._nodes, links, self._bus, real_toxiproxy=not proxy.ours)
+        cluster = ProcessCluster(
+            self._nodes, plan.ends, links, self._bus, real_toxiproxy=not proxy.ours
+        )
         return await self._drive(
             main,
             cluster,
             interrupted,
             data=self._scratch / CLIENT,
-            connect=topology.connect_map(CLIENT),
+            connect={end: topology.connect_map(end) for end in plan.ends},
             look=self._interferences,
             look_interval_s=_WATCH_INTERVAL_S,
             pids=self._pids,
@@ -252,7 +254,8 @@ class _Run(RealRun):
         )
 
     def _guard_proxies(self, warden: Warden, proxy: LinkProxy) -> None:
-        for name in Topology.proxy_names(self._plan.run_id, self._plan.nodes):
+        plan = self._plan
+        for name in Topology.proxy_names(plan.run_id, plan.nodes, plan.ends):
             request = HttpRequest("DELETE", proxy.client.url("proxies", name))
             warden.guard(f"proxy/{name}", request)
 

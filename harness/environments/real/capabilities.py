@@ -21,6 +21,7 @@ EVERYWHERE: Final = (
     Capability.STALL,
     Capability.RESET,
     Capability.AIM_AT_EVENTS,
+    Capability.SINGLE_CLIENTS,
     *ENV_NODES_ONLY,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from harness.cluster import ClusterEvent, NodeSpec, NodeState, Spring, known_node
@@ -32,9 +32,10 @@ N = TypeVar("N", bound=RealNode)
 class RealCluster(Generic[N]):
     """The nodes of one run."""
 
-    def __init__(self, nodes: Mapping[str, N], bus: EventBus) -> None:
+    def __init__(self, nodes: Mapping[str, N], clients: Sequence[str], bus: EventBus) -> None:
         """`nodes` are all, in declaration order; what happens to them comes over `bus`."""
         self._nodes = nodes
+        self.clients = clients
         self._bus = bus
         self._specs = {name: node.control.spec for name, node in nodes.items()}
         self._traps = Traps(bus, [node.control for node in nodes.values()])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.case import stream
+from harness.cluster import CLIENT
 from harness.env import Address, Clock, Disk
 from harness.environments.faulty import DiskTrouble, FaultyDisk
 from harness.environments.real.disk import RealDisk
@@ -142,6 +143,28 @@ class RealEnv:
 
 class RealClientEnv(RealEnv):
     """The harness's own door: a `RealEnv` without ports that can resolve addresses."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        data: Path,
+        connect: Mapping[str, Mapping[str, tuple[str, int]]],
+        on_event: OnEvent,
+        on_panic: OnPanic,
+    ) -> None:
+        """`connect`: where the nodes are, for each of the harness's own ends of links."""
+        super().__init__(
+            CLIENT,
+            boot=0,
+            seed=seed,
+            data=data,
+            listen={},
+            connect=connect[CLIENT],
+            on_event=on_event,
+            on_panic=on_panic,
+        )
+        self.net.tell_apart(connect)
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port under which a client reaches `address`; raises `UsageError`."""

@@ -28,9 +28,14 @@ _TASKS_PER_NODE: Final = 16
 """Threads of a node of ours; foreign programs may have more, and say so when they start."""
 
 
-def descriptors_needed(nodes: int, clients: int) -> int:
+CLIENT_ENDS_MAX: Final = 64
+"""How many clients may have links of their own: each is a port to listen on for every one of the
+nodes', and in Docker an address."""
+
+
+def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
     """What the busiest process may hold open: the link proxy, through which everything goes."""
-    return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients
+    return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
 def require_limits(plan: DeploymentPlan) -> None:
@@ -38,10 +43,15 @@ def require_limits(plan: DeploymentPlan) -> None:
 
     Raises `UsageError` where even the hard limits do not suffice.
     """
-    nodes = len(plan.nodes)
+    nodes, told_apart = len(plan.nodes), len(plan.ends) - 1
+    if told_apart > CLIENT_ENDS_MAX:
+        raise UsageError(
+            f"a nemesis tells {told_apart} clients apart, and here at most {CLIENT_ENDS_MAX} can "
+            "have links of their own; lower --concurrency, or use --env sim"
+        )
     _require(
         resource.RLIMIT_NOFILE,
-        descriptors_needed(nodes, plan.clients),
+        descriptors_needed(nodes, plan.clients, len(plan.ends)),
         what="open files",
         flag="-n",
     )

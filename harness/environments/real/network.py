@@ -18,6 +18,7 @@ import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from harness.ends import calling_end
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Listener
 from harness.errors import UsageError
 
@@ -187,6 +188,7 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
+        self._by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # Held until closed: a stream that its owner forgets would be closed by the garbage
         # collector, at a moment that nobody chose.
@@ -205,12 +207,17 @@ class RealNetwork:
         self._conns.add(conn)
         return conn
 
+    def tell_apart(self, by_caller: Mapping[str, Mapping[str, tuple[str, int]]]) -> None:
+        """Have clients connect where this says for their end of links (`harness.ends`)."""
+        self._by_caller = by_caller
+
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
+        connect = self._by_caller.get(calling_end(), self._connect)
         try:
-            return self._connect[str(address)]
+            return connect[str(address)]
         except KeyError:
-            known = ", ".join(sorted(self._connect)) or "none"
+            known = ", ".join(sorted(connect)) or "none"
             raise UsageError(
                 f"{self._name} knows no address {str(address)!r}; declared are: {known}"
             ) from None

@@ -88,21 +88,19 @@ class RealRun:
         interrupted: asyncio.Event,
         *,
         data: Path,
-        connect: Mapping[str, tuple[str, int]],
+        connect: Mapping[str, Mapping[str, tuple[str, int]]],
         look: Callable[[], Awaitable[Mapping[str, Interference | None]]],
         look_interval_s: float,
         pids: Callable[[], Mapping[str, int]],
     ) -> T:
-        """Run `main` on a cluster that is up; clients reach it by `connect` and keep `data`.
+        """Run `main` on a cluster that is up; clients reach it by `connect`, by their ends of
+        links, and keep `data`.
 
         Meanwhile `look` says what others do to the nodes, and `pids` who may lack a processor.
         """
         env = self._env = RealClientEnv(
-            CLIENT,
-            boot=0,
             seed=self._plan.seed,
             data=data,
-            listen={},
             connect=connect,
             on_event=lambda kind, said: self._bus.publish(CLIENT, kind, said),
             on_panic=self._panicked,

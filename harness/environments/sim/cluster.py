@@ -54,6 +54,7 @@ class SimCluster:
     ) -> None:
         self._world = world
         self._fabric = fabric
+        self.clients = fabric.clients
         self._driver = machines[CLIENT]
         self._machines = {name: m for name, m in machines.items() if name != CLIENT}
         self._stop_ns = int(stop_s * 1e9)
@@ -214,7 +215,7 @@ class SimCluster:
         return self._lay("shape", links, quality)
 
     def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
-        check_links(links, self._machines)
+        check_links(links, self._machines, self.clients)
         self._faults += 1
         fault_id = f"{verb}-{self._faults}"
         self._note(verb, CLIENT, id=fault_id, links=_shown(links))
@@ -223,7 +224,7 @@ class SimCluster:
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links, in either direction; returns how many."""
-        check_links(links, self._machines)
+        check_links(links, self._machines, self.clients)
         self._note("reset", CLIENT, links=_shown(links))
         return self._fabric.reset(links)
 
@@ -234,7 +235,7 @@ class SimCluster:
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = known_ends(nodes, self._machines)
+        names = known_ends(nodes, self._machines, self.clients)
         self._note("heal-among", CLIENT, nodes=names)
         self._fabric.heal_within(names)
 

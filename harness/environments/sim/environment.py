@@ -134,7 +134,7 @@ class _Deployment:
         self._add_machine(CLIENT, None, {})
         for spec in plan.nodes:
             self._add_machine(spec.name, spec, entries[spec.name])
-        fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"))
+        fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"), plan.ends)
         self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
         for machine in self._machines.values():
             machine.plug_in(fabric, self._cluster.publish)

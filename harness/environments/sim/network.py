@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from harness.cluster import Bite, Link, LinkQuality
+from harness.cluster import CLIENT, Bite, Link, LinkQuality
+from harness.ends import calling_end
 from harness.env import Address, Conn
 from harness.environments.sim.connection import EndState, Pipe, SimConn
 from harness.environments.sim.knobs import Knobs
@@ -38,9 +39,16 @@ class Fabric:
     """Everything between the machines of one world."""
 
     def __init__(
-        self, world: World, machines: dict[str, Machine], knobs: Knobs, random: Random
+        self,
+        world: World,
+        machines: dict[str, Machine],
+        knobs: Knobs,
+        random: Random,
+        clients: Sequence[str],
     ) -> None:
+        """`clients` are the ends of links at which the driver is."""
         self.world = world
+        self.clients = clients
         self.random = random
         self.draw_latency_ns = latency_law(knobs, random)
         self.tcp_timeout_ns = int(knobs.tcp_timeout_s * 1e9)
@@ -79,7 +87,7 @@ class Fabric:
         """Connect a node; see `harness.env.Network.connect`."""
         if address.node not in self._machines:
             raise ConnectionRefusedError(f"no node is named {address.node!r}")
-        attempt = _Attempt(owner, address)
+        attempt = _Attempt(owner, self._end_of(owner), address)
         self._send_syn(attempt)
         try:
             return await attempt.future
@@ -89,6 +97,11 @@ class Fabric:
             raise
         finally:
             attempt.over = True
+
+    def _end_of(self, owner: Incarnation) -> str:
+        """At which end of links a node is, or whoever of the driver calls."""
+        caller = calling_end()
+        return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
     def _send_syn(self, attempt: _Attempt) -> None:
         if attempt.over or not attempt.owner.loop.alive:
@@ -131,7 +144,7 @@ class Fabric:
             self._establish(attempt, peer, listener)
 
     def _refuse(self, attempt: _Attempt) -> None:
-        back = self.link(attempt.address.node, attempt.owner.name)
+        back = self.link(attempt.address.node, attempt.source)
         if back.blocked:
             self._lose_syn(attempt, back)
             return
@@ -145,8 +158,8 @@ class Fabric:
         owner = attempt.owner
         self._connections += 1
         number = self._connections
-        there = Pipe(self, self.link(owner.name, peer.name), 2 * number)
-        back = Pipe(self, self.link(peer.name, owner.name), 2 * number + 1)
+        there = Pipe(self, self.link(attempt.source, peer.name), 2 * number)
+        back = Pipe(self, self.link(peer.name, attempt.source), 2 * number + 1)
         end = SimConn(owner, peer.name, back, there)
         accepted = SimConn(peer, owner.name, there, back)
         there.sender = back.receiver = end
@@ -259,10 +272,11 @@ def _reset_held(pipe: Pipe) -> None:
 class _Attempt:
     """A connection being opened."""
 
-    __slots__ = ("address", "end", "future", "over", "owner", "retries")
+    __slots__ = ("address", "end", "future", "over", "owner", "retries", "source")
 
-    def __init__(self, owner: Incarnation, address: Address) -> None:
+    def __init__(self, owner: Incarnation, source: str, address: Address) -> None:
         self.owner = owner
+        self.source = source  # the end of links
         self.address = address
         self.future: asyncio.Future[SimConn] = owner.loop.create_future()
         self.end: SimConn | None = None
@@ -271,7 +285,7 @@ class _Attempt:
 
     def link(self, fabric: Fabric) -> LinkState:
         """The way there."""
-        return fabric.link(self.owner.name, self.address.node)
+        return fabric.link(self.source, self.address.node)
 
     def fail(self, error: Exception) -> None:
         """There will be no connection."""
