@@ -26,7 +26,7 @@ def echo_nodes(count: int) -> tuple[NodeSpec, ...]:
     )
 
 
-def plan_of(nodes, folder=None, run_id=None, clocks=()) -> DeploymentPlan:
+def plan_of(nodes, folder=None, run_id=None, clocks=(), link_proxy=None) -> DeploymentPlan:
     run_id = run_id or f"test-{secrets.token_hex(4)}"
     return DeploymentPlan(
         run_id=run_id,
@@ -35,6 +35,7 @@ def plan_of(nodes, folder=None, run_id=None, clocks=()) -> DeploymentPlan:
         knobs={},
         folder=folder,
         clocks=frozenset(clocks),
+        link_proxy=link_proxy,
     )
 
 

@@ -31,16 +31,17 @@ def saved_line(fault, link, packets, *, drop):
 
 
 def test_a_cut_is_made_where_it_arrives_and_towards_clients_where_it_leaves():
-    assert rules.owner(Link("m1", "m2")) == "m2"
-    assert rules.owner(Link(CLIENT, "m2")) == "m2"
-    assert rules.owner(Link("m2", CLIENT)) == "m2"
+    for table in (rules.Table.CUT, rules.Table.SHAPE):
+        assert rules.owners(Link("m1", "m2"), table) == ("m2",)
+        assert rules.owners(Link(CLIENT, "m2"), table) == ("m2",)
+        assert rules.owners(Link("m2", CLIENT), table) == ("m2",)
 
     command = rules.cut_command("f", [Link("m1", "m2"), Link("m2", CLIENT)], ADDRESSES)
 
     assert command[4:] == [
         '--comment "harness:f:',
-        '-I INPUT 1 -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2"',
-        '-A INPUT -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2" -j DROP',
+        '-I INPUT 1 -s 10.1.2.10/32 ! -i lo -m comment --comment "harness:f:m1>m2"',
+        '-A INPUT -s 10.1.2.10/32 ! -i lo -m comment --comment "harness:f:m1>m2" -j DROP',
         '-I OUTPUT 1 -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client"',
         '-A OUTPUT -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client" -j DROP',
     ]
@@ -51,7 +52,7 @@ def test_a_shaped_link_counts_then_marks_and_queues_last():
 
     command = rules.shape_command("shape-1", [Link("m1", "m2")], quality, 4, ADDRESSES)
 
-    match, comment = "-s 10.1.2.10/32", '-m comment --comment "harness:shape-1:'
+    match, comment = "-s 10.1.2.10/32 ! -i lo", '-m comment --comment "harness:shape-1:'
     assert command[4] == '--comment "harness:shape-1:'
     assert command[6:] == [
         f'-I INPUT 1 {match} {comment}m1>m2"',
@@ -251,8 +252,8 @@ def test_healing_a_shape_deletes_its_three_rules_and_says_whether_it_was_held(pa
         assert restored.splitlines()[0] == "*mangle"
         assert len(deleted(restored)) == 3
         assert rules.counted_packets(done.stdout) == {("shape-1", link): 7}
-        assert not rules.is_queue_served(done.stdout)
-    assert rules.is_queue_served("queue 4077 395 0 2 20 0 0 0 1\n")
+        assert not rules.is_served(done.stdout, rules.Table.SHAPE)
+    assert rules.is_served("queue 4077 395 0 2 20 0 0 0 1\n", rules.Table.SHAPE)
 
 
 def test_fault_ids_say_in_which_table_their_rules_are():

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import docker
-from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeState
+from harness.cluster import CLIENT, Bite, Capability, Link, LinkQuality, NodeState, StreamQuality
 from harness.env import Address
 from harness.environments.docker.labels import container_name
 from harness.errors import UsageError
@@ -99,6 +99,23 @@ async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session
     assert not answered_in_a_stall
     assert (await asking)["name"] == "n1"
     assert (await cluster.heal(fault)).count > 0
+
+
+async def an_open_connection_is_reset_for_a_bad_stream_and_outlives_it(session):
+    cluster = session.cluster
+    passes_by = await session.env.net.connect(Address("n1", PORT))
+    fault = await cluster.shape([Link("n1", CLIENT)], StreamQuality(slice_bytes=8), lease_s=LONG_S)
+    async with asyncio.timeout(LIMIT_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await passes_by.recv() is None
+    passes_by.close()
+    conn = await session.env.net.connect(Address("n1", PORT))
+    for _ in range(2):
+        await conn.send(msgspec.json.encode(["who"]))
+        async with asyncio.timeout(LIMIT_S):
+            assert msgspec.json.decode(await conn.recv())["name"] == "n1"
+        assert await cluster.heal(fault) == Bite(1, "connections")
+    conn.close()
 
 
 async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
@@ -211,6 +228,7 @@ def test_links_of_nodes_and_clients(environment):
         partitions_overlap_and_heal_in_parts,
         clients_can_be_cut_in_either_direction,
         clients_have_slow_links_too_and_a_stall_ends_with_what_it_held,
+        an_open_connection_is_reset_for_a_bad_stream_and_outlives_it,
         what_the_engine_loses_of_an_answer_is_asked_for_again,
         what_it_cannot_do_it_refuses_and_names_who_can,
         events_of_nodes_arrive_within_a_tenth_of_a_second,

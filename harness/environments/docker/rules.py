@@ -15,6 +15,8 @@ A shaped link has its rules in the table that packets come to first (`mangle`), 
 held back meets the cuts that are there when it goes on. They are three: one that counts, one that
 gives the packet the fault's bit and says in its comment what that means, and one at the end that
 queues it for the program in `packets`. Several faults on a link are several bits of its packets.
+Bad streams have theirs in a third table (`nat`), see `streams`; what goes between a program and the
+proxy of its streams stays on `lo`, where no other fault hits it.
 
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
 it when the driver is dead. The engine may lose what that command says, so what a rule had counted
@@ -27,26 +29,29 @@ from __future__ import annotations
 
 import enum
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.cluster import CLIENT, Link, LinkQuality
-from harness.environments.docker import packets
+from harness.cluster import CLIENT, Link, LinkQuality, StreamQuality
+from harness.environments.docker import packets, toxics
 from harness.errors import InternalError
 
 __all__ = [
     "COMMENT_CHARACTERS_MAX",
     "FAULT_BITS",
+    "TOXICS",
     "Table",
+    "comment_of",
     "connections",
     "counted_packets",
     "cut_command",
     "heal_command",
-    "is_queue_served",
+    "is_served",
     "list_command",
     "mark",
-    "owner",
+    "owners",
     "probe_command",
     "reset_command",
     "select_fault",
@@ -72,6 +77,14 @@ class Table(enum.Enum):
 
     CUT = "filter"
     SHAPE = "mangle"
+    STREAM = "nat"
+
+    @staticmethod
+    def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
+        """Where a fault of this quality has its rules; none is a cut."""
+        if quality is None:
+            return Table.CUT
+        return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
 
     def fault_id(self, number: int) -> str:
         """The id of a run's fault."""
@@ -83,9 +96,10 @@ class Table(enum.Enum):
         return Table[fault.partition("-")[0].upper()]
 
 
-def owner(link: Link) -> str:
-    """The node in whose namespace the link is cut or shaped."""
-    return link.source if link.destination == CLIENT else link.destination
+def owners(link: Link, table: Table) -> tuple[str, ...]:
+    """The nodes in whose namespaces a fault of this table has its rules for the link."""
+    ends = tuple(end for end in (link.destination, link.source) if end != CLIENT)
+    return ends if table is Table.STREAM else ends[:1]
 
 
 def mark(fault: str, link: Link, says: str = "") -> str:
@@ -102,11 +116,16 @@ def mark(fault: str, link: Link, says: str = "") -> str:
     return text
 
 
+def comment_of(fault: str) -> str:
+    """How the comments of all rules of the fault begin, as rules are written and saved."""
+    return f'--comment "{_PREFIX}:{fault}:'
+
+
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
     """The chain and the match for packets of this link; `addresses` has the gateway for CLIENT."""
     if link.destination == CLIENT:
         return "OUTPUT", f"-d {addresses[CLIENT]}/32"
-    return "INPUT", f"-s {addresses[link.source]}/32"
+    return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
 
 
 _CUT = """
@@ -128,10 +147,11 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-A {chain} {match} {comment} -j DROP")
-    return ["sh", "-c", _CUT, "cut", f'--comment "{_PREFIX}:{fault}:', *lines]
+    return ["sh", "-c", _CUT, "cut", comment_of(fault), *lines]
 
 
 _PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")
+TOXICS: Final = Path(toxics.__file__).read_text(encoding="utf-8")
 _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
@@ -173,7 +193,7 @@ def shape_command(
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
         lines.append(f"-A {chain} {match} {comment} -j {queue}")
-    return ["sh", "-c", _SHAPE, "shape", f'--comment "{_PREFIX}:{fault}:', _PROGRAM, *lines]
+    return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, *lines]
 
 
 # A chain that nothing comes to and that goes at once: the kernel looks at the rules all the same.
@@ -191,9 +211,16 @@ def probe_command() -> list[str]:
     return ["sh", "-c", _PROBE, "probe", _PROGRAM]
 
 
-def is_queue_served(saved: str) -> bool:
-    """Whether what `heal_command` printed says that the program lived."""
-    return re.search(rf"^queue +{packets.QUEUE} ", saved, re.MULTILINE) is not None
+_ALIVE: Final = {
+    Table.CUT: "",  # the kernel alone
+    Table.SHAPE: rf"^queue +{packets.QUEUE} ",
+    Table.STREAM: f"^{toxics.SERVED}$",
+}
+
+
+def is_served(saved: str, table: Table) -> bool:
+    """Whether what `heal_command` printed says that the program behind the rules lived."""
+    return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
 def select_fault(fault: str) -> list[str]:
@@ -227,7 +254,11 @@ do
 done
 printf '%s\\n' "$saved" | grep -F "$@" || :
 """
-_HEAL_SHAPES = f"{_HEAL}sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n"
+_AND_THEN: Final = {
+    Table.CUT: "",
+    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n",
+    Table.STREAM: f'exec python3 -I -S -c {shlex.quote(TOXICS)} heal "$@"\n',
+}
 
 
 def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
@@ -236,16 +267,17 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
     It is idempotent: done again, there is nothing to delete, and it prints the same.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
-    script = _HEAL if table is Table.CUT else _HEAL_SHAPES
-    return ["sh", "-c", script.replace("TABLE", table.value), "heal", *patterns]
+    script = _HEAL.replace("TABLE", table.value) + _AND_THEN[table]
+    return ["sh", "-c", script, "heal", *patterns]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """Packets counted for every fault and link in what `heal_command` printed."""
+    """What was counted for every fault and link in what `heal_command` printed."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].partition(">")
-        counts[match["fault"], Link(source, destination)] = int(match["packets"])
+        key = match["fault"], Link(source, destination)
+        counts[key] = counts.get(key, 0) + int(match["packets"])  # a rule for each port
     return counts
 
 

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from harness.cluster import (
     CLIENT,
+    STREAMS,
     Bite,
     Capability,
     ClusterEvent,
@@ -19,6 +20,7 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
+    StreamQuality,
     unsupported,
 )
 from harness.environments.process.links import LinkFaults
@@ -33,7 +35,7 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE), Fidelity.EXACT)
+    dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
@@ -154,14 +156,12 @@ class ProcessCluster:
         """Swallow everything on these links."""
         return await self._links.cut(self._checked(links), _checked_lease_s(lease_s))
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Delay, throttle or stall these links."""
-        for value, capability in (
-            (quality.drop, Capability.DROP),
-            (quality.duplicate, Capability.DUPLICATE),
-            (quality.reorder, Capability.REORDER),
-        ):
-            if value > 0:
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Delay, throttle or stall these links; slice or reset the streams on them."""
+        for capability in (Capability.DROP, Capability.DUPLICATE, Capability.REORDER):
+            if getattr(quality, capability.value, 0) > 0:
                 _refuse(capability)
         return await self._links.shape(self._checked(links), quality, _checked_lease_s(lease_s))
 

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.cluster import (
     CLIENT,
+    STREAMS,
     Bite,
     Capability,
     ClusterEvent,
@@ -23,9 +24,11 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
+    StreamQuality,
     check_clock,
     check_disk_quality,
     check_link_quality,
+    unsupported,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
@@ -37,7 +40,7 @@ from harness.errors import UsageError
 __all__ = ["CAPABILITIES", "SimCluster"]
 
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys(Capability, Fidelity.EXACT)
+    {what: Fidelity.EXACT for what in Capability if what not in STREAMS}  # frames come whole
 )
 _KILLED: Final = -9  # as subprocess.Popen.returncode has it
 _LEASE_S_MAX: Final = 1e9
@@ -214,8 +217,13 @@ class SimCluster:
         """Swallow everything on these links; returns the fault's id."""
         return self._lay("cut", links, None, lease_s)
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Worsen these links; returns the fault's id."""
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Worsen these links, which carry frames and no streams; returns the fault's id."""
+        if isinstance(quality, StreamQuality):
+            what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
+            raise unsupported("sim", what, ("process", "docker"))
         check_link_quality(quality)
         return self._lay("shape", links, quality, lease_s)
 
