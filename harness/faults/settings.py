@@ -10,8 +10,9 @@ import msgspec
 
 from harness.cluster import (
     DISK_DELAY_MS_MAX,
+    GAP_MS_MAX,
+    RESET_AFTER_MS_MAX,
     SLICE_BYTES_MAX,
-    STREAM_MS_MAX,
     DiskQuality,
     LinkQuality,
     StreamQuality,
@@ -97,8 +98,8 @@ _SHAPE: Final[_Rules] = {
 }
 _STREAM: Final[_Rules] = {
     "slice": ("slice_bytes", _bytes, f"1 to {SLICE_BYTES_MAX} bytes, such as slice=128B"),
-    "gap": ("gap_ms", _ms(STREAM_MS_MAX), "at most 60s, such as gap=10ms"),
-    "reset-after": ("reset_after_ms", _ms(STREAM_MS_MAX), "at most 60s: reset-after=500ms"),
+    "gap": ("gap_ms", _ms(GAP_MS_MAX), "at most 60s, such as gap=10ms"),
+    "reset-after": ("reset_after_ms", _ms(RESET_AFTER_MS_MAX), "at most 5s: reset-after=500ms"),
 }
 _CLOCK: Final[_Rules] = {
     "offset": ("offset_ms", _ms(_OFFSET_MS_MAX, signed=True), "a jump such as offset=-5s"),

@@ -170,7 +170,8 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
                 await faults.inject(name)
                 on[name], touched[name] = set(argument), 0
             elif verb == "heal" and name is not None:
-                assert (await faults.heal(name)).count == touched[name]
+                unit = "connections" if name.startswith("stream") else "packets"
+                assert await faults.heal(name) == Bite(touched[name], unit)
                 on[name] = set()
             elif verb == "heal-among":
                 ends = {CLIENT, *argument}
@@ -200,10 +201,11 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
                     for name, links in on.items()
                     if links & ends and name not in gone and name.startswith("stream")
                 ]
-                taken = engine.connect(argument.source, argument.destination, 7051)
-                assert taken == bool(holders)
+                for port in (80, 7051):
+                    taken = engine.connect(argument.source, argument.destination, port)
+                    assert taken == bool(holders)
                 for name in holders:
-                    touched[name] += 1
+                    touched[name] += 2
             assert faults.active() == [name for name, links in on.items() if links]
         for name in on:
             assert (await faults.heal(name)).count == touched[name]
@@ -226,7 +228,8 @@ def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
         assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
         with pytest.raises(UsageError, match="31 faults of link quality at once"):
             faults.plan([Link("m1", "m2")], BAD)
-        faults.plan([Link("m1", "m2")])  # a cut needs none
+        for quality in (None, SLICED):  # these need none
+            faults.plan([Link("m1", "m2")], quality)
         await faults.heal_among({"m1", "m2"})
         faults.plan([Link("m1", "m2")], BAD)
 

@@ -256,6 +256,16 @@ def test_healing_a_shape_deletes_its_three_rules_and_says_whether_it_was_held(pa
     assert rules.is_served("queue 4077 395 0 2 20 0 0 0 1\n", rules.Table.SHAPE)
 
 
+def test_healing_streams_removes_toxics_by_the_same_patterns(packet_filter):
+    packet_filter.write("python3", 'shift 4; printf "%s\n" "ran $*"')
+    patterns = rules.select_fault("stream-1")
+    for table in rules.Table:
+        done, _ = packet_filter.run(rules.heal_command(patterns, table), "")
+        assert done.returncode == 0
+        ran = [line for line in done.stdout.splitlines() if line.startswith("ran")]
+        assert ran == (["ran heal -e harness:stream-1:"] if table is rules.Table.STREAM else [])
+
+
 def test_fault_ids_say_in_which_table_their_rules_are():
     for table in rules.Table:
         assert rules.Table.of(table.fault_id(12)) is table

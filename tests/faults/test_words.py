@@ -93,7 +93,7 @@ def test_times():
         "shape leader from members delay=1s delay=2s", "shape leader from members rate=0kB/s",
         "shape leader from members slice=0B", "shape leader from members slice=64",
         "shape leader from members slice=40000B", "shape leader from members gap=1ms",
-        "shape leader from members slice=64B delay=1s", "shape one from others reset-after=2m",
+        "shape leader from members slice=64B delay=1s", "shape one from others reset-after=6s",
         "shape leader from members speed=1", "kill leader every 10s", "kill leader for 4s",
         "kill leader every 4s for 4s", "kill leader every 0s for 0s", "kill leader at 1s for 0ms",
         "clock one", "clock one offset=5", "clock one offset=0s", "clock one offset=-0s",

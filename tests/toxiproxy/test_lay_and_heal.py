@@ -4,10 +4,18 @@ import json
 
 import pytest
 
-from harness.cluster import CLIENT, Link, StreamQuality
+from harness.cluster import (
+    CLIENT,
+    RESET_AFTER_MS_MAX,
+    SLICE_BYTES_MAX,
+    Link,
+    StreamQuality,
+)
 from harness.environments.docker import rules, streams, toxics
+from harness.environments.docker.capabilities import check_shape
 from harness.environments.docker.streams import stream_command
 from harness.environments.toxiproxy.streams import toxics_of
+from harness.errors import UsageError
 
 ADDRESSES = {"m1": "127.0.0.1", "m2": "127.0.0.2", CLIENT: "127.0.0.3"}
 PORTS = {"m1": (7051,), "m2": (7051, 80)}
@@ -75,6 +83,32 @@ def test_a_server_that_refuses_says_why(at, capsys):
     first["toxics"][0]["type"] = "none-such"
     assert toxics.main(["lay", json.dumps(first)]) == 1
     assert "invalid toxic type" in capsys.readouterr().err
+
+
+def test_healing_that_is_refused_is_not_taken_for_done(monkeypatch, capsys):
+    def refuse(*_words, **_named):
+        raise toxics.RefusedError("out of order")
+
+    monkeypatch.setattr(toxics, "ask", refuse)
+    assert toxics.main(["heal", "-e", "x"]) == 1
+    assert "out of order" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [
+        StreamQuality(),
+        StreamQuality(slice_bytes=-1),
+        StreamQuality(slice_bytes=SLICE_BYTES_MAX + 1),
+        StreamQuality(gap_ms=1),
+        StreamQuality(slice_bytes=1, gap_ms=-1),
+        StreamQuality(reset_after_ms=-1),
+        StreamQuality(reset_after_ms=RESET_AFTER_MS_MAX + 1),
+    ],
+)
+def test_a_quality_that_no_stream_has_is_refused(quality):
+    with pytest.raises(UsageError):
+        check_shape(quality, {})
 
 
 def test_where_nobody_serves_nothing_is_left_to_heal(monkeypatch, capsys):
