@@ -136,7 +136,7 @@ class Flow(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """The share that never came."""
+        """The share that never came; negative where more came than was sent."""
         return 1 - self.got / self.sent
 
     @property
@@ -166,6 +166,9 @@ CASES: Final[Mapping[str, Asked]] = MappingProxyType(
     {
         "delay": Asked(LinkQuality(delay_ms=200), lambda flow: flow.delay_ms, 200, "ms"),
         "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%", MANY),
+        "duplicate": Asked(
+            LinkQuality(duplicate=0.1), lambda flow: -100 * flow.lost, 10, "%", MANY
+        ),
         "reorder": Asked(
             LinkQuality(reorder=0.1), lambda flow: 100 * flow.reordered, 10, "%", MANY
         ),

@@ -52,7 +52,7 @@ class FakeEngine:
         verb = command[3]
         if verb != "heal":
             table = self.tables[keeper, verb]
-            lines = command[5 if verb == "cut" else 6 :]
+            lines = command[5 if verb == "cut" else 7 :]
             if verb == "stream":
                 proxies = [json.loads(word) for word in command[7:]]
                 assert keeper.removesuffix(".net") in self.proxies

@@ -14,7 +14,6 @@ from harness.cluster import (
     StreamQuality,
     check_link_quality,
     check_stream_quality,
-    unsupported,
 )
 from harness.environments.real.capabilities import EVERYWHERE
 from harness.errors import UsageError
@@ -23,7 +22,7 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "LINK_QUALITY", "check_shape"]
 
 ENVIRONMENT: Final = "docker"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys((*EVERYWHERE, Capability.DROP), Fidelity.EXACT)
+    dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
             Capability.DELAY,  # by a program that waits for a processor like all others
@@ -38,6 +37,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
 LINK_QUALITY: Final = (
     Capability.DELAY,
     Capability.DROP,
+    Capability.DUPLICATE,
     Capability.REORDER,
     Capability.THROTTLE,
     Capability.STALL,
@@ -57,8 +57,6 @@ def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capabilit
             )
         return
     check_link_quality(quality)
-    if quality.duplicate:
-        raise unsupported(ENVIRONMENT, Capability.DUPLICATE, ["sim"])
     if quality == LinkQuality():
         raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
     if Capability.DELAY in missing:
@@ -66,4 +64,10 @@ def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capabilit
             "docker: links cannot be shaped, since the engine's kernel lacks packet queues "
             f"({missing[Capability.DELAY]}); load the modules xt_NFQUEUE and nfnetlink_queue on "
             "the engine's host, or use --env sim"
+        )
+    if quality.duplicate and Capability.DUPLICATE in missing:
+        raise UsageError(
+            "docker: packets cannot be duplicated, since the engine's kernel does not copy them "
+            f"({missing[Capability.DUPLICATE]}); load the module xt_TEE on the engine's host, or "
+            "use --env sim"
         )

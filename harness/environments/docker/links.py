@@ -101,6 +101,7 @@ class LinkFaults:
         keeper = next(iter(self._places.values())).keeper
         found: dict[Capability, str] = {}
         for able, command in (
+            ([Capability.DUPLICATE], rules.probe_twice_command()),
             (LINK_QUALITY, rules.probe_command()),
             (STREAMS, streams.probe_command()),
         ):

@@ -15,6 +15,9 @@ A shaped link has its rules in the table that packets come to first (`mangle`), 
 held back meets the cuts that are there when it goes on. They are three: one that counts, one that
 gives the packet the fault's bit and says in its comment what that means, and one at the end that
 queues it for the program in `packets`. Several faults on a link are several bits of its packets.
+What the program wants twice is copied in the table that packets come to last (`security`), behind
+all cuts: arriving packets to the node itself, over `lo`, leaving ones to where they go. What links
+have been made worse leaves those two rules behind; no packet meets them that is not marked.
 Bad streams have theirs in a third table (`nat`), see `streams`; what goes between a program and the
 proxy of its streams stays on `lo`, where no other fault hits it.
 
@@ -53,6 +56,7 @@ __all__ = [
     "mark",
     "owners",
     "probe_command",
+    "probe_twice_command",
     "reset_command",
     "select_fault",
     "select_links",
@@ -160,8 +164,12 @@ _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose
 # seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
-mark=$1; program=$2; shift 2
+mark=$1; program=$2; twice=$3; shift 3
 printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
+if [ -n "$twice" ]; then
+  {{ echo '*security'; printf '%s\\n' "$twice"; echo COMMIT; }} | iptables-restore -w 5 --noflush ||
+    exit
+fi
 if ! {_SERVED}; then
   python3 -I -S -c "$program" </dev/null >/dev/null 2>{_STDERR} &
 fi
@@ -175,7 +183,7 @@ done
 
 
 def shape_command(
-    fault: str, links: Iterable[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
+    fault: str, links: Sequence[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
 ) -> list[str]:
     """The command that worsens `links`, all owned by one node, in one transaction.
 
@@ -189,11 +197,27 @@ def shape_command(
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         meaning = f'-m comment --comment "{mark(fault, link, says)}"'
+        match += _ONCE if chain == "OUTPUT" else ""  # a copy goes this way again
         queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
         lines.append(f"-A {chain} {match} {comment} -j {queue}")
-    return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, *lines]
+    (node,) = owners(links[0], Table.SHAPE)
+    twice = _twice(addresses[node], addresses[CLIENT]) if quality.duplicate else ""
+    return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, twice, *lines]
+
+
+_MARKED: Final = f"--mark {packets.TWICE_BIT:#x}/{packets.TWICE_BIT:#x}"
+_ONCE: Final = f" -m mark ! {_MARKED}"
+
+
+def _twice(arriving: str, leaving: str) -> str:
+    """The rules that copy marked packets; `arriving` and `leaving` are where the copies go."""
+    return (
+        "-F INPUT\n-F OUTPUT\n"
+        f"-A INPUT ! -i lo -m mark {_MARKED} -j TEE --gateway {arriving}\n"
+        f"-A OUTPUT ! -o lo -m mark {_MARKED} -j TEE --gateway {leaving}"
+    )
 
 
 # A chain that nothing comes to and that goes at once: the kernel looks at the rules all the same.
@@ -209,6 +233,18 @@ printf '%s\\n' '*mangle' ':harness-probe - [0:0]' \
 def probe_command() -> list[str]:
     """The command that fails, and says why, where the kernel has no packet queues."""
     return ["sh", "-c", _PROBE, "probe", _PROGRAM]
+
+
+_PROBE_TWICE = """
+printf '%s\\n' '*security' ':harness-probe - [0:0]' \
+  '-A harness-probe -m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1' \
+  '-F harness-probe' '-X harness-probe' COMMIT | iptables-restore -w 5 --noflush
+"""
+
+
+def probe_twice_command() -> list[str]:
+    """The command that fails, and says why, where the kernel cannot copy packets."""
+    return ["sh", "-c", _PROBE_TWICE, "probe"]
 
 
 _ALIVE: Final = {

@@ -207,7 +207,7 @@ class ProcessCluster:
 
 
 def _refuse(capability: Capability) -> NoReturn:
-    packets = capability in {Capability.DROP, Capability.REORDER}
+    packets = capability in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
     raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))
 
 
