@@ -9,14 +9,14 @@ deletes a fault's rules has ended the fault, and what it held back is let go at 
 
 If this program dies, the rules' `--queue-bypass` makes the links whole; only what was held is lost.
 
-| quality  | here                                                                                |
-|----------|-------------------------------------------------------------------------------------|
-| drop     | an independent draw a packet                                                        |
-| delay    | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
-| reorder  | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
-| rate     | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
-| stall    | held until the fault is over                                                        |
-| duplicate | goes on with a mark by which a rule of the last table (`security`) copies it (TEE) |
+| quality   | here                                                                                |
+|-----------|-------------------------------------------------------------------------------------|
+| drop      | an independent draw a packet                                                        |
+| delay     | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
+| reorder   | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
+| rate      | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
+| stall     | held until the fault is over                                                        |
+| duplicate | goes on with a mark by which a rule of the last table (`security`) copies it (TEE)  |
 
 The kernel cuts super-packets (segmentation offload) up before they get here, since the queue does
 not ask for them whole: all of this acts on packets as a wire has them.
