@@ -27,17 +27,19 @@ from harness.plugins import DeploymentPlan, Session
 __all__ = [
     "CASES",
     "NODES",
+    "PORT",
     "Asked",
     "Flow",
     "Sending",
     "main",
     "measure",
     "probe_plan",
+    "run_probe",
     "tcp_kb_s",
 ]
 
 NODES: Final = ("a", "b")
-_PORT: Final = 7000
+PORT: Final = 7000
 _LEASE_S: Final = 600.0
 _QUIET_S: Final = 2.0  # so long after the last datagram it is over
 
@@ -134,7 +136,7 @@ class Flow(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """The share that never came."""
+        """The share that never came; negative where more came than was sent."""
         return 1 - self.got / self.sent
 
     @property
@@ -164,6 +166,9 @@ CASES: Final[Mapping[str, Asked]] = MappingProxyType(
     {
         "delay": Asked(LinkQuality(delay_ms=200), lambda flow: flow.delay_ms, 200, "ms"),
         "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%", MANY),
+        "duplicate": Asked(
+            LinkQuality(duplicate=0.1), lambda flow: -100 * flow.lost, 10, "%", MANY
+        ),
         "reorder": Asked(
             LinkQuality(reorder=0.1), lambda flow: 100 * flow.reordered, 10, "%", MANY
         ),
@@ -173,14 +178,16 @@ CASES: Final[Mapping[str, Asked]] = MappingProxyType(
 TCP_RATE: Final = LinkQuality(rate_kb_s=64)
 
 
-def probe_plan() -> DeploymentPlan:
-    """Two nodes that do nothing."""
+def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
+    """Two nodes that do nothing. `link_proxy`: a Toxiproxy program to use instead of our own."""
     nodes = tuple(
-        NodeSpec(name=name, role="idle", ports=(_PORT,), command=("sleep", "infinity"))
+        NodeSpec(name=name, role="idle", ports=(PORT,), command=("sleep", "infinity"))
         for name in NODES
     )
     run_id = f"links-{secrets.token_hex(4)}"
-    return DeploymentPlan(run_id=run_id, nodes=nodes, seed=1, knobs={}, folder=None)
+    return DeploymentPlan(
+        run_id=run_id, nodes=nodes, seed=1, knobs={}, folder=None, link_proxy=link_proxy
+    )
 
 
 async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
@@ -188,7 +195,7 @@ async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tupl
 
     def ask(me: str, peer: str) -> Flow:
         words = [me, peer, *map(str, (*sending, _QUIET_S))]
-        return Flow(**msgspec.json.decode(_run(engine, run_id, me, _PROBE, *words)))
+        return Flow(**msgspec.json.decode(run_probe(engine, run_id, me, _PROBE, *words)))
 
     a, b = NODES
     answers = await asyncio.gather(asyncio.to_thread(ask, a, b), asyncio.to_thread(ask, b, a))
@@ -197,14 +204,15 @@ async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tupl
 
 async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float:
     """How fast one TCP connection carries `TCP_BYTES`."""
-    sending = asyncio.to_thread(_run, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
+    sending = asyncio.to_thread(run_probe, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
     said, _ = await asyncio.gather(
-        asyncio.to_thread(_run, engine, run_id, sink, _TCP_PROBE), sending
+        asyncio.to_thread(run_probe, engine, run_id, sink, _TCP_PROBE), sending
     )
     return float(said)
 
 
-def _run(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
+def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
+    """What the program says that runs at the node with these words."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:

@@ -35,6 +35,10 @@ __all__ = [
     "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
     "FAULTY_DISK",
+    "GAP_MS_MAX",
+    "RESET_AFTER_MS_MAX",
+    "SLICE_BYTES_MAX",
+    "STREAMS",
     "Bite",
     "Capability",
     "Cluster",
@@ -51,11 +55,13 @@ __all__ = [
     "ReadyLog",
     "ReadyPort",
     "Spring",
+    "StreamQuality",
     "Variant",
     "check_clock",
     "check_disk_quality",
     "check_link_quality",
     "check_links",
+    "check_stream_quality",
     "client_end",
     "env_nodes_only",
     "is_client",
@@ -103,6 +109,8 @@ class Capability(enum.Enum):
     REORDER = "reorder"
     THROTTLE = "throttle"
     STALL = "stall"
+    SLICE = "slice"
+    RESET_AFTER = "reset-after"
     RESET = "reset"
     LOSE_UNSYNCED = "lose-unsynced"
     TORN_WRITE = "torn-write"
@@ -129,6 +137,9 @@ FAULTY_DISK: Final = frozenset(
     }
 )
 """What also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+
+STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
+"""What takes byte streams on the links, and a proxy that reads them."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
 """What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
@@ -233,6 +244,19 @@ class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
     stall: bool = False  # hold everything back until healed
 
 
+class StreamQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bad link does to the byte streams on it, above TCP: what Toxiproxy has toxics for.
+
+    Pieces are halves of halves of what came at once: none is larger than `slice_bytes`, few are
+    smaller than half of it. A connection is reset both ways so long after its first bytes in this
+    direction, which are swallowed.
+    """
+
+    slice_bytes: int = 0  # 0: as they come
+    gap_ms: float = 0.0  # after each piece
+    reset_after_ms: float | None = None
+
+
 class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
     """What a bad disk does to a node's requests. Zero means untouched.
 
@@ -246,6 +270,9 @@ class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
     bitrot: float = 0.0  # probability a block that it rots, 0..1
 
 
+SLICE_BYTES_MAX: Final = 32_768  # what a proxy reads at once
+GAP_MS_MAX: Final = 60_000.0
+RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits so long for a real Toxiproxy
 DISK_DELAY_MS_MAX: Final = 60_000.0
 DRIFT_PPM_MAX: Final = 9_000_000  # ten times as fast; the slowest is a tenth
 DRIFT_PPM_MIN: Final = -900_000
@@ -333,6 +360,21 @@ def check_link_quality(quality: LinkQuality) -> None:
     for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
         if not 0 <= getattr(quality, name) < 1e9:
             raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
+
+
+def check_stream_quality(quality: StreamQuality) -> None:
+    """Raise `UsageError` for a quality that no stream has."""
+    if quality == StreamQuality():
+        raise UsageError(f"{quality} leaves the streams as they are; set slice_bytes, ...")
+    if not 0 <= quality.slice_bytes <= SLICE_BYTES_MAX:
+        raise UsageError(
+            f"slice_bytes is {quality.slice_bytes}; it must be in 0 .. {SLICE_BYTES_MAX}"
+        )
+    for name, most in (("gap_ms", GAP_MS_MAX), ("reset_after_ms", RESET_AFTER_MS_MAX)):
+        if not 0 <= (getattr(quality, name) or 0) <= most:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. {most}")
+    if quality.gap_ms and not quality.slice_bytes:
+        raise UsageError(f"gap_ms is {quality.gap_ms} without pieces; set slice_bytes as well")
 
 
 def check_disk_quality(quality: DiskQuality) -> None:
@@ -458,8 +500,10 @@ class Cluster(Protocol):
         """
         ...
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Worsen these links; returns the fault's id."""
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Worsen these links, or the streams on them; returns the fault's id."""
         ...
 
     async def reset(self, links: Sequence[Link]) -> int:

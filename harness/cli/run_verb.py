@@ -147,8 +147,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--link-proxy",
-        metavar="URL",
-        help="a Toxiproxy server to carry the links of --env process (default: our own)",
+        metavar="URL|PATH",
+        help="the Toxiproxy to use instead of our own: of --env process the URL of a server, of "
+        "--env docker the server's program",
     )
     add_check_limit(parser)
     parser.add_argument(

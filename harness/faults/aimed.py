@@ -14,7 +14,7 @@ import msgspec
 from harness.case import Fault
 from harness.cluster import CLIENT, Capability, Link, NodeSpec, is_client
 from harness.errors import UsageError, listed
-from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape
+from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape, Stream
 from harness.faults.operations import ROLLING_RESTART
 from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
@@ -213,7 +213,7 @@ def _told(
     match sentence.kind:
         case Cut() if not others:
             return f"cut {one} into a ring: each hears a majority, and no two the same"
-        case Shape() if not others:
+        case Shape() | Stream() if not others:
             return f"made the links across a ring of {one} worse"
         case Reset() if not others:
             return f"reset the connections across a ring of {one}"
@@ -223,7 +223,7 @@ def _told(
             return f"cut all that goes from {source} to {sink}"
         case Cut():
             return f"cut {one} off from {many}" if len(ends) == 1 else f"cut {many} from {one}"
-        case Shape():
+        case Shape() | Stream():
             return f"made the links between {one} and {many} worse"
         case _:
             return f"reset the connections between {one} and {many}"

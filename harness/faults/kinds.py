@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from harness.cluster import Capability, DiskQuality, Link, LinkQuality
+from harness.cluster import Capability, DiskQuality, Link, LinkQuality, StreamQuality
 from harness.timeline import (
     CLOCK,
     CPU,
@@ -41,6 +41,7 @@ __all__ = [
     "Reset",
     "Restart",
     "Shape",
+    "Stream",
 ]
 
 _DOWN_AND_UP: Final = frozenset({Capability.START})
@@ -193,6 +194,22 @@ class Shape(_Kind, frozen=True, tag="shape"):
         return frozenset(capability for capability, amount in wanted.items() if amount)
 
 
+class Stream(_Kind, frozen=True, tag="stream"):
+    """The byte streams on the links get worse: they come in pieces, or end by a reset."""
+
+    quality: StreamQuality
+    word: ClassVar[str] = SHAPE
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """One thing for each of the two."""
+        wanted = {
+            Capability.SLICE: self.quality.slice_bytes > 0,
+            Capability.RESET_AFTER: self.quality.reset_after_ms is not None,
+        }
+        return frozenset(capability for capability, asked in wanted.items() if asked)
+
+
 class Reset(_Kind, frozen=True, tag="reset"):
     """The open connections on the links are reset (RST), once, at the beginning of the fault."""
 
@@ -214,7 +231,7 @@ class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
 
 Condition = Clock | Cpu | Disk
 NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
-LinkFault = Cut | Shape | Reset
+LinkFault = Cut | Shape | Stream | Reset
 FaultKind = NodeFault | LinkFault | Operate
 
 

@@ -41,6 +41,7 @@ from harness.faults.kinds import (
     Reset,
     Restart,
     Shape,
+    Stream,
 )
 from harness.timeline import EXCUSED_AFTER_NS
 
@@ -128,7 +129,7 @@ class Ledger:
         match what:
             case Cut():
                 entry.link_fault = await self._cluster.cut(aim.links, lease_s=lease_s)
-            case Shape():
+            case Shape() | Stream():
                 entry.link_fault = await self._cluster.shape(
                     aim.links, what.quality, lease_s=lease_s
                 )
@@ -198,7 +199,7 @@ class Ledger:
             case Pause():
                 for node in targets:
                     await self._cluster.resume(node)
-            case Cut() | Shape():
+            case Cut() | Shape() | Stream():
                 return await self._cluster.heal(entry.link_fault)
             case Reset() | None:
                 pass

@@ -8,9 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.cluster import DISK_DELAY_MS_MAX, DiskQuality, LinkQuality
+from harness.cluster import (
+    DISK_DELAY_MS_MAX,
+    GAP_MS_MAX,
+    RESET_AFTER_MS_MAX,
+    SLICE_BYTES_MAX,
+    DiskQuality,
+    LinkQuality,
+    StreamQuality,
+)
 from harness.errors import UsageError
-from harness.faults.kinds import Clock, Condition, Cpu, Disk, Shape
+from harness.faults.kinds import Clock, Condition, Cpu, Disk, Shape, Stream
 
 __all__ = ["CONDITIONS", "condition", "duration_s", "shape", "wrong"]
 
@@ -59,6 +67,11 @@ def _rate(_: str, value: str) -> int | None:
     return int(found[1]) if found and 1 <= int(found[1]) <= _RATE_KB_S_MAX else None
 
 
+def _bytes(_: str, value: str) -> int | None:
+    found = re.fullmatch(r"(\d{1,5})B", value)
+    return int(found[1]) if found and 1 <= int(found[1]) <= SLICE_BYTES_MAX else None
+
+
 def _drift(_: str, value: str) -> int | None:
     found = re.fullmatch(r"(-?\d{1,7})ppm", value)
     return int(found[1]) if found and 1 <= abs(int(found[1])) <= DRIFT_PPM_MAX else None
@@ -82,6 +95,11 @@ _SHAPE: Final[_Rules] = {
     "duplicate": ("duplicate", _share, "a share such as duplicate=5%"),
     "reorder": ("reorder", _share, "a share such as reorder=10%"),
     "rate": ("rate_kb_s", _rate, "a whole number such as rate=64kB/s"),
+}
+_STREAM: Final[_Rules] = {
+    "slice": ("slice_bytes", _bytes, f"1 to {SLICE_BYTES_MAX} bytes, such as slice=128B"),
+    "gap": ("gap_ms", _ms(GAP_MS_MAX), "at most 60s, such as gap=10ms"),
+    "reset-after": ("reset_after_ms", _ms(RESET_AFTER_MS_MAX), "at most 5s: reset-after=500ms"),
 }
 _CLOCK: Final[_Rules] = {
     "offset": ("offset_ms", _ms(_OFFSET_MS_MAX, signed=True), "a jump such as offset=-5s"),
@@ -116,9 +134,18 @@ def _fields(text: str, verb: str, settings: Sequence[str], rules: _Rules) -> dic
     return fields
 
 
-def shape(text: str, settings: Sequence[str]) -> Shape:
-    """A fault of links; raises `UsageError`."""
-    return Shape(quality=msgspec.convert(_fields(text, "shape", settings, _SHAPE), LinkQuality))
+def shape(text: str, settings: Sequence[str]) -> Shape | Stream:
+    """A fault of links, or of the streams on them; raises `UsageError`."""
+    fields = _fields(text, "shape", settings, {**_SHAPE, **_STREAM})
+    of_streams = fields.keys() & {field for field, _, _ in _STREAM.values()}
+    if not of_streams:
+        return Shape(quality=msgspec.convert(fields, LinkQuality))
+    if of_streams != fields.keys():
+        fix = f"make {', '.join(_STREAM)} a fault of their own, with a --fault each"
+        raise wrong(text, "worsens both links and the streams on them", fix)
+    if "gap_ms" in fields and "slice_bytes" not in fields:
+        raise wrong(text, "has a gap between no pieces", "add their size: slice=128B")
+    return Stream(quality=msgspec.convert(fields, StreamQuality))
 
 
 def condition(text: str, verb: str, settings: Sequence[str]) -> Condition:

@@ -55,6 +55,8 @@ EXAMPLES: Final = (
     "shape leader from members loss=20%",
     "shape leader from members duplicate=5%",
     "shape leader from members reorder=10%",
+    "shape leader from members slice=128B",
+    "shape leader from members reset-after=1s",
     "reset leader from members",
     "clock leader offset=5s",
     "clock leader drift=500ppm",

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from harness.cluster import (
     CLIENT,
+    STREAMS,
     Bite,
     ClusterEvent,
     DiskQuality,
@@ -32,6 +33,7 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    StreamQuality,
     client_end,
 )
 from harness.ends import call_as
@@ -612,6 +614,47 @@ async def check_link_quality(session: Session) -> None:
         raise AssertionError(f"{bad} was accepted")
 
 
+async def check_streams(session: Session) -> None:
+    """Streams come in pieces one way, or are reset, and are whole again; or it is refused."""
+    env, cluster = session.env, session.cluster
+    await wait_serving(session, "a")
+    text, links = "x" * 4000, [Link("a", CLIENT)]
+
+    async def took_s() -> float:
+        before_ns = env.clock.monotonic_ns()
+        assert await tell(env, "a", {"do": "echo", "text": text}) == text
+        return (env.clock.monotonic_ns() - before_ns) / 1e9
+
+    slices = StreamQuality(slice_bytes=64, gap_ms=20)  # 60 pieces and more
+    resets = StreamQuality(reset_after_ms=100)
+    if STREAMS.isdisjoint(cluster.capabilities):
+        for quality in (slices, resets):
+            with contextlib.suppress(UsageError):
+                await cluster.shape(links, quality, lease_s=LEASE_S)
+                raise AssertionError(f"{quality} was accepted")
+        return
+    assert await took_s() < 1.2 or await took_s() < 1.2  # one may wait for a processor
+    fault = await cluster.shape(links, slices, lease_s=LEASE_S)
+    assert await took_s() >= 1.2
+    bites = [await cluster.heal(fault)]
+    fault = await cluster.shape(links, resets, lease_s=LEASE_S)
+    try:
+        answer = await tell(env, "a", {"do": "echo", "text": text})
+    except ConnectionError:  # a node's greeting is enough
+        pass
+    else:
+        raise AssertionError(f"the answer was {answer}")
+    bites.append(await cluster.heal(fault))
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+        while await took_s() >= 1.2:
+            pass
+    assert all(bite.count is None or bite.count > 0 for bite in bites)
+    for bad in (StreamQuality(), StreamQuality(gap_ms=1), StreamQuality(reset_after_ms=-1)):
+        with contextlib.suppress(UsageError):
+            await cluster.shape(links, bad, lease_s=LEASE_S)
+            raise AssertionError(f"{bad} was accepted")
+
+
 async def check_clocks(session: Session) -> None:
     """Clocks advance, and a skew moves the wall clock only."""
     env, cluster = session.env, session.cluster
@@ -900,6 +943,7 @@ CALM: tuple[Check, ...] = (
     check_cut_stalls_connections,
     check_leases_and_heal_all,
     check_link_quality,
+    check_streams,
     check_clocks,
     check_clock_drift,
     check_bad_disk,

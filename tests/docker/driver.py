@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from harness.cluster import Link, LinkQuality
+from harness.cluster import Link, LinkQuality, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 
@@ -13,6 +13,8 @@ async def main(session) -> None:
     await session.cluster.cut([Link("n1", "n2")], lease_s=600)
     slow = LinkQuality(delay_ms=5000)
     await session.cluster.shape([Link("n2", "n1")], slow, lease_s=600)
+    slices = StreamQuality(slice_bytes=1)
+    await session.cluster.shape([Link("n1", "n2")], slices, lease_s=600)
     await session.cluster.pause("n2", lease_s=600)
     print("broken", flush=True)
     await asyncio.Event().wait()

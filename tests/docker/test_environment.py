@@ -174,7 +174,7 @@ def kill_driver(driver):
 def test_a_killed_driver_leaves_nothing(environment, engine):
     run_id = f"test-{secrets.token_hex(4)}"
     driver = start_driver(run_id)
-    assert len(found(engine, run_id)) == 7
+    assert len(found(engine, run_id)) == 9
     kill_driver(driver)
 
     wait_until(lambda: found(engine, run_id) == [])
@@ -212,5 +212,5 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
         kill_driver(driver)
         lines = [line for line in environment.clean() if run_id in line]
 
-    assert len(lines) == len(everything) == 7
+    assert len(lines) == len(everything) == 9
     assert found(engine, run_id) == []

@@ -1,12 +1,13 @@
 """Link faults that overlap and heal in parts, against namespaces that live in this process."""
 
 import asyncio
+import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cluster import CLIENT, Link, LinkQuality, client_end
+from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeSpec, StreamQuality, client_end
 from harness.environments.docker import rules
 from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine import ExecResult
@@ -31,6 +32,7 @@ class FakeBlueprint:
     def __init__(self):
         self.places = PLACES
         self.addresses = ADDRESSES
+        self.specs = {name: NodeSpec(name=name, role="x", ports=(7051, 80)) for name in NODES}
 
 
 class FakeEngine:
@@ -38,10 +40,13 @@ class FakeEngine:
 
     def __init__(self):
         # Of each namespace: [chain, address, mark, target, packets] in order.
-        self.tables = {(f"{name}.net", verb): [] for name in NODES for verb in ("cut", "shape")}
-        self.healed = {key: {} for key in self.tables}
+        verbs = ("cut", "shape", "stream")
+        self.tables = {(f"{name}.net", verb): [] for name in NODES for verb in verbs}
+        self.healed = {key: [] for key in self.tables}
         self.fails = set()
-        self.alive = True  # the program that holds packets
+        self.toxics = {f"{name}.net": set() for name in NODES}
+        self.proxies = set()  # the nodes that have one
+        self.alive = True  # the programs that hold packets and serve streams
 
     def exec(self, keeper, command):
         if keeper in self.fails:
@@ -49,22 +54,34 @@ class FakeEngine:
         verb = command[3]
         if verb != "heal":
             table = self.tables[keeper, verb]
-            for line in command[5 if verb == "cut" else 6 :]:
+            lines = command[5 if verb == "cut" else 7 :]
+            if verb == "stream":
+                proxies = [json.loads(word) for word in command[7:]]
+                assert keeper.removesuffix(".net") in self.proxies
+                self.toxics[keeper] |= {t["name"] for one in proxies for t in one["toxics"]}
+                lines = [rule for one in proxies for rule in one["rules"]]
+            for line in lines:
                 words = line.split()
                 target = words[words.index("-j") + 1] if "-j" in words else ""
                 rule = [words[1], *self._rest(words), target, 0]
+                rule[3] += words[words.index("--dport") + 1] if verb == "stream" else ""
                 table.insert(0 if words[0] == "-I" else len(table), rule)
             return ExecResult(0, "")
-        key = (keeper, "shape" if "mangle" in command[2] else "cut")
+        verb = {"filter": "cut", "mangle": "shape", "nat": "stream"}[
+            command[2].partition("iptables-save -c -t ")[2].partition(")")[0]
+        ]
+        key = (keeper, verb)
+        if verb == "stream":
+            kept = {t for t in self.toxics[keeper] if not any(p in f'{t}"' for p in command[4:])}
+            self.toxics[keeper] = kept
         table = self.tables[key]
         selected = [rule for rule in table if any(t in f'{rule[2]}"' for t in command[4:])]
         self.tables[key] = [rule for rule in table if rule not in selected]
-        self.healed[key] |= {mark: count for _, _, mark, target, count in selected if not target}
-        output = [
-            f'-A healed --comment "{count}:{mark}"' for mark, count in self.healed[key].items()
-        ]
+        counts = [(rule[2], rule[4]) for rule in selected if rule[3] in {"", "80", "7051"}]
+        self.healed[key] = [*self.healed[key], *counts]
+        output = [f'-A healed --comment "{count}:{mark}"' for mark, count in self.healed[key]]
         if self.alive:
-            output.append("queue 4077 1 0 2 20 0 0 0 1")
+            output += ["queue 4077 1 0 2 20 0 0 0 1", "proxy served"]
         return ExecResult(0, "\n".join(output))
 
     @staticmethod
@@ -74,7 +91,7 @@ class FakeEngine:
 
     def send(self, link):
         """One packet: how it is shaped, and whether it gets through."""
-        keeper = f"{rules.owner(link)}.net"
+        keeper = f"{rules.owners(link, rules.Table.CUT)[0]}.net"
         towards = link.destination in OWN
         chain, end = ("OUTPUT", link.destination) if towards else ("INPUT", link.source)
         queued = False
@@ -87,6 +104,20 @@ class FakeEngine:
                 return queued, False
         return queued, True
 
+    def connect(self, opener, peer, port):
+        """The proxy that takes the connection, if one does."""
+        where, chain, end = (
+            (peer, "PREROUTING", CLIENT) if opener == CLIENT else (opener, "OUTPUT", peer)
+        )
+        taken = False
+        for rule in self.tables[f"{where}.net", "stream"]:
+            if rule[:2] == [chain, f"{ADDRESSES[end]}/32"] and rule[3].endswith(str(port)):
+                rule[4] += 1
+                if rule[3].startswith("REDIRECT"):
+                    taken = True
+                    break
+        return taken
+
 
 async def direct(call, *arguments):
     return call(*arguments)
@@ -94,10 +125,13 @@ async def direct(call, *arguments):
 
 def link_faults(engine):
     told = []
-    return LinkFaults(FakeBlueprint(), engine, direct, lambda *words: told.append(words)), told
+    blueprint, tell = FakeBlueprint(), lambda *words: told.append(words)
+    return LinkFaults(blueprint, engine, direct, tell, engine.proxies.add), told
 
 
 BAD = LinkQuality(delay_ms=5)
+SLICED = StreamQuality(slice_bytes=10, reset_after_ms=5)
+QUALITIES = {"cut": None, "shape": BAD, "stream": SLICED}
 
 
 LINKS = [
@@ -114,10 +148,12 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("cut"), SOME_LINKS),
         st.tuples(st.just("shape"), SOME_LINKS),
+        st.tuples(st.just("stream"), SOME_LINKS),
         st.tuples(st.just("heal"), st.integers(0, 5)),
         st.tuples(st.just("heal-among"), st.sets(st.sampled_from(NODES), min_size=1)),
         st.tuples(st.just("warden-heals"), st.integers(0, 5)),
         st.tuples(st.just("send"), st.sampled_from(LINKS)),
+        st.tuples(st.just("connect"), st.sampled_from([*LINKS[:4], Link("m1", "m3")])),
     ),
     max_size=30,
 )
@@ -134,12 +170,13 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
         touched: dict[str, int] = {}
         for verb, argument in steps:
             name = list(on)[argument] if isinstance(argument, int) and argument < len(on) else None
-            if verb in {"cut", "shape"}:
-                name = faults.plan(argument, BAD if verb == "shape" else None)
+            if verb in QUALITIES:
+                name = faults.plan(argument, QUALITIES[verb])
                 await faults.inject(name)
                 on[name], touched[name] = set(argument), 0
             elif verb == "heal" and name is not None:
-                assert await faults.heal(name) == touched[name]
+                unit = "connections" if name.startswith("stream") else "packets"
+                assert await faults.heal(name) == Bite(touched[name], unit)
                 on[name] = set()
             elif verb == "heal-among":
                 ends = {*OWN, *argument}
@@ -154,16 +191,31 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
                 gone.add(name)
             elif verb == "send":
                 holders = [
-                    name for name, links in on.items() if argument in links and name not in gone
+                    name
+                    for name, links in on.items()
+                    if argument in links and name not in gone and not name.startswith("stream")
                 ]
                 cuts = [name for name in holders if name.startswith("cut")]
                 assert engine.send(argument) == (len(cuts) < len(holders), not cuts)
                 for name in holders:
                     touched[name] += 1
+            elif verb == "connect":
+                ends = {argument, Link(argument.destination, argument.source)}
+                holders = [
+                    name
+                    for name, links in on.items()
+                    if links & ends and name not in gone and name.startswith("stream")
+                ]
+                for port in (80, 7051):
+                    taken = engine.connect(argument.source, argument.destination, port)
+                    assert taken == bool(holders)
+                for name in holders:
+                    touched[name] += 2
             assert faults.active() == [name for name, links in on.items() if links]
         for name in on:
-            assert await faults.heal(name) == touched[name]
+            assert (await faults.heal(name)).count == touched[name]
         assert not any(engine.tables.values())
+        assert not any(engine.toxics.values())
         assert told == []
 
     asyncio.run(run())
@@ -181,7 +233,8 @@ def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
         assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
         with pytest.raises(UsageError, match="31 faults of link quality at once"):
             faults.plan([Link("m1", "m2")], BAD)
-        faults.plan([Link("m1", "m2")])  # a cut needs none
+        for quality in (None, SLICED):  # these need none
+            faults.plan([Link("m1", "m2")], quality)
         await faults.heal_among({"m1", "m2"})
         faults.plan([Link("m1", "m2")], BAD)
 
@@ -192,14 +245,16 @@ def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
     async def run():
         engine = FakeEngine()
         faults, told = link_faults(engine)
-        shape, cut = faults.plan([Link("m1", "m2")], BAD), faults.plan([Link("m1", "m2")])
-        await faults.inject(shape)
-        await faults.inject(cut)
+        names = [faults.plan([Link("m1", "m2")], quality) for quality in QUALITIES.values()]
+        for name in names:
+            await faults.inject(name)
         engine.alive = False
-        await faults.heal(cut)
-        assert told == []
-        await faults.heal(shape)
-        assert [node for node, _ in told] == ["m2"]
+        nodes = []
+        for name in names:
+            told.clear()
+            await faults.heal(name)
+            nodes.append([node for node, _ in told])
+        assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
 
     asyncio.run(run())
 
@@ -213,9 +268,9 @@ def test_overlapping_faults_each_count_every_packet_once():
         await faults.inject(first)
         await faults.inject(second)
         engine.send(link)
-        assert await faults.heal(first) == 1
+        assert await faults.heal(first) == Bite(1, "packets")
         engine.send(link)
-        assert await faults.heal(second) == 2
+        assert await faults.heal(second) == Bite(2, "packets")
 
     asyncio.run(run())
 

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from harness.cluster import LinkQuality
 from harness.environments.docker import packets
-from harness.environments.docker.packets import ACCEPT, DROP, Flow, Packet, Quality, Scheduler
+from harness.environments.docker.packets import (
+    ACCEPT,
+    DROP,
+    TWICE,
+    Flow,
+    Packet,
+    Quality,
+    Scheduler,
+)
 from harness.environments.sim.links import _combined
 
 FLOW = Flow("INPUT", "10.1.2.10")
@@ -58,6 +66,14 @@ def test_a_drawn_packet_is_dropped_at_once_and_no_other():
     scheduler.arrive(packet(1), 10.0)
     scheduler.arrive(packet(2), 10.0)
     assert scheduler.verdicts(10.0) == [(1, DROP), (2, ACCEPT)]
+
+
+def test_a_packet_that_is_drawn_goes_on_twice_and_no_other():
+    draws = [*(0.9, 0.0, 0.9, 0.09), *(0.9, 0.0, 0.9, 0.1)]
+    scheduler = scheduler_of([Quality(delay_ms=10, duplicate=0.1)], draws)
+    for number in (1, 2):
+        scheduler.arrive(packet(number), 10.0)
+    assert scheduler.verdicts(11.0) == [(1, TWICE), (2, ACCEPT)]
 
 
 def test_a_reordered_packet_is_overtaken_by_those_behind_it():
@@ -130,6 +146,7 @@ qualities = st.builds(
     delay_ms=st.floats(0, 1e6),
     jitter_ms=st.floats(0, 1e6),
     drop=st.floats(0, 1),
+    duplicate=st.floats(0, 1),
     reorder=st.floats(0, 1),
     rate_kb_s=st.integers(0, 10**9).map(float),
     stall=st.sampled_from([0.0, 1.0]),
@@ -187,6 +204,12 @@ def test_a_verdict_as_the_kernel_reads_it():
         "20000000 0103 0100 00000000 00000000"  # length, NFQNL_MSG_VERDICT, NLM_F_REQUEST
         "00 00 0fed"  # any family, version 0, queue 4077
         "0c00 0200 00000001 01020304"  # NFQA_VERDICT_HDR: NF_ACCEPT, the packet
+    )
+    assert packets.verdict_message(0x01020304, TWICE) == bytes.fromhex(
+        "28000000 0103 0100 00000000 00000000"
+        "00 00 0fed"
+        "0c00 0200 00000001 01020304"
+        "0800 0300 80000000"  # NFQA_MARK: to be copied
     )
 
 

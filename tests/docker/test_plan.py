@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import CLIENT, NodeSpec, ReadyCommand, Variant, client_end
-from harness.environments.docker import clients, deploy, image, relay, sources
+from harness.environments.docker import clients, deploy, image, relay, sources, streams
 from harness.environments.real.node import NodeFile
 from harness.errors import UsageError
 from tests.docker.support import echo_nodes, plan_of
@@ -237,6 +237,7 @@ def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
         ([node("client")], "'client'"),
         ([node("a.net")], r"'a\.net'"),
         ([node("a.setup")], r"'a\.setup'"),
+        ([node("a.proxy")], r"'a\.proxy'"),
         ([node(after=("x",))], "start after 'x'"),
         ([node(dockerfile="/nowhere")], "there is none in /nowhere"),
         ([node(), node()], "unique"),
@@ -247,6 +248,28 @@ def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
 def test_plans_that_cannot_be_deployed_are_refused(nodes, message):
     with pytest.raises(UsageError, match=message):
         deploy.check_plan(plan_of(nodes))
+
+
+def test_the_proxy_of_streams_is_ours_or_the_program_that_is_given(tmp_path):
+    program = tmp_path / "toxiproxy-server"
+    program.write_bytes(b"ELF")
+    ours = blueprint(*echo_nodes(1))
+    given = deploy.Blueprint(
+        plan_of(echo_nodes(1), run_id="r", link_proxy=str(program)), "image:1", NETWORK
+    )
+
+    for plans in (ours, given):
+        proxy = plans.proxy("n1")
+        assert proxy.network == "container:harness-r-n1.net"
+        assert proxy.user.partition(":")[0] == str(streams.PROXY_UID)
+        assert proxy.user.partition(":")[0] not in {plans.container("n1").user, "0"}
+        assert proxy.capabilities == ()
+        assert proxy.labels == plans.labels("n1")
+    assert "harness/app/harness/environments/toxiproxy/api.py" in unpacked(ours.proxy_code())
+    assert unpacked(given.proxy_code()) == {given.proxy("n1").command[0][1:]: b"ELF"}
+    deploy.check_plan(plan_of(echo_nodes(1), link_proxy=str(program)))
+    with pytest.raises(UsageError, match="is not a file"):
+        deploy.check_plan(plan_of(echo_nodes(1), link_proxy="http://127.0.0.1:8474"))
 
 
 def test_subnets_avoid_what_this_machine_routes_to(tmp_path):

@@ -32,17 +32,18 @@ def saved_line(fault, link, packets, *, drop):
 
 
 def test_a_cut_is_made_where_it_arrives_and_towards_clients_where_it_leaves():
-    assert rules.owner(Link("m1", "m2")) == "m2"
-    assert rules.owner(Link(CLIENT, "m2")) == "m2"
-    assert rules.owner(Link("m2", CLIENT)) == "m2"
-    assert rules.owner(Link("m2", "client:1")) == "m2"
+    for table in (rules.Table.CUT, rules.Table.SHAPE):
+        assert rules.owners(Link("m1", "m2"), table) == ("m2",)
+        assert rules.owners(Link(CLIENT, "m2"), table) == ("m2",)
+        assert rules.owners(Link("m2", CLIENT), table) == ("m2",)
+        assert rules.owners(Link("m2", "client:1"), table) == ("m2",)
 
     command = rules.cut_command("f", [Link("m1", "m2"), Link("m2", CLIENT)], ADDRESSES)
 
     assert command[4:] == [
         '--comment "harness:f:',
-        '-I INPUT 1 -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2"',
-        '-A INPUT -s 10.1.2.10/32 -m comment --comment "harness:f:m1>m2" -j DROP',
+        '-I INPUT 1 -s 10.1.2.10/32 ! -i lo -m comment --comment "harness:f:m1>m2"',
+        '-A INPUT -s 10.1.2.10/32 ! -i lo -m comment --comment "harness:f:m1>m2" -j DROP',
         '-I OUTPUT 1 -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client"',
         '-A OUTPUT -d 10.1.2.1/32 -m comment --comment "harness:f:m2>client" -j DROP',
     ]
@@ -53,29 +54,56 @@ def test_a_shaped_link_counts_then_marks_and_queues_last():
 
     command = rules.shape_command("shape-1", [Link("m1", "m2")], quality, 4, ADDRESSES)
 
-    match, comment = "-s 10.1.2.10/32", '-m comment --comment "harness:shape-1:'
+    match, comment = "-s 10.1.2.10/32 ! -i lo", '-m comment --comment "harness:shape-1:'
     assert command[4] == '--comment "harness:shape-1:'
-    assert command[6:] == [
+    assert command[6] == ""  # nothing is to be copied
+    assert command[7:] == [
         f'-I INPUT 1 {match} {comment}m1>m2"',
-        f'-I INPUT 1 {match} {comment}delay=200,drop=0.25:m1>m2" -j MARK --set-xmark 0x4/0x4',
+        f'-I INPUT 1 {match} {comment}del=200,dro=0.25:m1>m2" -j MARK --set-xmark 0x4/0x4',
         f'-A INPUT {match} {comment}m1>m2" -j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass',
     ]
 
 
+def test_what_is_duplicated_is_copied_once_and_behind_all_cuts(packet_filter):
+    quality = LinkQuality(duplicate=0.1)
+    for link, to in ((Link("m1", "m2"), "10.1.2.11"), (Link("m2", CLIENT), "10.1.2.11")):
+        command = rules.shape_command("shape-1", [link], quality, 1, ADDRESSES)
+        assert command[6].splitlines()[2:] == [
+            f"-A INPUT ! -i lo -m mark --mark 0x80000000/0x80000000 -j TEE --gateway {to}",
+            "-A OUTPUT ! -o lo -m mark --mark 0x80000000/0x80000000 -j TEE --gateway 10.1.2.1",
+        ]
+        unmarked = " -m mark ! --mark 0x80000000/0x80000000 "
+        assert [unmarked in rule for rule in command[7:]] == 3 * [link.destination == CLIENT]
+    restored = packet_filter.folder / "tables"
+    packet_filter.write("iptables-restore", f'cat >>"{restored}"')
+    command[2] = command[2].replace(rules._SERVED, "true")
+    done, _ = packet_filter.run(command)
+    assert done.returncode == 0
+    copies, shapes = command[6].splitlines(), command[7:]
+    expected = ["*security", *copies, "COMMIT", "*mangle", *shapes, "COMMIT"]
+    assert restored.read_text().splitlines() == expected
+
+
 def test_the_program_reads_from_the_rules_what_was_asked():
     worst = LinkQuality(
-        delay_ms=1.5, jitter_ms=2e5, drop=0.05, reorder=1e-3, rate_kb_s=64, stall=True
+        delay_ms=1.5,
+        jitter_ms=2e5,
+        drop=0.05,
+        duplicate=0.5,
+        reorder=1e-3,
+        rate_kb_s=64,
+        stall=True,
     )
     mild = LinkQuality(jitter_ms=3)
     lines = [
-        *rules.shape_command("shape-1", [Link("m1", "m2")], worst, 1, ADDRESSES)[6:],
-        *rules.shape_command("shape-2", [Link("m1", "m2")], mild, 1 << 30, ADDRESSES)[6:],
-        *rules.shape_command("shape-2", [Link("m2", CLIENT)], mild, 1 << 30, ADDRESSES)[6:],
+        *rules.shape_command("shape-1", [Link("m1", "m2")], worst, 1, ADDRESSES)[7:],
+        *rules.shape_command("shape-2", [Link("m1", "m2")], mild, 1 << 30, ADDRESSES)[7:],
+        *rules.shape_command("shape-2", [Link("m2", CLIENT)], mild, 1 << 30, ADDRESSES)[7:],
         *rules.cut_command("cut-3", [Link("m1", "m2")], ADDRESSES)[5:],
     ]
     saved = "\n".join(f"{line.replace(' 1 -', ' -').replace('-I', '-A')}" for line in lines)
 
-    asked = packets.Quality(1.5, 2e5, 0.05, 1e-3, 64, 1)
+    asked = packets.Quality(1.5, 2e5, 0.05, 0.5, 1e-3, 64, 1)
     assert packets.meaning_of(saved) == {
         packets.Flow("INPUT", "10.1.2.10"): {1: asked, 1 << 30: packets.Quality(jitter_ms=3)},
         packets.Flow("OUTPUT", "10.1.2.1"): {1 << 30: packets.Quality(jitter_ms=3)},
@@ -84,11 +112,12 @@ def test_the_program_reads_from_the_rules_what_was_asked():
 
 def test_the_longest_names_leave_room_for_what_a_quality_says():
     names = ["n" * 63, "m" * 63]
-    addresses = dict.fromkeys(names, "10.255.255.254")
+    addresses = dict.fromkeys([*names, CLIENT], "10.255.255.254")
     worst = LinkQuality(
         delay_ms=1.23456789e8,
         jitter_ms=1.23456789e8,
         drop=1.23456789e-5,
+        duplicate=1.23456789e-5,
         reorder=1.23456789e-5,
         rate_kb_s=123456789,
         stall=True,
@@ -250,7 +279,7 @@ def test_nothing_to_heal_is_success_and_changes_nothing(packet_filter):
 
 def test_healing_a_shape_deletes_its_three_rules_and_says_whether_it_was_held(packet_filter):
     link = Link("m1", "m2")
-    lines = rules.shape_command("shape-1", [link], LinkQuality(stall=True), 1, ADDRESSES)[6:]
+    lines = rules.shape_command("shape-1", [link], LinkQuality(stall=True), 1, ADDRESSES)[7:]
     saved = "".join(f"[7:70] {line.replace(' 1 -', ' -').replace('-I', '-A')}\n" for line in lines)
     for patterns in (rules.select_fault("shape-1"), rules.select_links([link])):
         done, restored = packet_filter.run(rules.heal_command(patterns, rules.Table.SHAPE), saved)
@@ -259,8 +288,18 @@ def test_healing_a_shape_deletes_its_three_rules_and_says_whether_it_was_held(pa
         assert restored.splitlines()[0] == "*mangle"
         assert len(deleted(restored)) == 3
         assert rules.counted_packets(done.stdout) == {("shape-1", link): 7}
-        assert not rules.is_queue_served(done.stdout)
-    assert rules.is_queue_served("queue 4077 395 0 2 20 0 0 0 1\n")
+        assert not rules.is_served(done.stdout, rules.Table.SHAPE)
+    assert rules.is_served("queue 4077 395 0 2 20 0 0 0 1\n", rules.Table.SHAPE)
+
+
+def test_healing_streams_removes_toxics_by_the_same_patterns(packet_filter):
+    packet_filter.write("python3", 'shift 4; printf "%s\n" "ran $*"')
+    patterns = rules.select_fault("stream-1")
+    for table in rules.Table:
+        done, _ = packet_filter.run(rules.heal_command(patterns, table), "")
+        assert done.returncode == 0
+        ran = [line for line in done.stdout.splitlines() if line.startswith("ran")]
+        assert ran == (["ran heal -e harness:stream-1:"] if table is rules.Table.STREAM else [])
 
 
 def test_fault_ids_say_in_which_table_their_rules_are():

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import docker
-from harness.cluster import CLIENT, Capability, Link, LinkQuality, NodeState
+from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeState, StreamQuality
 from harness.env import Address
 from harness.environments.docker.labels import container_name
 from harness.errors import UsageError
@@ -101,6 +101,33 @@ async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session
     assert (await cluster.heal(fault)).count > 0
 
 
+async def copies_of_packets_are_not_copied_again_either_way(session):
+    cluster = session.cluster
+    for link in (Link("n1", CLIENT), Link(CLIENT, "n1")):
+        fault = await cluster.shape([link], LinkQuality(duplicate=1.0), lease_s=LONG_S)
+        for _ in range(10):
+            assert (await ask(session, "n1", "who"))["name"] == "n1"
+        bite = await cluster.heal(fault)
+        assert 10 <= bite.count <= 1000, link  # a few packets an answer
+
+
+async def an_open_connection_is_reset_for_a_bad_stream_and_outlives_it(session):
+    cluster = session.cluster
+    passes_by = await session.env.net.connect(Address("n1", PORT))
+    fault = await cluster.shape([Link("n1", CLIENT)], StreamQuality(slice_bytes=8), lease_s=LONG_S)
+    async with asyncio.timeout(LIMIT_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await passes_by.recv() is None
+    passes_by.close()
+    conn = await session.env.net.connect(Address("n1", PORT))
+    for _ in range(2):
+        await conn.send(msgspec.json.encode(["who"]))
+        async with asyncio.timeout(LIMIT_S):
+            assert msgspec.json.decode(await conn.recv())["name"] == "n1"
+        assert await cluster.heal(fault) == Bite(1, "connections")
+    conn.close()
+
+
 async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
     """A busy engine does so by itself: the command succeeded, and what it said does not come."""
     whole = docker.APIClient.exec_start
@@ -144,11 +171,9 @@ async def reset_aborts_open_connections(session):
     conn.close()
 
 
-async def what_it_cannot_do_it_refuses_and_names_who_can(session):
+async def what_is_none_is_refused(session):
     cluster = session.cluster
-    assert Capability.DUPLICATE not in cluster.capabilities
     for quality, why in (
-        (LinkQuality(duplicate=0.1), r"'duplicate'.*--env sim"),
         (LinkQuality(), "leaves the links as they are"),
         (LinkQuality(drop=1.1), r"drop is 1\.1; it must be in 0 \.\. 1"),
     ):
@@ -206,8 +231,10 @@ def test_links_of_nodes_and_clients(environment):
         partitions_overlap_and_heal_in_parts,
         clients_can_be_cut_in_either_direction,
         clients_have_slow_links_too_and_a_stall_ends_with_what_it_held,
+        copies_of_packets_are_not_copied_again_either_way,
+        an_open_connection_is_reset_for_a_bad_stream_and_outlives_it,
         what_the_engine_loses_of_an_answer_is_asked_for_again,
-        what_it_cannot_do_it_refuses_and_names_who_can,
+        what_is_none_is_refused,
         events_of_nodes_arrive_within_a_tenth_of_a_second,
         a_cut_holds_across_a_restart,
         a_node_that_gets_no_processor_is_told,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.case import NS_PER_S, Case, stream
 from harness.cli import main
-from harness.cluster import Capability, DiskQuality, LinkQuality
+from harness.cluster import Capability, DiskQuality, LinkQuality, StreamQuality
 from harness.errors import UsageError
 from harness.faults.aimed import AimedNemesis, load_nemesis
 from harness.faults.kinds import (
@@ -22,6 +22,7 @@ from harness.faults.kinds import (
     Reset,
     Restart,
     Shape,
+    Stream,
 )
 from harness.faults.schedules import Schedule, Trigger
 from harness.faults.words import parse
@@ -48,6 +49,14 @@ S = NS_PER_S
         (
             "shape halves duplicate=5% reorder=10.5%",
             Shape(quality=LinkQuality(duplicate=0.05, reorder=0.105)),
+        ),
+        (
+            "shape leader to members slice=128B gap=10ms",
+            Stream(quality=StreamQuality(slice_bytes=128, gap_ms=10)),
+        ),
+        (
+            "shape ring reset-after=0.5s",
+            Stream(quality=StreamQuality(reset_after_ms=500)),
         ),
         ("clock one offset=-5s", Clock(offset_ms=-5000)),
         (
@@ -95,6 +104,9 @@ def test_times():
         "shape leader from members loss=0%", "shape leader from members loss=101%",
         "shape leader from members delay=200", "shape leader from members delay=2m",
         "shape leader from members delay=1s delay=2s", "shape leader from members rate=0kB/s",
+        "shape leader from members slice=0B", "shape leader from members slice=64",
+        "shape leader from members slice=40000B", "shape leader from members gap=1ms",
+        "shape leader from members slice=64B delay=1s", "shape one from others reset-after=6s",
         "shape leader from members speed=1", "kill leader every 10s", "kill leader for 4s",
         "kill leader every 4s for 4s", "kill leader every 0s for 0s", "kill leader at 1s for 0ms",
         "clock one", "clock one offset=5", "clock one offset=0s", "clock one offset=-0s",
@@ -121,7 +133,7 @@ def test_what_is_wrong_is_refused(text):
 @given(st.lists(st.sampled_from([
     "kill", "cut", "shape", "reset", "leader", "one@members", "from", "to", "ring", "every", "at",
     "for", "4s", "10s", "loss=20%", "client", "node:m1", "@", "=", "%", "clock", "disk",
-    "offset=-1s", "full=yes", "when", "event", "it", "term=3", "nth=2",
+    "slice=9B", "gap=1ms", "offset=-1s", "full=yes", "when", "event", "it", "term=3", "nth=2",
 ]), max_size=9).map(" ".join) | st.text(max_size=60))  # fmt: skip
 def test_any_text_is_understood_or_refused(text):
     try:

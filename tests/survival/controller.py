@@ -9,10 +9,11 @@ from harness.registry import load_plugin
 from harness.run import conduct
 from harness.store import RunFolder
 
+SLICES = "shape leader to members slice=64B"
 environment = load_plugin("environments", sys.argv[1])
 case = Case(
     seed=int(sys.argv[2]),
-    nemeses=("partition-leader", "kill-leader", "pause-leader"),
+    nemeses=("partition-leader", "kill-leader", "pause-leader", SLICES),
     interval_s=4.0,
     duration_s=2.0,
     time_limit_s=120.0,

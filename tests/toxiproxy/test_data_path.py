@@ -252,6 +252,20 @@ def test_reset_peer_resets_new_connections(through, stream):
     assert time.monotonic() - start_s > 0.08
 
 
+@pytest.mark.parametrize("stream", ["upstream", "downstream"])
+def test_a_connection_that_is_not_reset_yet_when_our_reset_peer_goes_loses_nothing(
+    through, ours, stream
+):
+    passage = through(at=ours)
+    toxic = passage.add("reset_peer", stream, timeout=60_000)
+    conn = passage.connect()
+    conn.sendall(b"held")
+    assert is_silent(conn, 0.1)
+    passage.remove(toxic)
+    assert receive(conn, 4) == b"held"
+    assert ask(conn, b"more") == b"more"
+
+
 def test_slicer_keeps_the_bytes(through):
     passage = through(source(BIG[:20_000]))
     passage.add("slicer", average_size=1000, size_variation=300, delay=2000)

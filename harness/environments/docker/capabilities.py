@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import Capability, Fidelity, LinkQuality, check_link_quality, unsupported
+from harness.cluster import (
+    STREAMS,
+    Capability,
+    Fidelity,
+    LinkQuality,
+    StreamQuality,
+    check_link_quality,
+    check_stream_quality,
+)
 from harness.environments.real.capabilities import EVERYWHERE
 from harness.errors import UsageError
 
@@ -14,12 +22,13 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "LINK_QUALITY", "check_shape"]
 
 ENVIRONMENT: Final = "docker"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys((*EVERYWHERE, Capability.DROP), Fidelity.EXACT)
+    dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
             Capability.DELAY,  # by a program that waits for a processor like all others
             Capability.REORDER,  # where another packet comes soon enough to overtake
             Capability.THROTTLE,
+            *STREAMS,  # of declared ports; what is open when it begins is reset
             Capability.SLOW_CPU,  # at full speed for a part of each tenth of a second
         ),
         Fidelity.APPROXIMATE,
@@ -28,6 +37,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
 LINK_QUALITY: Final = (
     Capability.DELAY,
     Capability.DROP,
+    Capability.DUPLICATE,
     Capability.REORDER,
     Capability.THROTTLE,
     Capability.STALL,
@@ -35,16 +45,29 @@ LINK_QUALITY: Final = (
 """Of links; an engine whose kernel lacks what it takes has none of these."""
 
 
-def check_shape(quality: LinkQuality, unshapable: str | None) -> None:
-    """Raise `UsageError` for what cannot be done to links; `unshapable`: why nothing can."""
+def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
+    """Raise `UsageError` for what cannot be done to links; `missing`: what the kernel lacks."""
+    if isinstance(quality, StreamQuality):
+        check_stream_quality(quality)
+        for what in STREAMS & missing.keys():
+            raise UsageError(
+                "docker: streams cannot be sliced or reset, since the engine's kernel does not "
+                f"redirect connections ({missing[what]}); load the modules xt_owner and "
+                "xt_REDIRECT on the engine's host, or use --env process"
+            )
+        return
     check_link_quality(quality)
-    if quality.duplicate:
-        raise unsupported(ENVIRONMENT, Capability.DUPLICATE, ["sim"])
     if quality == LinkQuality():
         raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
-    if unshapable is not None:
+    if Capability.DELAY in missing:
         raise UsageError(
-            f"docker: links cannot be shaped, since the engine's kernel lacks packet queues "
-            f"({unshapable}); load the modules xt_NFQUEUE and nfnetlink_queue on the "
-            "engine's host, or use --env sim"
+            "docker: links cannot be shaped, since the engine's kernel lacks packet queues "
+            f"({missing[Capability.DELAY]}); load the modules xt_NFQUEUE and nfnetlink_queue on "
+            "the engine's host, or use --env sim"
+        )
+    if quality.duplicate and Capability.DUPLICATE in missing:
+        raise UsageError(
+            "docker: packets cannot be duplicated, since the engine's kernel does not copy them "
+            f"({missing[Capability.DUPLICATE]}); load the module xt_TEE on the engine's host, or "
+            "use --env sim"
         )

@@ -24,17 +24,13 @@ from harness.cluster import (
     LinkQuality,
     NodeSpec,
     NodeState,
+    StreamQuality,
     known_ends,
 )
 from harness.deployment import as_variant, start_in_order
 from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
-from harness.environments.docker.capabilities import (
-    CAPABILITIES,
-    ENVIRONMENT,
-    LINK_QUALITY,
-    check_shape,
-)
+from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
 from harness.environments.docker.clocks import give_clocks
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
@@ -96,8 +92,10 @@ class DockerCluster(RealCluster[DockerNode]):
         super().__init__(nodes, blueprint.clients, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
-        self._links = LinkFaults(blueprint, engine, self._in_thread, self._tell)
-        self._unshapable: str | None = None
+        self._links = LinkFaults(
+            blueprint, engine, self._in_thread, self._tell, self._containers.provide_proxy
+        )
+        self._missing: Mapping[Capability, str] = {}
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
@@ -116,10 +114,8 @@ class DockerCluster(RealCluster[DockerNode]):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """`CAPABILITIES`, less link quality where the engine's kernel has no packet queues."""
-        if self._unshapable is None:
-            return CAPABILITIES
-        return {what: how for what, how in CAPABILITIES.items() if what not in LINK_QUALITY}
+        """`CAPABILITIES`, less what the engine's kernel does not have."""
+        return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[tuple[str, str, NodeState]]:
         """Node, container and state of those that no verb is at work on."""
@@ -159,9 +155,9 @@ class DockerCluster(RealCluster[DockerNode]):
             if isinstance(answer, BaseException):
                 raise answer
             endpoints |= answer
-        self._unshapable = await self._links.why_unshapable()
-        if self._unshapable is not None:
-            _log.warning("docker: links can be cut but not shaped: %s", self._unshapable)
+        self._missing = await self._links.missing()
+        for what, why in self._missing.items():
+            _log.warning("docker: the engine's kernel cannot do %r: %s", what.value, why)
         await start_in_order(self.nodes, self.start, self._require_ready)
         await prove_clocks(node.control for node in self._nodes.values())
         return endpoints
@@ -435,13 +431,14 @@ class DockerCluster(RealCluster[DockerNode]):
         """Drop every packet on these links; returns the fault's id."""
         return await self._inject(self._links.plan(links), lease_s)
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Worsen these links, packet by packet; returns the fault's id.
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Worsen these links, packet by packet, or the streams on them; returns the fault's id.
 
-        Raises `UsageError` for a quality that is none, for duplicates, and where the engine's
-        kernel has no packet queues.
+        Raises `UsageError` for a quality that is none, and for what cannot be done here.
         """
-        check_shape(quality, self._unshapable)
+        check_shape(quality, self._missing)
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
@@ -458,10 +455,10 @@ class DockerCluster(RealCluster[DockerNode]):
         self._bus.publish(node, "infrastructure", {"what": what})
 
     async def heal(self, fault: str) -> Bite:
-        """Delete the rules of one fault; the bite is the packets that met them."""
-        touched = await self._links.heal(fault)
+        """Delete the rules of one fault; the bite is what met them."""
+        bite = await self._links.heal(fault)
         self._warden.release(f"link:{fault}")
-        return Bite(touched, "packets")
+        return bite
 
     async def heal_among(self, nodes: Iterable[str]) -> None:
         """Make every link among these nodes and the clients whole."""

@@ -70,6 +70,16 @@ class Containers:
         state = self.engine.state(keeper)
         return state.ports if state is not None and state.running else {}
 
+    def provide_proxy(self, node: str) -> None:
+        """Have a Toxiproxy run in the node's network namespace."""
+        spec = self._blueprint.proxy(node)
+        state = self.engine.state(spec.name)
+        if state is None:
+            self.engine.create(spec)
+            self.engine.put_archive(spec.name, "/", self._blueprint.proxy_code())
+        if state is None or not state.running:
+            self.engine.start(spec.name)
+
     def keeper(self, node: str) -> str:
         """The container that keeps the node's network namespace."""
         return self._blueprint.places[node].keeper

@@ -7,7 +7,8 @@ The *keeper* beside it does nothing (`sleep`) but own the network namespace that
   partition is cut from its first packet on;
 * the namespace can be reached while the node is frozen, when nothing can be executed in its own
   container;
-* what holds the packets of bad links (`packets`) runs in it, and dies with it;
+* what holds the packets of bad links (`packets`) runs in it, and dies with it; the Toxiproxy that
+  bad streams go through (`streams`) is a third container in that namespace;
 * only the keeper has a capability, CAP_NET_ADMIN, and only for what is executed in it as root. Its
   own process has none. (CAP_NET_RAW is not needed by the nf_tables flavour of iptables.)
 
@@ -28,7 +29,7 @@ import msgspec
 
 from harness.cluster import BASE, CLIENT, NodeSpec
 from harness.deployment import as_variant, check_nodes, forms_of
-from harness.environments.docker import clocks, sources
+from harness.environments.docker import clocks, sources, toxics
 from harness.environments.docker.archives import tar_files, tar_folder
 from harness.environments.docker.dockerfiles import image_of
 from harness.environments.docker.engine import ContainerSpec, Engine
@@ -40,10 +41,12 @@ from harness.environments.docker.labels import (
     container_name,
     keeper_name,
     network_name,
+    proxy_name,
     setup_name,
     this_controller,
     volume_name,
 )
+from harness.environments.docker.streams import PROXY_UID
 from harness.environments.real.control import Condition
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
@@ -55,9 +58,11 @@ __all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
 """The engine runs a process for each published port."""
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.setup)")
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.proxy)(?<!\.setup)")
 _NODE_FILE: Final = "/harness/node.json"
 _USER: Final = "65532:65532"
+_PROXY_PROGRAM: Final = "/harness/toxiproxy-server"
+_PROXY_MEMORY_BYTES_MAX: Final = 256 << 20
 _RELAY_HOST: Final = 2  # .1 is the gateway
 _FIRST_HOST: Final = 10
 _FIRST_CLIENT: Final = _FIRST_HOST + NODES_MAX
@@ -82,10 +87,10 @@ class Place(msgspec.Struct, frozen=True):
 
 def check_plan(plan: DeploymentPlan) -> None:
     """Refuse what cannot be deployed; raises `UsageError`."""
-    if plan.link_proxy is not None:
+    if plan.link_proxy is not None and not Path(plan.link_proxy).is_file():
         raise UsageError(
-            f"--link-proxy {plan.link_proxy} is not used by the docker environment, which cuts "
-            "links in the nodes' own namespaces; leave it out, or use --env process"
+            f"--link-proxy {plan.link_proxy} is not a file; docker runs Toxiproxy beside the "
+            "nodes, so name the program (toxiproxy-server), or leave the option out to use ours"
         )
     if not 1 <= len(plan.nodes) <= NODES_MAX:
         raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
@@ -241,6 +246,30 @@ class Blueprint:
             memory_bytes_max=_KEEPER_MEMORY_BYTES_MAX,
             processes_max=_KEEPER_PROCESSES_MAX,
         )
+
+    def proxy(self, node: str) -> ContainerSpec:
+        """The container with the Toxiproxy of the node's streams: ours, or the program given."""
+        ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
+        given = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
+        words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else given
+        return ContainerSpec(
+            name=proxy_name(self._plan.run_id, node),
+            image=self._image,
+            command=tuple(words.split()),
+            labels=self.labels(node),
+            network=f"container:{self.places[node].keeper}",
+            user=f"{PROXY_UID}:{PROXY_UID}",
+            memory_bytes_max=_PROXY_MEMORY_BYTES_MAX,
+            processes_max=_PROCESSES_MAX,
+        )
+
+    def proxy_code(self) -> bytes:
+        """An archive, for `/`, of what the Toxiproxy is."""
+        if self._plan.link_proxy is None:
+            return sources.archive_of(["harness"])
+        name = _PROXY_PROGRAM[1:]
+        program = Path(self._plan.link_proxy).read_bytes()
+        return tar_files({name: program}, executable=frozenset({name}))
 
     def _shared_memory(self, node: str) -> dict[str, str]:
         volume = self.places[node].clock

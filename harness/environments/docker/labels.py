@@ -32,6 +32,7 @@ __all__ = [
     "keeper_name",
     "life",
     "network_name",
+    "proxy_name",
     "setup_name",
     "this_controller",
     "volume_name",
@@ -123,6 +124,11 @@ def keeper_name(run_id: str, node: str) -> str:
 def setup_name(run_id: str, node: str) -> str:
     """The container that runs a command of the node's set-up; no node's name ends so."""
     return f"{container_name(run_id, node)}.setup"
+
+
+def proxy_name(run_id: str, node: str) -> str:
+    """The container with the Toxiproxy of the node's namespace; no node's name ends so."""
+    return f"{container_name(run_id, node)}.proxy"
 
 
 def volume_name(run_id: str, node: str) -> str:

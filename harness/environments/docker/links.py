@@ -1,6 +1,7 @@
 """Link faults as the driver keeps them: which rules each fault has where, and what it has touched.
 
-A fault is a cut, or a quality that its links are shaped to; both are rules and are healed alike.
+A fault is a cut, or a quality that its links or the streams on them are shaped to; all are rules
+and are healed alike.
 One lock orders all changes, so counters are never read while rules move. A fault may be healed in
 parts (`heal_among`); what its deleted rules had counted stays on its account.
 """
@@ -12,8 +13,18 @@ import collections
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import Link, LinkQuality, check_links, is_client
-from harness.environments.docker import rules
+from harness.cluster import (
+    STREAMS,
+    Bite,
+    Capability,
+    Link,
+    LinkQuality,
+    StreamQuality,
+    check_links,
+    is_client,
+)
+from harness.environments.docker import rules, streams
+from harness.environments.docker.capabilities import LINK_QUALITY
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
 from harness.errors import InfrastructureError, UsageError
@@ -22,6 +33,12 @@ __all__ = ["LinkFaults"]
 
 T = TypeVar("T")
 _FAULTS_MAX: Final = 100_000
+_ENDED: Final = {
+    rules.Table.SHAPE: "the program that held packets on the links of {} had ended when they were "
+    "healed: from then on they were whole",
+    rules.Table.STREAM: "the proxy of the streams of {} had ended when they were healed: from then "
+    "on nobody answered there",
+}
 
 
 class InThread(Protocol):
@@ -33,16 +50,19 @@ class InThread(Protocol):
 
 
 class _Fault:
-    def __init__(self, links: Sequence[Link], quality: LinkQuality | None, bit: int) -> None:
+    def __init__(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality | None, bit: int
+    ) -> None:
         self.links = set(links)  # those it still lies on
-        self.owners = sorted({rules.owner(link) for link in links})
+        self.table = rules.Table.for_quality(quality)
+        self.owners = sorted({node for link in links for node in rules.owners(link, self.table)})
         self.quality = quality
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
 
-    @property
-    def table(self) -> rules.Table:
-        return rules.Table.CUT if self.quality is None else rules.Table.SHAPE
+    def links_at(self, node: str) -> list[Link]:
+        """Those for which it has rules in the node's namespace."""
+        return sorted(link for link in self.links if node in rules.owners(link, self.table))
 
 
 class LinkFaults:
@@ -54,9 +74,15 @@ class LinkFaults:
         engine: Engine,
         in_thread: InThread,
         tell: Callable[[str, str], None],
+        provide_proxy: Callable[[str], None],
     ) -> None:
-        """`tell` hears of a node on whose links a fault did not do what was asked, and why."""
+        """`tell` hears of a node on whose links a fault did not do what was asked, and why.
+
+        `provide_proxy` has a Toxiproxy run in a node's namespace, if none does.
+        """
         self._tell = tell
+        self._provide_proxy = provide_proxy
+        self._ports = {name: spec.ports for name, spec in blueprint.specs.items()}
         self._places = blueprint.places
         self._addresses = blueprint.addresses
         self._clients = blueprint.clients
@@ -66,13 +92,24 @@ class LinkFaults:
         self._lock = asyncio.Lock()
         self._bits = collections.deque(rules.FAULT_BITS)  # the one unused for longest first
 
-    async def why_unshapable(self) -> str | None:
-        """What the engine's kernel lacks for `shape`, which is the same for all nodes."""
+    async def missing(self) -> dict[Capability, str]:
+        """What the engine's kernel cannot do, and why; which is the same for all nodes."""
         keeper = next(iter(self._places.values())).keeper
-        result = await self._in_thread(self._engine.exec, keeper, rules.probe_command())
-        return None if result.code == 0 else result.output.strip()[-500:] or f"code {result.code}"
+        found: dict[Capability, str] = {}
+        for able, command in (
+            ([Capability.DUPLICATE], rules.probe_twice_command()),
+            (LINK_QUALITY, rules.probe_command()),
+            (STREAMS, streams.probe_command()),
+        ):
+            result = await self._in_thread(self._engine.exec, keeper, command)
+            if result.code != 0:
+                why = result.output.strip()[-500:] or f"code {result.code}"
+                found |= dict.fromkeys(able, why)
+        return found
 
-    def plan(self, links: Sequence[Link], quality: LinkQuality | None = None) -> str:
+    def plan(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality | None = None
+    ) -> str:
         """Register a fault that is not injected yet: a cut, or a quality; returns its id.
 
         Raises `UsageError`.
@@ -81,7 +118,7 @@ class LinkFaults:
         if len(self._faults) >= _FAULTS_MAX:
             raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
         bit = 0
-        if quality is not None:
+        if isinstance(quality, LinkQuality):
             if not self._bits:
                 raise UsageError(
                     f"{len(rules.FAULT_BITS)} faults of link quality at once; heal some first"
@@ -127,19 +164,24 @@ class LinkFaults:
         """Inject a planned fault."""
         async with self._lock:
             fault = self._faults[name]
-            commands = {}
-            for node in fault.owners:
-                links = sorted(link for link in fault.links if rules.owner(link) == node)
-                if fault.quality is None:
-                    commands[node] = rules.cut_command(name, links, self._addresses)
-                else:
-                    commands[node] = rules.shape_command(
-                        name, links, fault.quality, fault.bit, self._addresses
-                    )
-            await self._run(commands)
+            if fault.table is rules.Table.STREAM:
+                proxies = (self._in_thread(self._provide_proxy, node) for node in fault.owners)
+                await asyncio.gather(*proxies)
+            await self._run({node: self._command(name, fault, node) for node in fault.owners})
 
-    async def heal(self, name: str) -> int:
-        """Delete the fault's rules; returns all packets it touched, at a second call as well."""
+    def _command(self, name: str, fault: _Fault, node: str) -> list[str]:
+        """What injects the fault in the node's namespace."""
+        links, addresses = fault.links_at(node), self._addresses
+        match fault.quality:
+            case None:
+                return rules.cut_command(name, links, addresses)
+            case LinkQuality() as quality:
+                return rules.shape_command(name, links, quality, fault.bit, addresses)
+            case quality:
+                return streams.stream_command(name, node, links, quality, addresses, self._ports)
+
+    async def heal(self, name: str) -> Bite:
+        """Delete the fault's rules; returns all that it touched, at a second call as well."""
         if name not in self._faults:
             raise UsageError(f"there was no link fault {name!r} in this run")
         async with self._lock:
@@ -149,7 +191,8 @@ class LinkFaults:
                 outputs = await self._run(dict.fromkeys(fault.owners, command))
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
-            return fault.touched
+            streamed = fault.table is rules.Table.STREAM
+            return Bite(fault.touched, "connections" if streamed else "packets")
 
     async def heal_among(self, ends: set[str]) -> list[str]:
         """Delete the rules of all links with both ends here; returns the faults that are over."""
@@ -159,22 +202,16 @@ class LinkFaults:
                 for name, fault in self._faults.items()
             }
             for table in rules.Table:
-                links = {
-                    link
-                    for name, mine in inside.items()
-                    for link in mine
-                    if self._faults[name].table is table
-                }
+                at: dict[str, set[Link]] = {}
+                for name, links in inside.items():
+                    for link in links if self._faults[name].table is table else ():
+                        for node in rules.owners(link, table):
+                            at.setdefault(node, set()).add(link)
                 commands = {
-                    node: rules.heal_command(
-                        rules.select_links(
-                            sorted(link for link in links if rules.owner(link) == node)
-                        ),
-                        table,
-                    )
-                    for node in sorted({rules.owner(link) for link in links})
+                    node: rules.heal_command(rules.select_links(sorted(links)), table)
+                    for node, links in sorted(at.items())
                 }
-                self._account(table, await self._run(commands), links)
+                self._account(table, await self._run(commands), set().union(*at.values()))
             return [name for name, links in inside.items() if self._lift(self._faults[name], links)]
 
     def _lift(self, fault: _Fault, links: set[Link]) -> bool:
@@ -201,14 +238,10 @@ class LinkFaults:
             counts = rules.counted_packets(result.output)
             for name, fault in self._faults.items():
                 if fault.table is table and only in {None, name}:
-                    healed = [link for link in fault.links & wanted if rules.owner(link) == node]
+                    healed = wanted & set(fault.links_at(node))
                     fault.touched += sum(counts.get((name, link), 0) for link in healed)
-            if table is rules.Table.SHAPE and not rules.is_queue_served(result.output):
-                self._tell(
-                    node,
-                    f"the program that held packets on the links of {node} had ended when they "
-                    "were healed: from then on they were whole",
-                )
+            if not rules.is_served(result.output, table):
+                self._tell(node, _ENDED[table].format(node))
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

@@ -9,13 +9,14 @@ deletes a fault's rules has ended the fault, and what it held back is let go at 
 
 If this program dies, the rules' `--queue-bypass` makes the links whole; only what was held is lost.
 
-| quality  | here                                                                                |
-|----------|-------------------------------------------------------------------------------------|
-| drop     | an independent draw a packet                                                        |
-| delay    | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
-| reorder  | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
-| rate     | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
-| stall    | held until the fault is over                                                        |
+| quality   | here                                                                                |
+|-----------|-------------------------------------------------------------------------------------|
+| drop      | an independent draw a packet                                                        |
+| delay     | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
+| reorder   | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
+| rate      | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
+| stall     | held until the fault is over                                                        |
+| duplicate | goes on with a mark by which a rule of the last table (`security`) copies it (TEE)  |
 
 The kernel cuts super-packets (segmentation offload) up before they get here, since the queue does
 not ask for them whole: all of this acts on packets as a wire has them.
@@ -43,6 +44,9 @@ BACKLOG_S: Final = 1.0
 BACKLOG_BYTES_MIN: Final = 24_000
 ACCEPT: Final = 1
 DROP: Final = 0
+TWICE: Final = 2
+"""To accept, with `TWICE_BIT` in the mark."""
+TWICE_BIT: Final = 1 << 31
 
 _RECEIVE_BUFFER_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 1 << 16
@@ -75,11 +79,12 @@ class Flow(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """`harness.cluster.LinkQuality` without what cannot be done here."""
+    """`harness.cluster.LinkQuality`, in numbers."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
     drop: float = 0.0
+    duplicate: float = 0.0
     reorder: float = 0.0
     rate_kb_s: float = 0.0
     stall: float = 0.0
@@ -109,13 +114,13 @@ _RULE = re.compile(
 def text_of(quality: Quality) -> str:
     """The quality as a word for a rule's comment."""
     given = {name: value for name, value in quality._asdict().items() if value}
-    return ",".join(f"{name.partition('_')[0]}={value:g}" for name, value in given.items())
+    return ",".join(f"{name[:3]}={value:g}" for name, value in given.items())
 
 
 def quality_of(text: str) -> Quality:
     """The inverse of `text_of`."""
     given = dict(item.split("=") for item in text.split(",") if item)
-    return Quality(*(float(given.get(name.partition("_")[0], 0)) for name in Quality._fields))
+    return Quality(*(float(given.get(name[:3], 0)) for name in Quality._fields))
 
 
 def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
@@ -129,15 +134,16 @@ def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
 def combined(qualities: Iterable[Quality]) -> Quality:
     """All at once: delays add up, independent losses multiply, the slowest rate wins."""
     delay = jitter = rate = stall = 0.0
-    keep = order = 1.0
+    keep = single = order = 1.0
     for quality in qualities:
         delay += quality.delay_ms
         jitter += quality.jitter_ms
         keep *= 1.0 - quality.drop
+        single *= 1.0 - quality.duplicate
         order *= 1.0 - quality.reorder
         rate = min(filter(None, (rate, quality.rate_kb_s)), default=0.0)
         stall = max(stall, quality.stall)
-    return Quality(delay, jitter, 1.0 - keep, 1.0 - order, rate, stall)
+    return Quality(delay, jitter, 1.0 - keep, 1.0 - single, 1.0 - order, rate, stall)
 
 
 # --- when packets go on ------------------------------------------------------------------------
@@ -149,6 +155,7 @@ class Held(NamedTuple):
     due_s: float
     number: int  # in order of arrival
     packet: Packet
+    verdict: int = ACCEPT
 
 
 class Scheduler:
@@ -207,7 +214,9 @@ class Scheduler:
             due_s += LATE_S
         else:
             self._last_due_s[flow] = due_s
-        heapq.heappush(self._held, Held(due_s, self._arrived, packet))
+        twice = quality.duplicate > 0 and self._draw() < quality.duplicate
+        verdict = TWICE if twice else ACCEPT
+        heapq.heappush(self._held, Held(due_s, self._arrived, packet, verdict))
 
     def _quality(self, flow: Flow, bits: int) -> Quality:
         key = (flow, bits)
@@ -254,10 +263,11 @@ class Scheduler:
         return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
-        """Take what is decided by now: packet and `ACCEPT` or `DROP`, in the order to say it."""
+        """Take what is decided by now: packet and `ACCEPT`, `DROP` or `TWICE`, in order."""
         decided, self._verdicts = self._verdicts, []
         while self._held and self._held[0].due_s <= now_s:
-            decided.append((heapq.heappop(self._held).packet.id, ACCEPT))
+            held = heapq.heappop(self._held)
+            decided.append((held.packet.id, held.verdict))
         return decided
 
 
@@ -284,9 +294,10 @@ def bind_messages() -> list[bytes]:
 
 
 def verdict_message(packet: int, verdict: int) -> bytes:
-    """Let a packet go on, or drop it."""
-    header = _attribute(_VERDICT_HDR, struct.pack(">II", verdict, packet))
-    return _message(_MSG_VERDICT, _NLM_F_REQUEST, header)
+    """Let a packet go on, once or twice, or drop it."""
+    header = _attribute(_VERDICT_HDR, struct.pack(">II", min(verdict, ACCEPT), packet))
+    mark = _attribute(_MARK, struct.pack(">I", TWICE_BIT)) if verdict == TWICE else b""
+    return _message(_MSG_VERDICT, _NLM_F_REQUEST, header + mark)
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:

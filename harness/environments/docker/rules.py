@@ -15,6 +15,11 @@ A shaped link has its rules in the table that packets come to first (`mangle`), 
 held back meets the cuts that are there when it goes on. They are three: one that counts, one that
 gives the packet the fault's bit and says in its comment what that means, and one at the end that
 queues it for the program in `packets`. Several faults on a link are several bits of its packets.
+What the program wants twice is copied in the table that packets come to last (`security`), behind
+all cuts: arriving packets to the node itself, over `lo`, leaving ones to where they go. What links
+have been made worse leaves those two rules behind; no packet meets them that is not marked.
+Bad streams have theirs in a third table (`nat`), see `streams`; what goes between a program and the
+proxy of its streams stays on `lo`, where no other fault hits it.
 
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
 it when the driver is dead. The engine may lose what that command says, so what a rule had counted
@@ -27,27 +32,31 @@ from __future__ import annotations
 
 import enum
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.cluster import Link, LinkQuality, is_client
-from harness.environments.docker import packets
+from harness.cluster import Link, LinkQuality, StreamQuality, is_client
+from harness.environments.docker import packets, toxics
 from harness.errors import InternalError
 
 __all__ = [
     "COMMENT_CHARACTERS_MAX",
     "FAULT_BITS",
+    "TOXICS",
     "Table",
+    "comment_of",
     "connections",
     "counted_packets",
     "cut_command",
     "heal_command",
-    "is_queue_served",
+    "is_served",
     "list_command",
     "mark",
-    "owner",
+    "owners",
     "probe_command",
+    "probe_twice_command",
     "reset_command",
     "select_fault",
     "select_links",
@@ -72,6 +81,14 @@ class Table(enum.Enum):
 
     CUT = "filter"
     SHAPE = "mangle"
+    STREAM = "nat"
+
+    @staticmethod
+    def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
+        """Where a fault of this quality has its rules; none is a cut."""
+        if quality is None:
+            return Table.CUT
+        return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
 
     def fault_id(self, number: int) -> str:
         """The id of a run's fault."""
@@ -83,9 +100,10 @@ class Table(enum.Enum):
         return Table[fault.partition("-")[0].upper()]
 
 
-def owner(link: Link) -> str:
-    """The node in whose namespace the link is cut or shaped."""
-    return link.source if is_client(link.destination) else link.destination
+def owners(link: Link, table: Table) -> tuple[str, ...]:
+    """The nodes in whose namespaces a fault of this table has its rules for the link."""
+    ends = tuple(end for end in (link.destination, link.source) if not is_client(end))
+    return ends if table is Table.STREAM else ends[:1]
 
 
 def _shown(link: Link) -> str:
@@ -107,11 +125,16 @@ def mark(fault: str, link: Link, says: str = "") -> str:
     return text
 
 
+def comment_of(fault: str) -> str:
+    """How the comments of all rules of the fault begin, as rules are written and saved."""
+    return f'--comment "{_PREFIX}:{fault}:'
+
+
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
     """The chain and the match for packets of this link; `addresses` has clients' as well."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
-    return "INPUT", f"-s {addresses[link.source]}/32"
+    return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
 
 
 _CUT = """
@@ -133,10 +156,11 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-A {chain} {match} {comment} -j DROP")
-    return ["sh", "-c", _CUT, "cut", f'--comment "{_PREFIX}:{fault}:', *lines]
+    return ["sh", "-c", _CUT, "cut", comment_of(fault), *lines]
 
 
 _PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")
+TOXICS: Final = Path(toxics.__file__).read_text(encoding="utf-8")
 _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
@@ -145,8 +169,12 @@ _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose
 # seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
-mark=$1; program=$2; shift 2
+mark=$1; program=$2; twice=$3; shift 3
 printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
+if [ -n "$twice" ]; then
+  {{ echo '*security'; printf '%s\\n' "$twice"; echo COMMIT; }} | iptables-restore -w 5 --noflush ||
+    exit
+fi
 if ! {_SERVED}; then
   python3 -I -S -c "$program" </dev/null >/dev/null 2>{_STDERR} &
 fi
@@ -160,7 +188,7 @@ done
 
 
 def shape_command(
-    fault: str, links: Iterable[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
+    fault: str, links: Sequence[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
 ) -> list[str]:
     """The command that worsens `links`, all owned by one node, in one transaction.
 
@@ -174,11 +202,29 @@ def shape_command(
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         meaning = f'-m comment --comment "{mark(fault, link, says)}"'
+        match += _ONCE if chain == "OUTPUT" else ""  # a copy goes this way again
         queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
         lines.append(f"-A {chain} {match} {comment} -j {queue}")
-    return ["sh", "-c", _SHAPE, "shape", f'--comment "{_PREFIX}:{fault}:', _PROGRAM, *lines]
+    (node,) = owners(links[0], Table.SHAPE)
+    clients = [address for end, address in addresses.items() if is_client(end)]
+    twice = _twice(addresses[node], clients) if quality.duplicate else ""
+    return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, twice, *lines]
+
+
+_MARKED: Final = f"--mark {packets.TWICE_BIT:#x}/{packets.TWICE_BIT:#x}"
+_ONCE: Final = f" -m mark ! {_MARKED}"
+
+
+def _twice(node: str, clients: Iterable[str]) -> str:
+    """The rules that copy marked packets which arrive at this address, or leave for these."""
+    leaving = (
+        f"-A OUTPUT ! -o lo -d {client}/32 -m mark {_MARKED} -j TEE --gateway {client}"
+        for client in clients
+    )
+    arriving = f"-A INPUT ! -i lo -m mark {_MARKED} -j TEE --gateway {node}"
+    return "\n".join(["-F INPUT", "-F OUTPUT", arriving, *leaving])
 
 
 # A chain that nothing comes to and that goes at once: the kernel looks at the rules all the same.
@@ -196,9 +242,28 @@ def probe_command() -> list[str]:
     return ["sh", "-c", _PROBE, "probe", _PROGRAM]
 
 
-def is_queue_served(saved: str) -> bool:
-    """Whether what `heal_command` printed says that the program lived."""
-    return re.search(rf"^queue +{packets.QUEUE} ", saved, re.MULTILINE) is not None
+_PROBE_TWICE = """
+printf '%s\\n' '*security' ':harness-probe - [0:0]' \
+  '-A harness-probe -m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1' \
+  '-F harness-probe' '-X harness-probe' COMMIT | iptables-restore -w 5 --noflush
+"""
+
+
+def probe_twice_command() -> list[str]:
+    """The command that fails, and says why, where the kernel cannot copy packets."""
+    return ["sh", "-c", _PROBE_TWICE, "probe"]
+
+
+_ALIVE: Final = {
+    Table.CUT: "",  # the kernel alone
+    Table.SHAPE: rf"^queue +{packets.QUEUE} ",
+    Table.STREAM: f"^{toxics.SERVED}$",
+}
+
+
+def is_served(saved: str, table: Table) -> bool:
+    """Whether what `heal_command` printed says that the program behind the rules lived."""
+    return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
 def select_fault(fault: str) -> list[str]:
@@ -232,7 +297,11 @@ do
 done
 printf '%s\\n' "$saved" | grep -F "$@" || :
 """
-_HEAL_SHAPES = f"{_HEAL}sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n"
+_AND_THEN: Final = {
+    Table.CUT: "",
+    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n",
+    Table.STREAM: f'exec python3 -I -S -c {shlex.quote(TOXICS)} heal "$@"\n',
+}
 
 
 def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
@@ -241,16 +310,17 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
     It is idempotent: done again, there is nothing to delete, and it prints the same.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
-    script = _HEAL if table is Table.CUT else _HEAL_SHAPES
-    return ["sh", "-c", script.replace("TABLE", table.value), "heal", *patterns]
+    script = _HEAL.replace("TABLE", table.value) + _AND_THEN[table]
+    return ["sh", "-c", script, "heal", *patterns]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """Packets counted for every fault and link in what `heal_command` printed."""
+    """What was counted for every fault and link in what `heal_command` printed."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")
-        counts[match["fault"], Link(source, destination)] = int(match["packets"])
+        key = match["fault"], Link(source, destination)
+        counts[key] = counts.get(key, 0) + int(match["packets"])  # a rule for each port
     return counts
 
 

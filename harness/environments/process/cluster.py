@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from harness.cluster import (
+    STREAMS,
     Bite,
     Capability,
     DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
+    StreamQuality,
     check_links,
     known_ends,
     unsupported,
@@ -29,7 +31,7 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE), Fidelity.EXACT)
+    dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
@@ -113,14 +115,12 @@ class ProcessCluster(RealCluster[ProcessNode]):
         check_links(links, self._nodes, self.clients)
         return await self._links.cut(links, lease_s)
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Delay, throttle or stall these links."""
-        for value, capability in (
-            (quality.drop, Capability.DROP),
-            (quality.duplicate, Capability.DUPLICATE),
-            (quality.reorder, Capability.REORDER),
-        ):
-            if value > 0:
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Delay, throttle or stall these links; slice or reset the streams on them."""
+        for capability in (Capability.DROP, Capability.DUPLICATE, Capability.REORDER):
+            if getattr(quality, capability.value, 0) > 0:
                 _refuse(capability)
         check_links(links, self._nodes, self.clients)
         return await self._links.shape(links, quality, lease_s)
@@ -161,5 +161,5 @@ class ProcessCluster(RealCluster[ProcessNode]):
 
 
 def _refuse(capability: Capability) -> NoReturn:
-    packets = capability in {Capability.DROP, Capability.REORDER}
+    packets = capability in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
     raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))

@@ -9,6 +9,8 @@ downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a
 | delay           | `latency`               | the same                                         |
 | throttle        | `bandwidth`             | the same                                         |
 | stall           | `latency` of a day      | the same: removal lets everything held go        |
+| slices          | `slicer`                | the same                                         |
+| reset after     | `reset_peer`            | the same                                         |
 | reset           | a reset that counts     | off and on again, connections counted in /proc   |
 | bytes swallowed | live counter            | received less sent, known once connections ended |
 
@@ -25,10 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.cluster import Bite, Link, LinkQuality
+from harness.cluster import Bite, Link, LinkQuality, StreamQuality, check_stream_quality
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
+from harness.environments.toxiproxy.streams import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
 from harness.errors import UsageError
 
@@ -87,8 +90,13 @@ class LinkFaults:
     def _cut_toxic(self) -> tuple[str, dict[str, int]]:
         return ("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, lease_s: float) -> str:
-        """Delay, throttle or stall these links."""
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, lease_s: float
+    ) -> str:
+        """Delay, throttle, stall, slice or reset these links."""
+        if isinstance(quality, StreamQuality):
+            check_stream_quality(quality)
+            return await self._add(links, toxics_of(quality), lease_s, swallows=False)
         kinds: list[tuple[str, dict[str, int]]] = []
         if quality.delay_ms > 0 or quality.jitter_ms > 0:
             latency = {

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.cluster import (
     CLIENT,
+    STREAMS,
     Bite,
     Capability,
     ClusterEvent,
@@ -23,12 +24,14 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     Spring,
+    StreamQuality,
     check_clock,
     check_disk_quality,
     check_link_quality,
     check_links,
     known_ends,
     known_node,
+    unsupported,
 )
 from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
@@ -40,7 +43,7 @@ from harness.errors import UsageError
 __all__ = ["CAPABILITIES", "SimCluster"]
 
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    dict.fromkeys(Capability, Fidelity.EXACT)
+    {what: Fidelity.EXACT for what in Capability if what not in STREAMS}  # frames come whole
 )
 _KILLED: Final = -9  # as subprocess.Popen.returncode has it
 _SLOW_FACTOR_MAX: Final = 1e6
@@ -208,9 +211,14 @@ class SimCluster:
         del lease_s
         return self._lay("cut", links, None)
 
-    async def shape(self, links: Sequence[Link], quality: LinkQuality, *, lease_s: float) -> str:
-        """Worsen these links; returns the fault's id."""
+    async def shape(
+        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
+    ) -> str:
+        """Worsen these links, which carry frames and no streams; returns the fault's id."""
         del lease_s
+        if isinstance(quality, StreamQuality):
+            what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
+            raise unsupported("sim", what, ("process", "docker"))
         check_link_quality(quality)
         return self._lay("shape", links, quality)
 

@@ -10,13 +10,12 @@ __all__ = ["ResetPeer"]
 
 
 class ResetPeer(Toxic, frozen=True):
-    """Swallow the first chunk, wait, reset."""
+    """Hold the first chunk, wait, reset; a connection that is not reset yet loses nothing."""
 
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
         """Reset both ways, so that neither end takes it for an orderly close."""
-        if await stub.receive():
-            stub.swallow()
+        await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()

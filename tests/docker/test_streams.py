@@ -1,0 +1,165 @@
+"""Bad streams against a real engine, as the probe of `bench.docker_streams` measures them."""
+
+import asyncio
+import time
+
+import pytest
+
+from bench.docker_links import NODES, probe_plan
+from bench.docker_streams import CASES, LINK, measure
+from harness.cluster import STREAMS, Capability
+from harness.environments.docker import undo
+from harness.environments.docker.labels import keeper_name, proxy_name
+from harness.errors import UsageError
+from tests.toxiproxy.conftest import build_real_server
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+LONG_S = 600.0
+TRIES = 3
+SLICES = CASES["slice"].quality
+RESET = CASES["reset-after"].quality
+ADDRESS = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"]
+
+
+class Probe:
+    """A cluster of two nodes, and what becomes of what b sends to a and a to b."""
+
+    def __init__(self, engine, run_id, cluster):
+        self.engine, self.run_id, self.cluster = engine, run_id, cluster
+
+    async def shape(self, quality, lease_s=LONG_S):
+        return await self.cluster.shape([LINK], quality, lease_s=lease_s)
+
+    async def __call__(self, holds, sender="b", openers="b"):
+        """What is sent on a connection that each of the openers opened; it must hold of all.
+
+        A crowded host has pauses, so it is asked again; `bench` has exact figures.
+        """
+        for _ in range(TRIES):
+            ways = [await measure(self.engine, self.run_id, o, sender) for o in openers]
+            if all(map(holds, ways)):
+                return ways
+        raise AssertionError(f"not {holds.__name__}: {ways}")
+
+    def at_keeper(self, node, command):
+        return self.engine.exec(keeper_name(self.run_id, node), command).output.strip()
+
+    def rules_left(self):
+        return [self.at_keeper(node, LEFT) for node in NODES]
+
+
+def is_sliced(way):
+    return way.is_whole and all(
+        CASES[name].shows(way) == pytest.approx(CASES[name].wanted, rel=0.2)
+        for name in ("slice", "gap")
+    )
+
+
+def is_reset(way):
+    return way.came == 0 and way.reset_ms == pytest.approx(500, rel=0.2)
+
+
+def is_as_sent(way):
+    return way.is_whole and way.piece_bytes > 1000
+
+
+async def one_direction_is_sliced_whoever_connects_and_the_other_whole(probe):
+    fault = await probe.shape(SLICES)
+    there = await probe(is_sliced, openers=NODES)
+    await probe(is_as_sent, sender="a", openers=NODES)
+    bite = await probe.cluster.heal(fault)
+
+    assert bite.unit == "connections"
+    assert bite.count in range(4, 4 * TRIES, 2)
+    assert await probe.cluster.heal(fault) == bite
+    await probe(is_as_sent)
+    addresses = [probe.at_keeper(node, ["python3", "-c", ADDRESS]) for node in NODES]
+    assert [way.met for way in there] == addresses  # of who opened it, as without a proxy
+
+
+async def one_direction_is_reset_whoever_connects_and_the_other_not(probe):
+    fault = await probe.shape(RESET)
+    await probe(is_reset, openers=NODES)
+    await probe(is_as_sent, sender="a", openers=NODES)
+    assert (await probe.cluster.heal(fault)).count >= 4
+    await probe(is_as_sent)
+
+
+async def faults_on_one_link_overlap_and_heal_one_by_one(probe):
+    reset, _ = await probe.shape(RESET), await probe.shape(SLICES)
+    await probe(is_reset)
+    await probe.cluster.heal(reset)
+    await probe(is_sliced)
+    await probe.cluster.heal_among(NODES)
+    await probe(is_as_sent)
+    assert probe.rules_left() == ["0", "0"]
+
+
+async def a_lease_and_the_warden_make_streams_whole_again(probe):
+    fault = await probe.shape(RESET)
+    keepers = probe.cluster._links.keepers(fault)
+    assert keepers == [keeper_name(probe.run_id, node) for node in NODES]
+    assert await asyncio.to_thread(undo.main, ["heal", fault, *keepers]) == 0  # as the warden does
+    await probe(is_as_sent)
+    assert probe.rules_left() == ["0", "0"]
+    started_s = time.monotonic()
+    await probe.shape(SLICES, lease_s=5.0)
+    await asyncio.sleep(max(0.0, started_s + 7 - time.monotonic()))
+    await probe(is_as_sent)
+
+
+async def a_proxy_that_is_killed_is_told_of_and_comes_back(probe):
+    told = []
+    probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
+    fault = await probe.shape(RESET)
+    await asyncio.to_thread(probe.engine.kill, proxy_name(probe.run_id, "b"))
+    await probe.cluster.heal(fault)
+    assert told == ["b"]
+    await probe(is_as_sent)
+    await probe.shape(SLICES)
+    await probe(is_sliced)
+
+
+CHECKS = (
+    one_direction_is_sliced_whoever_connects_and_the_other_whole,
+    one_direction_is_reset_whoever_connects_and_the_other_not,
+    faults_on_one_link_overlap_and_heal_one_by_one,
+    a_lease_and_the_warden_make_streams_whole_again,
+    a_proxy_that_is_killed_is_told_of_and_comes_back,
+)
+OURS_AND_REAL = [
+    pytest.param(False, id="ours"),
+    pytest.param(True, id="real", marks=pytest.mark.toxiproxy),
+]
+
+
+@pytest.mark.parametrize("real", OURS_AND_REAL)
+def test_streams_are_as_bad_as_asked_and_whole_again(environment, engine, real):
+    plan = probe_plan(str(build_real_server()) if real else None)
+
+    async def main(session):
+        probe = Probe(engine, plan.run_id, session.cluster)
+        for check in CHECKS:
+            await session.cluster.heal_all()
+            try:
+                await check(probe)
+            except BaseException as error:
+                error.add_note(f"in {check.__name__}")
+                raise
+
+    environment.execute(plan, main)
+
+
+def test_an_engine_that_cannot_redirect_is_found_out_before_a_fault(environment, monkeypatch):
+    command = ["sh", "-c", "echo no REDIRECT here; exit 3"]
+    monkeypatch.setattr("harness.environments.docker.streams.probe_command", lambda: command)
+
+    async def main(session):
+        assert STREAMS.isdisjoint(session.cluster.capabilities)
+        assert Capability.DELAY in session.cluster.capabilities
+        with pytest.raises(UsageError, match=r"does not redirect .* .no REDIRECT here.; load"):
+            await session.cluster.shape([LINK], RESET, lease_s=1)
+
+    environment.execute(probe_plan(), main)
