@@ -16,8 +16,6 @@ Rules that verdicts rest on:
   A client that cannot be opened has done nothing: `fail`. One that raises may have done anything:
   `info`, with the exception in the history.
 * An operation always ends. A client that hangs beyond its own timeout is cancelled, as `info`.
-
-Operations of the thread `"nemesis"`, where there is one, are `info` at both ends and never retire.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ import msgspec
 from harness.env import ClientEnv
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
-    LOG,
     NS_PER_S,
     SLEEP,
     Context,
@@ -46,7 +43,7 @@ from harness.generator.core import (
 )
 from harness.generator.diagnosis import validate
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
-from harness.ops import HARNESS, NEMESIS, Attempt, Op, OpType, Process
+from harness.ops import HARNESS, Attempt, Op, OpType, Process
 from harness.plugins import Client, Completion, Request
 
 __all__ = [
@@ -54,6 +51,7 @@ __all__ = [
     "ERROR_CHARACTERS_MAX",
     "GUARD_MARGIN_S",
     "IDLE_S_MAX",
+    "LOG",
     "POLL_S",
     "OpSink",
     "interpret",
@@ -69,6 +67,8 @@ IDLE_S_MAX: Final = 60.0
 """How long a generator may be pending with nothing in flight before that is a mistake."""
 ERROR_CHARACTERS_MAX: Final = 500
 """How much of an exception's text goes into the history."""
+LOG: Final = "log"
+"""The fact with which the harness notes a `message` in the history."""
 _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
 
 
@@ -101,7 +101,7 @@ class _Flight:
 
     __slots__ = ("client", "draft", "ended", "guard", "index", "process", "task")
 
-    def __init__(self, index: int, process: Process, draft: Draft) -> None:
+    def __init__(self, index: int, process: int, draft: Draft) -> None:
         self.index = index
         self.process = process
         self.draft = draft
@@ -124,8 +124,6 @@ class _Driver:
         recorder: OpSink,
         op_timeout_s: float,
         stop: asyncio.Event | None,
-        nemesis: Client | None,
-        nemesis_timeout_s: float,
     ) -> None:
         self.generator = generator
         self.ctx = ctx
@@ -134,8 +132,6 @@ class _Driver:
         self.recorder = recorder
         self.op_timeout_s = op_timeout_s
         self.stop = stop
-        self.nemesis = nemesis
-        self.nemesis_timeout_s = nemesis_timeout_s
         self.loop = asyncio.get_running_loop()
         self.clients: dict[int, Client] = {}  # idle ones, by thread
         self.flights: dict[int, _Flight] = {}  # by thread; in the order of invocation
@@ -239,24 +235,20 @@ class _Driver:
     def _begin(self, draft: Draft) -> None:
         process = draft.process
         assert process is not None, "an emitted draft has a process"
-        if draft.type is OpType.INFO and draft.f == LOG:
-            self.recorder.record(HARNESS, OpType.INFO, LOG, {"message": draft.value})
-            return
         index = self.ctx.index_of(process)
         if draft.type is OpType.INFO:
             self._nap(index, process, draft)
             return
-        kind = OpType.INFO if process == NEMESIS else OpType.INVOKE
-        op = self.recorder.record(process, kind, draft.f, draft.value)
+        op = self.recorder.record(process, OpType.INVOKE, draft.f, draft.value)
         self.ctx = self.ctx.busy(index, op.time)
         self.generator = self.generator.update(self.ctx, op)
         flight = _Flight(index, process, draft)
         self.flights[index] = flight
-        limit_s = self.nemesis_timeout_s if process == NEMESIS else self.op_timeout_s
+        limit_s = self.op_timeout_s
         flight.guard = self.loop.call_later(limit_s + GUARD_MARGIN_S, self._guard, flight, limit_s)
         flight.task = self._spawn(self._fly(flight, limit_s), f"op-{op.index}")
 
-    def _nap(self, index: int, process: Process, draft: Draft) -> None:
+    def _nap(self, index: int, process: int, draft: Draft) -> None:
         """A sleep takes its thread and nothing else."""
         self.ctx = self.ctx.busy(index, self.ctx.time_ns)
 
@@ -303,23 +295,18 @@ class _Driver:
             self._end(flight, completion)
             if client is None:
                 return
-            if completion.type is not OpType.INFO or flight.process == NEMESIS:
-                if flight.process != NEMESIS:
-                    self.clients[flight.index] = client
+            if completion.type is not OpType.INFO:
+                self.clients[flight.index] = client
                 return
-        if client is not None and flight.process != NEMESIS:
+        if client is not None:
             await self._close(client)
 
     async def _completion(self, flight: _Flight, timeout_s: float) -> Completion:
         """How the operation ended, whatever the client does."""
         try:
-            if isinstance(flight.process, str):
-                assert self.nemesis is not None, "there is a nemesis thread"
-                flight.client = self.nemesis
-            else:
-                flight.client = self.clients.pop(flight.index, None)
-                if flight.client is None:
-                    flight.client = self.open_client(flight.process)
+            flight.client = self.clients.pop(flight.index, None)
+            if flight.client is None:
+                flight.client = self.open_client(flight.process)
         except UserInterrupt:
             raise
         except PLUGIN_FAILURES as error:  # becomes a line of the history
@@ -349,7 +336,7 @@ class _Driver:
         start_ns = self.recorder.start_ns
         op = self.recorder.record(
             flight.process,
-            OpType.INFO if flight.process == NEMESIS else completion.type,
+            completion.type,
             flight.draft.f,
             completion.value,
             error=completion.error,
@@ -447,8 +434,6 @@ async def interpret(
     op_timeout_s: float,
     rng: random.Random,
     stop: asyncio.Event | None = None,
-    nemesis: Client | None = None,
-    nemesis_timeout_s: float = 120.0,
     processes: list[int] | None = None,
 ) -> Generator | None:
     """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
@@ -457,21 +442,18 @@ async def interpret(
     both cases everything in flight has ended before, and all clients are closed. A cancellation
     records open operations as `info` first.
 
-    `open_client(process)` makes a client when a process first needs one. With a `nemesis` there
-    is a thread of that name. `processes`, one per thread, continue an earlier interpretation of
-    the same run and are updated in place, since a retired process must never come back.
+    `open_client(process)` makes a client when a process first needs one. `processes`, one per
+    thread, continue an earlier interpretation of the same run and are updated in place, since a
+    retired process must never come back.
 
     Raises `UsageError` for a generator that does not fit the threads, `InternalError` for one
     that breaks its protocol or is stuck.
     """
-    if op_timeout_s <= 0 or nemesis_timeout_s <= 0:
-        raise UsageError(
-            f"the timeouts are {op_timeout_s} s and {nemesis_timeout_s} s; they must be above 0"
-        )
+    if op_timeout_s <= 0:
+        raise UsageError(f"the timeout is {op_timeout_s} s; it must be above 0")
     ctx = new_context(
         concurrency,
         rng,
-        nemesis=nemesis is not None,
         time_ns=recorder.now_ns(),
         processes=processes,
     )
@@ -483,8 +465,6 @@ async def interpret(
         recorder=recorder,
         op_timeout_s=op_timeout_s,
         stop=stop,
-        nemesis=nemesis,
-        nemesis_timeout_s=nemesis_timeout_s,
     )
     watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
     discarded = False
@@ -501,7 +481,7 @@ async def interpret(
         if not discarded:
             await driver.shut()
         if processes is not None:
-            processes[:] = [p for p in driver.ctx.processes if isinstance(p, int)]
+            processes[:] = driver.ctx.processes
 
 
 async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:

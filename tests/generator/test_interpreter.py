@@ -12,27 +12,21 @@ from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.generator import (
     Draft,
     Pending,
-    clients,
-    cycle_times,
     delay,
     limit,
-    log,
     mix,
-    nemesis,
     phases,
     sleep,
-    split,
     stagger,
     synchronize,
     time_limit,
     timed_ops,
-    until_ok,
 )
 from harness.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
 from harness.ops import Attempt, History, OpType
 from harness.plugins import Completion
 from harness.recorder import Recorder
-from tests.generator.shapes import draw, forever, names, numbered
+from tests.generator.shapes import UntilOk, draw, forever, names, numbered
 from tests.generator.virtual import BEGIN_NS, World, answering, virtually
 
 MS = 1_000_000
@@ -284,48 +278,13 @@ def test_cancellation_records_what_was_open():
 # --- what is no operation --------------------------------------------------------------------
 
 
-def test_sleep_is_not_in_the_history_and_log_is_a_fact():
-    ops = World(answering()).run([sleep(0.5), synchronize([log("awake"), Draft("a")])])
+def test_sleep_is_not_in_the_history():
+    ops = World(answering()).run([sleep(0.5), synchronize(Draft("a"))])
 
     assert lines(ops) == [
-        (500, "harness", INFO, {"message": "awake"}),
         (500, 1, INVOKE, None),
         (510, 1, OK, None),
     ]
-
-
-def test_the_nemesis_has_a_thread_of_its_own():
-    class Nemesis:
-        calls = 0
-
-        async def invoke(self, request, *, timeout_s):
-            await asyncio.sleep(0.025)
-            self.calls += 1
-            if self.calls == 2:
-                raise OSError("no such node")
-            return Completion(OK, {"targets": ["m1"]}, node="m1")
-
-        async def close(self):
-            raise AssertionError("the nemesis is its owner's to close")
-
-    ops = World(answering()).run(
-        split(limit(4, forever("a")), [Draft("break"), Draft("heal", 3)]), nemesis=Nemesis()
-    )
-
-    assert [
-        (op.time // MS, op.type, op.f, op.value, op.error) for op in ops if op.process == "nemesis"
-    ] == [
-        (0, INFO, "break", None, None),
-        (25, INFO, "break", {"targets": ["m1"]}, None),
-        (25, INFO, "heal", 3, None),
-        (50, INFO, "heal", 3, "client crashed: OSError: no such node"),
-    ]
-    assert sum(op.type is OK for op in ops) == 4
-
-
-def test_without_a_nemesis_its_generator_is_an_error():
-    with pytest.raises(UsageError, match="nemesis has no thread"):
-        World(answering()).run(nemesis(Draft("break")))
 
 
 # --- generators that wait, and mistakes ------------------------------------------------------
@@ -339,7 +298,7 @@ def test_generators_learn_of_completions():
         await asyncio.sleep(0.01)
         return Completion(OK if len(calls) == 5 else FAIL, request.value)
 
-    World(behave).run(until_ok(forever("a")), concurrency=1)
+    World(behave).run(UntilOk(forever("a")), concurrency=1)
 
     assert len(calls) == 5
 
@@ -456,7 +415,7 @@ def test_the_generators_of_a_later_interpretation_start_at_its_time():
     async def main(world):
         await world.interpret(Draft("a"))
         await asyncio.sleep(10)
-        await world.interpret(cycle_times((1, limit(2, delay(0.4, forever("b")))), (1, None)))
+        await world.interpret(time_limit(0.5, delay(0.4, forever("b"))))
 
     world = World(answering())
     virtually(main(world))
@@ -493,7 +452,7 @@ def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
                 await asyncio.sleep(3600)
             return Completion((OK, FAIL, INFO, OK)[fate % 4], request.value)
 
-        generator = stagger(0.01, mix(clients(draw), limit(9, forever("b"))))
+        generator = stagger(0.01, mix(draw, limit(9, forever("b"))))
         return World(behave, op_timeout_s=0.5).run(
             phases(time_limit(1, generator), numbered("c", 4)), concurrency=concurrency
         )
@@ -506,7 +465,8 @@ def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
     assert ops == run()
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"nemesis_timeout_s": 0}])
-def test_impossible_arguments_are_errors(options):
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"op_timeout_s": 0}])
+def test_impossible_arguments_are_errors(wrong):
+    world = World(answering(), op_timeout_s=wrong.get("op_timeout_s", 5.0))
     with pytest.raises(UsageError):
-        World(answering()).run(Draft("a"), **options)
+        world.run(Draft("a"), concurrency=wrong.get("concurrency", 2))
