@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from results.report.format import TIMES, count, duration, interval, ratio, share
+from results.numbers import TIMES, count, duration, interval, ratio, share
 
 __all__ = [
     "Bar",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.report.format import count, duration, p_value, ratio, share
+from results.numbers import count, duration, p_value, ratio, share
 
 __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 

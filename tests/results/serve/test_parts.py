@@ -8,9 +8,11 @@ from hypothesis import given, settings
 
 from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
-from results.run_index import ScanCache, read_bounded, scan
+from results import numbers
+from results.run_index import RunRow, ScanCache, read_bounded, scan
 from results.run_numbers import run_numbers
 from results.serve.compare import flat
+from results.serve.groups import trends_of
 from results.serve.library import Library
 from results.statistics import QUANTILES, wilson
 from tests.results.perfetto.histories import histories
@@ -200,3 +202,32 @@ def test_histories_of_the_oracle_have_all_kinds():
     for pair in itertools.chain(history().pairs):
         kinds.add((pair.type, pair.completion is None))
     assert len(kinds) == 4
+
+
+def test_a_label_without_a_finished_run_has_no_rate():
+    row = RunRow(key="a/1", name="a", run="1", outcome="unfinished", label="x")
+    ((point,), _) = trends_of([row], "label", {})
+    assert (point.finished, point.rate, point.low, point.high) == (0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (numbers.count(1_234_567), "1,234,567"),
+        (numbers.count(1234.5), "1,234"),
+        (numbers.count(12.345), "12.3"),
+        (numbers.count(None), numbers.NOTHING),
+        (numbers.seconds(1.25), "1.25 s"),
+        (numbers.seconds(7200), "2.0 h"),
+        (numbers.seconds(None), numbers.NOTHING),
+        (numbers.milliseconds(1_250_000), "1.2"),
+        (numbers.milliseconds(2_500_000_000), "2,500"),
+        (numbers.milliseconds(None), numbers.NOTHING),
+        (numbers.size(1023), "1023 B"),
+        (numbers.size(1536), "1.5 kB"),
+        (numbers.size(3 << 20), "3.0 MB"),
+        (numbers.size(5 << 40), "5120.0 GB"),
+    ],
+)
+def test_numbers_as_people_read_them(written, text):
+    assert written == text
