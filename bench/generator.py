@@ -23,7 +23,6 @@ from harness.generator import (
     Draft,
     Emit,
     Generator,
-    clients,
     each_thread,
     limit,
     mix,
@@ -53,17 +52,17 @@ def _plain(_concurrency: int) -> Generator:
 
 def _composite(_concurrency: int) -> Generator:
     mixture = mix(repeat(Draft("read")), _write, repeat(Draft("cas", [1, 2])))
-    return time_limit(3600, stagger(TINY_S, clients(mixture)))
+    return time_limit(3600, stagger(TINY_S, mixture))
 
 
 def _reserved(concurrency: int) -> Generator:
     third = concurrency // 3
     groups = reserve(third, _write, third, repeat(Draft("cas", [1, 2])), repeat(Draft("read")))
-    return time_limit(3600, stagger(TINY_S, clients(groups)))
+    return time_limit(3600, stagger(TINY_S, groups))
 
 
 def _per_thread(_concurrency: int) -> Generator:
-    return clients(each_thread(mix(repeat(Draft("read")), _write)))
+    return each_thread(mix(repeat(Draft("read")), _write))
 
 
 GENERATORS: dict[str, Callable[[int], Generator]] = {
@@ -145,7 +144,7 @@ def driver_s(generator: Generator, concurrency: int, count: int) -> float:
     async def main() -> None:
         sink = _Sink()
         await interpret(
-            limit(count, clients(generator)),
+            limit(count, generator),
             env=cast("ClientEnv", _Env()),
             open_client=lambda _process: _Client(),
             concurrency=concurrency,

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from harness.generator import LOG
 from harness.guarded import close_quietly, invoke_safely
+from harness.interpreter import LOG
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Request
 from harness.recorder import Recorder

@@ -32,7 +32,6 @@ from harness.ends import call_as
 from harness.env import ClientEnv
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
-    LOG,
     NS_PER_S,
     SLEEP,
     Context,
@@ -53,6 +52,7 @@ __all__ = [
     "ERROR_CHARACTERS_MAX",
     "GUARD_MARGIN_S",
     "IDLE_S_MAX",
+    "LOG",
     "POLL_S",
     "OpSink",
     "interpret",
@@ -68,6 +68,8 @@ IDLE_S_MAX: Final = 60.0
 """How long a generator may be pending with nothing in flight before that is a mistake."""
 ERROR_CHARACTERS_MAX: Final = 500
 """How much of an exception's text goes into the history."""
+LOG: Final = "log"
+"""The fact with which the harness notes a `message` in the history."""
 _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
 
 
@@ -234,14 +236,10 @@ class _Driver:
     def _begin(self, draft: Draft) -> None:
         process = draft.process
         assert process is not None, "an emitted draft has a process"
-        if draft.type is OpType.INFO and draft.f == LOG:
-            self.recorder.record(HARNESS, OpType.INFO, LOG, {"message": draft.value})
-            return
         index = self.ctx.index_of(process)
         if draft.type is OpType.INFO:
             self._nap(index, process, draft)
             return
-        assert isinstance(process, int), "there are only clients"
         op = self.recorder.record(process, OpType.INVOKE, draft.f, draft.value)
         self.ctx = self.ctx.busy(index, op.time)
         self.generator = self.generator.update(self.ctx, op)
@@ -250,7 +248,7 @@ class _Driver:
         flight.guard = self.loop.call_later(self.op_timeout_s + GUARD_MARGIN_S, self._guard, flight)
         flight.task = self._spawn(self._fly(flight), f"op-{op.index}")
 
-    def _nap(self, index: int, process: Process, draft: Draft) -> None:
+    def _nap(self, index: int, process: int, draft: Draft) -> None:
         """A sleep takes its thread and nothing else."""
         self.ctx = self.ctx.busy(index, self.ctx.time_ns)
 
@@ -456,7 +454,10 @@ async def interpret(
     if op_timeout_s <= 0:
         raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
     ctx = new_context(
-        concurrency, rng, nemesis=False, time_ns=recorder.now_ns(), processes=processes
+        concurrency,
+        rng,
+        time_ns=recorder.now_ns(),
+        processes=processes,
     )
     driver = _Driver(
         validate(generator),
@@ -482,7 +483,7 @@ async def interpret(
         if not discarded:
             await driver.shut()
         if processes is not None:
-            processes[:] = [p for p in driver.ctx.processes if isinstance(p, int)]
+            processes[:] = driver.ctx.processes
 
 
 async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:

@@ -57,8 +57,6 @@ __all__ = [
 FACTS_MAX: Final = 10_000
 """Bound of every list here: faults, terms, states of nodes."""
 NODES_MAX: Final = 1_000
-NOT_NODES: Final = frozenset({"bounds", "at"})
-"""The parts of a snapshot that are not about nodes: limits, and of which state it is."""
 CUT: Final = "cut"
 KILL: Final = "kill"
 POWER_CUT: Final = "power-cut"
@@ -109,8 +107,7 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def targets(self) -> tuple[str, ...]:
         """The nodes it hit; none where it missed."""
-        targets = _get(self.begin.value, "targets")
-        return tuple(map(str, targets)) if isinstance(targets, (list, tuple)) else ()
+        return _names(self.begin, "targets")
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -315,28 +312,18 @@ class _Answers:
 
 
 def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:
-    """Every node that the run speaks of, those that ever led first."""
-    led = [_field(op.value, "node") for op in history.facts("leader")]
-    rest: set[str] = set(logs)
-    rest.update(_field(op.value, "node") for op in history.facts("node-exit"))
+    """Every node that the run speaks of: all there are, where it came to the fact `live`."""
+    names = set(logs)
+    for fact in ("leader", "node-exit"):
+        names.update(_field(op.value, "node") for op in history.facts(fact))
     for op in history.facts("live"):
-        rest.update(core_of(op))
+        names.update(core_of(op), _names(op, "rest"))
     for fault in faults:
-        rest.update(fault.targets)
+        names.update(fault.targets)
     for pair in history.pairs:
         if pair.completion is not None:
-            rest.update(attempt.node for attempt in pair.completion.attempts)
-    by_node = rest.union(led)
-    for op in history.facts("snapshot"):
-        if isinstance(op.value, dict):
-            masters = op.value.get("masters")
-            led += sorted(masters) if isinstance(masters, dict) else []
-            for name, group in op.value.items():
-                # By role, then by node; or by node alone, as most targets have it.
-                if name not in NOT_NODES and name not in by_node and isinstance(group, dict):
-                    rest.update(group)
-    names = [*sorted(set(led)), *sorted(rest - set(led))]
-    return [name for name in names if name][:NODES_MAX]
+            names.update(attempt.node for attempt in pair.completion.attempts)
+    return sorted(names - {""})[:NODES_MAX]
 
 
 def how_ended(exited: Op) -> str:
@@ -412,8 +399,12 @@ class _Life:
 
 def core_of(op: Op) -> tuple[str, ...]:
     """The nodes that a fact `live` names as the core; none where it names none."""
-    core = _get(op.value, "core")
-    return tuple(str(name) for name in core) if isinstance(core, (list, tuple)) else ()
+    return _names(op, "core")
+
+
+def _names(op: Op, field: str) -> tuple[str, ...]:
+    names = _get(op.value, field)
+    return tuple(str(name) for name in names) if isinstance(names, (list, tuple)) else ()
 
 
 def _get(value: Any, name: str) -> Any:

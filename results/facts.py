@@ -29,6 +29,7 @@ from harness.checking import checker_names
 from harness.errors import UsageError
 from harness.ops import History
 from harness.store import RunRecord
+from harness.timeline import Fault
 from harness.vocabularies.kinds import READS
 from results.intervals import Interval, Outage, outages_of, overlap_ns, union
 from results.operations import (
@@ -40,7 +41,7 @@ from results.operations import (
     of_buckets,
     of_history,
 )
-from results.run_timeline import InjectedFault, Timeline, field_of, whole_of
+from results.run_timeline import Timeline, field_of, whole_of
 from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
 from results.setting import asked_nemeses, setting_of
 
@@ -250,25 +251,26 @@ class _Facts:
         """Faults in the order of their injection."""
         rows: list[Row] = []
         for fault in self.timeline.faults:
-            own = union([fault.interval])
+            interval = self.timeline.interval(fault)
+            own = union([interval])
             rows.append(
                 (
                     fault.id,
                     fault.nemesis,
-                    *fault.interval,
+                    *interval,
                     bool(fault.targets),
-                    fault.healed,
+                    fault.heal is not None,
                     LIST_SEPARATOR.join(sorted(fault.targets)),
-                    fault.bite,
+                    None if fault.bite is None else whole_of(fault.bite.get("count")),
                     *(overlap_ns(own, self.down[kind]) for kind in KINDS),
                     *(self._outage_ns(kind, fault) for kind in KINDS),
                 )
             )
         return rows
 
-    def _outage_ns(self, kind: str, fault: InjectedFault) -> int | None:
+    def _outage_ns(self, kind: str, fault: Fault) -> int | None:
         """How long after its heal the outage went on in which it was healed; 0 if in none."""
-        if not fault.healed:
+        if fault.end is None:
             return None
         at = bisect.bisect_right(self.down[kind], (fault.end, float("inf"))) - 1
         if at < 0 or fault.end >= self.down[kind][at][1]:
@@ -284,17 +286,17 @@ class _Facts:
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
         for fault in self.timeline.faults:
-            if not fault.healed:
+            if fault.heal is None:
                 continue
             for f, ends in kinds:
-                tried = ends.first_try(fault.heal_index)
+                tried = ends.first_try(fault.heal.index)
                 rows.append(
                     (
                         fault.id,
                         fault.nemesis,
                         f,
-                        None if tried is None else max(0, tried - fault.end),
-                        ends.first_ok(fault.heal_index, fault.end),
+                        None if tried is None else max(0, tried - fault.heal.time),
+                        ends.first_ok(fault.heal.index, fault.heal.time),
                     )
                 )
         return rows
@@ -355,10 +357,11 @@ class _Facts:
 
     def exposure_time_rows(self) -> list[Row]:
         """Time of the chaos phase, with and without each nemesis."""
-        chaos = self.timeline.chaos
+        look = self.timeline
+        chaos = look.chaos
         rows: list[Row] = []
         for nemesis in self.nemeses:
-            own = union(f.interval for f in self.timeline.faults if f.nemesis == nemesis)
+            own = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
             struck = _common(chaos, own)
             for active in (False, True):
                 columns = [overlap_ns(chaos, chaos), *(overlap_ns(chaos, d) for d in self._downs())]

@@ -38,6 +38,7 @@ __all__ = [
     "inside",
     "of_buckets",
     "of_history",
+    "of_table",
 ]
 
 TYPES: Final = ("ok", "fail", "info")
@@ -204,7 +205,7 @@ def of_buckets(folder: Path) -> tuple[Operations, Notes]:
     end_ns = last[0] if last else 0
     if notes and (not last or notes[-1].index > lines[0].max()):
         end_ns = notes[-1].time
-    operations = _paired(folder, lines, names)
+    operations = _paired(repr(str(folder)), lines, names)
     return operations, Notes(History(notes), len(indices), end_ns)
 
 
@@ -214,17 +215,47 @@ def _mask(flags: Flags) -> pa.Array:
     return pa.array(flags)
 
 
+def of_table(what: str, table: pa.Table) -> Operations:
+    """Of the columns index, time, process, type and f of the lines of a history, and no others.
+
+    So nothing is known of answers, errors and nodes. Raises `HistoryError`, which begins with
+    `what`.
+    """
+    import numpy as np
+
+    if table.column("type").null_count or table.column("f").null_count:
+        raise HistoryError(f"{what} has lines without a type or a kind")
+    names = (_Names(), _Names(), _Names())
+    table = table.filter(_mask(np.asarray(table.column("process").to_numpy()) >= 0))
+    lines: list[Any] = [*_begin_of_lines(table, names[0])]
+    nothing = np.full(len(table), -1, np.int32)
+    return _paired(what, [*lines, nothing > 0, nothing, nothing], names)
+
+
+def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
+    """Index, time, process, type and f of some lines."""
+    import numpy as np
+
+    for name in ("index", "time", "process"):
+        yield table.column(name).to_numpy()
+    yield _coded(table.column("type"), _code).astype(np.int8)
+    yield _coded(table.column("f"), fs.number)  # `[key, txn]` is of the kind `txn`
+
+
+def _code(kind: str) -> int:
+    if kind not in _CODES:
+        raise HistoryError(f"there is a line of the type {kind!r}; types are {', '.join(_CODES)}")
+    return _CODES[kind]
+
+
 def _lines(table: pa.Table, fs: _Names, errors: _Names, nodes: _Names) -> Iterator[Any]:
-    """Index, time, process, type, f, answered, error, node of the lines of clients."""
+    """The same, and answered, error and node, of the lines of clients."""
     import numpy as np
     import pyarrow as pa
 
-    kinds = _coded(table.column("type"), lambda text: _CODES[text])
-    yield table.column("index").to_numpy()
-    yield table.column("time").to_numpy()
-    yield table.column("process").to_numpy()
-    yield kinds.astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # `[key, txn]` is of the kind `txn`
+    begin = [*_begin_of_lines(table, fs)]
+    yield from begin
+    kinds = begin[3]
     answered = kinds == _CODES["ok"]
     failed = np.flatnonzero(kinds == _CODES["fail"])
     decode = msgspec.json.Decoder().decode
@@ -245,7 +276,7 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
     return found
 
 
-def _paired(folder: Path, lines: list[Any], names: Iterable[_Names]) -> Operations:
+def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
     """Invocations with their completions: the lines of a process take turns; `lines` are sorted."""
     import numpy as np
 
@@ -265,7 +296,7 @@ def _paired(folder: Path, lines: list[Any], names: Iterable[_Names]) -> Operatio
     if odd.any():
         at = int(odd.argmax())
         raise HistoryError(
-            f"{str(folder)!r}: op {index[at]}: process {process[at]} "
+            f"{what}: op {index[at]}: process {process[at]} "
             + ("invokes while it is busy or retired" if invoked[at] else "completes nothing")
         )
     begin = np.flatnonzero(invoked)

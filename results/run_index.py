@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -33,6 +32,8 @@ __all__ = [
     "Index",
     "RunRow",
     "ScanCache",
+    "StoredChecks",
+    "folders_in",
     "is_plain_name",
     "read_bounded",
     "scan",
@@ -52,8 +53,8 @@ _PARQUET_BYTES_MIN: Final = 12
 T = TypeVar("T", Case, RunRecord)
 
 
-class _Stored(msgspec.Struct, frozen=True):
-    """The part of `results.json` that matters here."""
+class StoredChecks(msgspec.Struct, frozen=True):
+    """The part of `results.json` that tells what checkers said."""
 
     checkers: list[CheckResult]
 
@@ -126,12 +127,12 @@ def scan(store: Path, cache: ScanCache, *, runs_max: int = RUNS_MAX) -> Index:
     known, notes = cache.rows, list[str]()
     rows: dict[str, tuple[_Signature, RunRow]] = {}
     try:
-        names = sorted(_folders(store))
+        names = folders_in(store)
     except OSError as error:
         raise UsageError(f"cannot read the store {str(store)!r}: {error.strerror}") from error
     for name in names:
         try:
-            runs = sorted(_folders(store / name))
+            runs = folders_in(store / name)
         except OSError as error:
             notes.append(f"{_shown(name)}: cannot be read: {error.strerror}")
             continue
@@ -156,12 +157,14 @@ def scan(store: Path, cache: ScanCache, *, runs_max: int = RUNS_MAX) -> Index:
     return Index(tuple(reversed(ordered)), tuple(notes[:NAMES_MAX]))
 
 
-def _folders(path: Path) -> Iterator[str]:
-    """Names of real folders; what begins with a dot belongs to the harness, links to nobody."""
+def folders_in(path: Path) -> list[str]:
+    """Sorted names of real folders; what begins with a dot is the harness's, links are nobody's."""
     with os.scandir(path) as entries:
-        for entry in entries:
-            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                yield entry.name
+        return sorted(
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+        )
 
 
 def _signature(folder: Path) -> _Signature:
@@ -280,7 +283,7 @@ def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
         return None
     try:
         content = read_bounded(folder / "results.json")
-        return failure_of(msgspec.json.decode(content, type=_Stored).checkers)
+        return failure_of(msgspec.json.decode(content, type=StoredChecks).checkers)
     except (OSError, msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
         return None
 

@@ -1,21 +1,19 @@
 """What was the case when: phases, faults and the nemeses that were active at any moment.
 
-A fault is active in `[inject, heal)`, one never healed until the end of the run, one without
-targets never. A heal closes the oldest open fault of its id. What a history holds in other shapes
-than the harness writes (it may come from anywhere) is left out, never guessed at.
+Faults are those of `harness.timeline`. One is active in `[inject, heal)`, one never healed until
+the end of the run, one without targets never. What a history holds in other shapes than the harness
+writes (it may come from anywhere) is left out, never guessed at.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from harness.ops import NEMESIS, History, Op
-from harness.timeline import faults_of
+from harness.timeline import Fault, faults_of
 from results.intervals import Interval, union
 from results.schema import LIST_SEPARATOR
 
@@ -25,25 +23,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["InjectedFault", "Timeline", "field_of", "whole_of"]
-
-
-class InjectedFault(msgspec.Struct):
-    """One fault that was injected."""
-
-    id: str
-    nemesis: str
-    start: int
-    targets: list[str]
-    end: int
-    healed: bool = False
-    bite: int | None = None
-    heal_index: int = -1
-
-    @property
-    def interval(self) -> Interval:
-        """When it was active; nothing where it hit nobody."""
-        return (self.start, self.end if self.targets else self.start)
+__all__ = ["Timeline", "field_of", "whole_of"]
 
 
 class Timeline:
@@ -53,11 +33,12 @@ class Timeline:
         """Of a whole history, or of its notes alone: then `end_ns` is the time of its last line."""
         last_ns = history[-1].time if len(history) else 0
         self.end_ns = last_ns if end_ns is None else end_ns
-        self.faults = _faults(history, self.end_ns)
+        self.faults = faults_of(history.of_process(NEMESIS), most=None)
         phases = [(op.time, str(field_of(op, "phase"))) for op in history.facts("phase")]
         self._phase_starts = [time for time, _ in phases]
         self._phases = [name for _, name in phases]
-        self._edges, self.members = _sweep(self.faults)
+        active = [(fault.nemesis, self.interval(fault)) for fault in self.faults]
+        self._edges, self.members = _sweep(active)
         self.sets = [LIST_SEPARATOR.join(sorted(names)) for names in self.members]
         bounds = [*self._phase_starts, self.end_ns]
         self.chaos = union(
@@ -92,18 +73,18 @@ class Timeline:
         """The nemeses with a fault at a moment, joined."""
         return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
 
-    def active_set(self, time_ns: int) -> frozenset[str]:
-        """The same, apart."""
-        return self.members[bisect.bisect_right(self._edges, time_ns) - 1]
+    def interval(self, fault: Fault) -> Interval:
+        """When a fault was active; nothing where it hit nobody."""
+        end = self.end_ns if fault.end is None else fault.end
+        return fault.start, end if fault.targets else fault.start
 
 
-def _sweep(faults: Sequence[InjectedFault]) -> tuple[list[float], list[frozenset[str]]]:
+def _sweep(active: Iterable[tuple[str, Interval]]) -> tuple[list[float], list[frozenset[str]]]:
     """The moments at which the set of active nemeses may change, and the set from then on."""
     changes: dict[float, Counter[str]] = {}
-    for fault in faults:
-        start, end = fault.interval
-        changes.setdefault(start, Counter())[fault.nemesis] += 1
-        changes.setdefault(end, Counter())[fault.nemesis] -= 1
+    for name, (start, end) in active:
+        changes.setdefault(start, Counter())[name] += 1
+        changes.setdefault(end, Counter())[name] -= 1
     edges: list[float] = [float("-inf")]
     members: list[frozenset[str]] = [frozenset()]
     count: Counter[str] = Counter()
@@ -124,25 +105,3 @@ def whole_of(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
         return None
     return value
-
-
-def _faults(history: History, end_ns: int) -> list[InjectedFault]:
-    """All faults with numbers for tables."""
-    found = []
-    for fault in faults_of(history.of_process(NEMESIS), most=None):
-        heal, targets = fault.heal, list(fault.targets)
-        end = fault.start if not targets else end_ns if heal is None else heal.time
-        bite = None if fault.bite is None else whole_of(fault.bite.get("count"))
-        found.append(
-            InjectedFault(
-                fault.id,
-                fault.nemesis,
-                fault.start,
-                targets,
-                end,
-                heal is not None,
-                bite,
-                -1 if heal is None else heal.index,
-            )
-        )
-    return found

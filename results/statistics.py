@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from results.distributions import normal_sf, student_quantile
 
 __all__ = [
     "ALPHA",
+    "QUANTILES",
     "Interval",
     "Ratio",
     "fisher_exact",
     "holm",
     "median_interval",
     "nearest_rank",
+    "quantiles",
     "rank_sum",
     "risk_ratio",
     "wilson",
@@ -38,10 +40,15 @@ __all__ = [
 ]
 
 ALPHA: Final = 0.05
+QUANTILES: Final = (500, 900, 990, 1000)
+"""Of latencies, in permille."""
 _Z: Final = 1.959963984540054
 """The 97.5 % point of the standard normal."""
 _EXACT_RUNS_MAX: Final = 24
 """Up to this many runs together, all arrangements of ranks are counted."""
+
+
+T = TypeVar("T", int, float)
 
 
 class Interval(NamedTuple):
@@ -126,7 +133,13 @@ def risk_ratio(rows: Sequence[tuple[int, int, int, int]]) -> Ratio:
     return Ratio(with_rate, without_rate, ratio, interval, runs, None)
 
 
-def nearest_rank(ordered: Sequence[float], permille: int) -> float:
+def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tuple[int, ...]:
+    """The nearest rank of each, in the order of `permilles`; nothing of no values."""
+    ordered = sorted(values)
+    return tuple(nearest_rank(ordered, permille) for permille in permilles) if ordered else ()
+
+
+def nearest_rank(ordered: Sequence[T], permille: int) -> T:
     """The least of sorted values that at least `permille` of 1000 do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 

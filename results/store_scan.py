@@ -9,7 +9,6 @@ sealed history holds. So is a seed of a soak that left no run: its case lies in 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -23,6 +22,7 @@ from harness.store import RunRecord
 from harness.store.footer import BY_KEY, Footer, cost_of
 from harness.store.keyed import bucket_paths
 from results.contents import Group, digest_of, read_contents
+from results.run_index import folders_in
 
 __all__ = [
     "NO_LOSS",
@@ -166,12 +166,7 @@ def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems
 
 def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
-            )
+        return folders_in(folder)
     except OSError as error:
         where = str(folder.relative_to(store)) if folder != store else "."
         problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))

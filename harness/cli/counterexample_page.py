@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, Pair
+from harness.webpage import filled, script_safe
 
 __all__ = ["OPS_SHOWN_MAX", "render_page"]
 
@@ -65,23 +66,12 @@ def render_page(
     }
     template = (resources.files("harness.cli") / "counterexample.html").read_text("utf-8")
     text = "\n".join([f"{path} ({model}): invalid", reason, *explanation])
-    # One pass over the template: what is put in is never looked at again.
     fillings = {
         "TITLE": html.escape(f"{path}: invalid"),
         "TEXT": html.escape(text),
-        "DATA": _script_safe(data),
+        "DATA": script_safe(msgspec.json.encode(data).decode()),
     }
-    parts = template.split("@@")
-    parts[1::2] = [fillings[name] for name in parts[1::2]]
-    return "".join(parts)
-
-
-def _script_safe(data: Any) -> str:
-    """JSON that can stand in a script element."""
-    text = msgspec.json.encode(data).decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return filled(template, fillings)
 
 
 def _rows(

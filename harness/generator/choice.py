@@ -1,8 +1,8 @@
 """Combinators that choose among several generators.
 
-`any_of` and `shortest_any` ask all and take the soonest; `mix` and `weighted` draw whose turn it
-is, so that a mixture keeps its proportions whatever the generators' own times are. Unlike
-Jepsen's, `mix` passes updates on, and a pending member does not hold up the others.
+`any_of` asks all and takes the soonest; `mix` and `weighted` draw whose turn it is, so that a
+mixture keeps its proportions whatever the generators' own times are. Unlike Jepsen's, `mix` passes
+updates on, and a pending member does not hold up the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, lift
 from harness.ops import Op
 
-__all__ = ["any_of", "flip_flop", "mix", "shortest_any", "weighted"]
+__all__ = ["any_of", "mix", "weighted"]
 
 
 def _update_all(
@@ -38,19 +38,16 @@ def _update_all(
     return generators
 
 
-def _any(states: Sequence[Generator], *, shortest: bool) -> Generator:
+def _any(states: Sequence[Generator]) -> Generator:
     """Those of `states` that are left, bound together again."""
     left = tuple(state for state in states if state is not NOTHING)
-    if shortest and len(left) < len(states):
-        return NOTHING
     if len(left) < 2:
         return left[0] if left else NOTHING
-    return _Any(left, shortest)
+    return _Any(left)
 
 
 class _Any(Node, frozen=True):
     generators: tuple[Generator, ...]
-    shortest: bool
 
     def op(self, ctx: Context) -> Step:
         best: tuple[Emit, int, int] | None = None
@@ -61,31 +58,24 @@ class _Any(Node, frozen=True):
                 offer = (step, 1, position)
                 best = offer if best is None else sooner(best, offer, ctx.random)
             elif step is None:
-                if self.shortest:
-                    return None
                 states[position] = NOTHING
             else:
                 states[position] = step.next
         if best is not None:
             step, _, position = best
             states[position] = step.next
-            return Emit(step.draft, _any(states, shortest=self.shortest))
-        rest = _any(states, shortest=self.shortest)
+            return Emit(step.draft, _any(states))
+        rest = _any(states)
         return None if rest is NOTHING else Pending(rest)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         updated = _update_all(self.generators, ctx, event)
-        return self if updated is self.generators else _any(updated, shortest=self.shortest)
+        return self if updated is self.generators else _any(updated)
 
 
 def any_of(*generators: GeneratorLike) -> Generator:
     """Whichever operation is soonest, from any of them; ties are drawn. Ends when all have."""
-    return _any([lift(generator) for generator in generators], shortest=False)
-
-
-def shortest_any(*generators: GeneratorLike) -> Generator:
-    """Like `any_of`, but ends as soon as one of them does: a workload while the nemesis works."""
-    return _any([lift(generator) for generator in generators], shortest=True)
+    return _any([lift(generator) for generator in generators])
 
 
 class _Mix(Node, frozen=True):
@@ -182,25 +172,3 @@ def mix(*generators: GeneratorLike) -> Generator:
             f"mix got one list of {len(generators[0])} generators; write mix(*generators)"
         )
     return weighted((1.0, generator) for generator in generators)
-
-
-class _FlipFlop(Node, frozen=True):
-    now: Generator
-    then: Generator
-
-    def op(self, ctx: Context) -> Step:
-        step = self.now.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            return Pending(_FlipFlop(step.next, self.then))
-        return Emit(step.draft, _FlipFlop(self.then, step.next))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        now, then = self.now.update(ctx, event), self.then.update(ctx, event)
-        return self if now is self.now and then is self.then else _FlipFlop(now, then)
-
-
-def flip_flop(a: GeneratorLike, b: GeneratorLike) -> Generator:
-    """One of `a`, one of `b`, one of `a`, ...; ends when the one in turn is exhausted."""
-    return _FlipFlop(lift(a), lift(b))

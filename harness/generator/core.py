@@ -16,7 +16,8 @@ also keeps a retried draw from biasing the outcome.
 `Context` is immutable too, and cheap: threads are the bits of two integers (all, free), so that
 taking, freeing and restricting threads costs a few words at any concurrency. Processes are
 numbered as in Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the
-thread of a process, and no map is needed.
+thread of a process, and no map is needed. Nemeses have no thread here: faults are planned and
+injected by `harness.faults`.
 
 A generator of one's own may leave `process` and `time_ns` out of its drafts and need not look at
 who is free: `harness.generator.lift`, through which everything passes, fills them in.
@@ -27,16 +28,15 @@ Nothing here iterates over a set, reads a clock or draws from a module's randomn
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from harness.errors import UsageError
-from harness.ops import NEMESIS, Op, OpType, Process
+from harness.ops import Op, OpType, Process
 
 __all__ = [
-    "LOG",
     "NS_PER_S",
     "SLEEP",
     "Context",
@@ -46,9 +46,7 @@ __all__ = [
     "GeneratorLike",
     "Pending",
     "RequestLike",
-    "Roster",
     "Step",
-    "Thread",
     "complete",
     "due_ns",
     "indices",
@@ -57,27 +55,22 @@ __all__ = [
     "sooner",
 ]
 
-Thread = int | str
-"""A client thread's number, 0 up to the concurrency, or `"nemesis"`."""
-
 NS_PER_S: Final = 1_000_000_000
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
-LOG: Final = "log"
-"""The `f` of a draft of type `info` that writes `value` into the log of the run."""
 
 
 class Draft(msgspec.Struct, frozen=True):
     """An operation to be. Generators emit it with `process` and `time_ns` filled in.
 
     `time_ns` is the earliest start, in ns since the start of the run; `None` is now. A `process`
-    of `None` is any free one. `type` is `invoke`, or `info` for `SLEEP` and `LOG`. One that goes
+    of `None` is any free one. `type` is `invoke`, or `info` for a `SLEEP`. One that goes
     `together` with the one before is not held back by `stagger`, which waits longer afterwards.
     """
 
     f: str
     value: Any = None
-    process: Process | None = None
+    process: int | None = None
     time_ns: int | None = None
     type: OpType = OpType.INVOKE
     together: bool = False
@@ -85,14 +78,6 @@ class Draft(msgspec.Struct, frozen=True):
     def replace(self, **changes: Any) -> Draft:
         """A copy with other values in the named fields."""
         return msgspec.structs.replace(self, **changes)
-
-
-class Roster(msgspec.Struct, frozen=True, eq=False):
-    """The threads of a run; thread `i` is bit `i`, and the nemesis comes after the clients."""
-
-    names: tuple[Thread, ...]
-    clients: int
-    bits: tuple[int, ...]
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
@@ -104,72 +89,31 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     time_ns: int
     random: random.Random
-    roster: Roster
-    processes: tuple[Process, ...]  # by thread, for all threads of the roster
+    processes: tuple[int, ...]  # by thread, for all threads of the run
     all_mask: int
     free_mask: int
     rotation: int = 0
 
     @property
-    def threads(self) -> tuple[Thread, ...]:
-        """All threads in this context, clients in order and then the nemesis."""
-        return self.names_of(self.all_mask)
-
-    @property
-    def free_threads(self) -> tuple[Thread, ...]:
-        """Those that do nothing now."""
-        return self.names_of(self.free_mask)
-
-    @property
-    def free_processes(self) -> tuple[Process, ...]:
-        """The processes of the free threads, in the order of threads."""
-        return tuple(self.processes[i] for i in indices(self.free_mask))
-
-    @property
-    def thread_count(self) -> int:
-        """How many threads there are in this context."""
-        return self.all_mask.bit_count()
-
-    @property
-    def busy_count(self) -> int:
-        """How many threads of this context are at work."""
-        return (self.all_mask & ~self.free_mask).bit_count()
-
-    def names_of(self, mask: int) -> tuple[Thread, ...]:
-        """The names of the threads in a mask."""
-        return tuple(self.roster.names[i] for i in indices(mask))
+    def threads(self) -> tuple[int, ...]:
+        """The numbers of all threads in this context."""
+        return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
-        """The bit of the thread that runs, or ran, `process`. Raises `UsageError`."""
-        clients = self.roster.clients
-        if isinstance(process, int):
-            if process >= 0 and clients:
-                return process % clients
-        elif process == NEMESIS and len(self.roster.names) > clients:
-            return clients
-        raise UsageError(
-            f"there is no thread for process {process!r}: the run has {clients} client threads "
-            f"and {'a' if len(self.roster.names) > clients else 'no'} nemesis; "
-            "leave the draft's process out to take any free one"
-        )
-
-    def thread_of(self, process: Process) -> Thread:
         """The thread that runs, or ran, `process`. Raises `UsageError`."""
-        return self.roster.names[self.index_of(process)]
-
-    def process_of(self, thread: Thread) -> Process:
-        """The process that `thread` runs now. Raises `UsageError`."""
-        if isinstance(thread, int) and thread >= self.roster.clients:
-            raise UsageError(f"there is no thread {thread}: threads are 0 .. {self.roster.clients}")
-        return self.processes[self.index_of(thread)]
+        if isinstance(process, int):
+            return process % len(self.processes)
+        raise UsageError(
+            f"there is no thread for process {process!r}: processes are numbers; leave the draft's "
+            "process out to take any free one"
+        )
 
     def is_free(self, process: Process) -> bool:
         """Whether `process` is current, in this context, and does nothing."""
         index = self.index_of(process)
-        free = self.free_mask & self.roster.bits[index]
-        return bool(free) and self.processes[index] == process
+        return bool(self.free_mask >> index & 1) and self.processes[index] == process
 
-    def free_process(self) -> Process | None:
+    def free_process(self) -> int | None:
         """The free process whose turn it is, or `None` if all are busy."""
         free = self.free_mask
         if not free:
@@ -184,29 +128,17 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return Context(
             self.time_ns,
             self.random,
-            self.roster,
             self.processes,
             self.all_mask & mask,
             self.free_mask & mask,
             self.rotation,
         )
 
-    def mask_where(self, predicate: Callable[[Thread], bool]) -> int:
-        """The mask of all threads of the roster that `predicate` accepts."""
-        names, bits = self.roster.names, self.roster.bits
-        return sum(bit for name, bit in zip(names, bits, strict=True) if predicate(name))
-
-    def restrict_to(self, threads: Iterable[Thread]) -> Context:
-        """This context with the named threads only."""
-        wanted = frozenset(threads)  # for membership only
-        return self.restrict(self.mask_where(wanted.__contains__))
-
     def at(self, time_ns: int) -> Context:
         """This context at another time."""
         return Context(
             time_ns,
             self.random,
-            self.roster,
             self.processes,
             self.all_mask,
             self.free_mask,
@@ -214,40 +146,34 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         )
 
     def busy(self, index: int, time_ns: int) -> Context:
-        """At `time_ns`, the thread of bit `index` got to work."""
+        """At `time_ns`, the thread `index` got to work."""
         rotation = self.rotation + 1
         return Context(
             max(self.time_ns, time_ns),
             self.random,
-            self.roster,
             self.processes,
             self.all_mask,
-            self.free_mask & ~self.roster.bits[index],
+            self.free_mask & ~(1 << index),
             rotation if rotation < len(self.processes) else 0,
         )
 
     def freed(self, index: int, time_ns: int) -> Context:
-        """At `time_ns`, the thread of bit `index` became free."""
+        """At `time_ns`, the thread `index` became free."""
         return Context(
             max(self.time_ns, time_ns),
             self.random,
-            self.roster,
             self.processes,
             self.all_mask,
-            self.free_mask | self.roster.bits[index],
+            self.free_mask | 1 << index,
             self.rotation,
         )
 
     def retired(self, index: int) -> Context:
-        """A client thread goes on under a new process number; the nemesis keeps its name."""
-        old = self.processes[index]
-        if not isinstance(old, int):
-            return self
-        new = (old + self.roster.clients,)
+        """The thread `index` goes on under a new process number."""
+        new = (self.processes[index] + len(self.processes),)
         return Context(
             self.time_ns,
             self.random,
-            self.roster,
             self.processes[:index] + new + self.processes[index + 1 :],
             self.all_mask,
             self.free_mask,
@@ -324,27 +250,23 @@ def new_context(
     concurrency: int,
     rng: random.Random,
     *,
-    nemesis: bool = True,
     time_ns: int = 0,
     processes: Sequence[int] | None = None,
 ) -> Context:
-    """A context with all threads free. `processes` are those of the client threads, by default
-    their own numbers. Raises `UsageError`.
+    """A context with all threads free. `processes` are those of the threads, by default their own
+    numbers. Raises `UsageError`.
     """
-    if concurrency < 0 or concurrency + nemesis < 1:
+    if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
-    own = list(range(concurrency)) if processes is None else list(processes)
+    own = tuple(range(concurrency)) if processes is None else tuple(processes)
     for thread in range(concurrency):
         if len(own) != concurrency or own[thread] < 0 or own[thread] % concurrency != thread:
             raise UsageError(
-                f"the processes {own} do not fit {concurrency} threads: process i of the list must "
-                f"be i plus a multiple of {concurrency}"
+                f"the processes {[*own]} do not fit {concurrency} threads: process i of the list "
+                f"must be i plus a multiple of {concurrency}"
             )
-    names: tuple[Thread, ...] = (*range(concurrency), *((NEMESIS,) if nemesis else ()))
-    everything = (1 << len(names)) - 1
-    roster = Roster(names, concurrency, tuple(1 << i for i in range(len(names))))
-    running: tuple[Process, ...] = (*own, *((NEMESIS,) if nemesis else ()))
-    return Context(time_ns, rng, roster, running, everything, everything)
+    everything = (1 << concurrency) - 1
+    return Context(time_ns, rng, own, everything, everything)
 
 
 def nanoseconds(seconds: float, what: str) -> int:
@@ -373,11 +295,11 @@ def complete(draft: Draft, ctx: Context) -> Draft | None:
             return None
     elif not ctx.is_free(process):
         index = ctx.index_of(process)
-        if ctx.processes[index] == process and ctx.all_mask & ctx.roster.bits[index]:
+        if ctx.processes[index] == process and ctx.all_mask >> index & 1:
             return None
         raise UsageError(
             f"the draft {draft.f!r} wants process {process!r}, which is retired or not among the "
-            f"threads {ctx.threads[:10]} of its generator; leave the process out, or use on_threads"
+            f"threads {ctx.threads[:10]} of its generator; leave the process out"
         )
     wanted_ns = draft.time_ns
     time_ns = ctx.time_ns if wanted_ns is None or wanted_ns < ctx.time_ns else wanted_ns

@@ -1,46 +1,30 @@
-"""Seeing what a generator does, and catching it when it does it wrong."""
+"""Catching a generator when it breaks its contract."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-
 from harness.errors import InternalError
 from harness.generator.core import (
-    LOG,
     SLEEP,
     Context,
-    Draft,
     Emit,
     Generator,
     GeneratorLike,
     Node,
     Pending,
     Step,
+    indices,
 )
 from harness.generator.plain import NOTHING, lift
 from harness.ops import Op, OpType
 
-__all__ = ["friendly_exceptions", "log", "trace", "validate"]
+__all__ = ["validate"]
 
 _TEXT_MAX = 2000  # characters of a rendered generator or context
-
-
-def log(message: str) -> Generator:
-    """One directive that writes `message` into the run's history, as a fact of the harness."""
-    return lift(Draft(LOG, message, type=OpType.INFO))
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}... ({len(text)} characters)"
-
-
-def _context_shown(ctx: Context) -> str:
-    return (
-        f"time {ctx.time_ns} ns, threads {ctx.threads[:20]}, free {ctx.free_threads[:20]}, "
-        f"processes {ctx.processes[:20]}"
-    )
 
 
 def _problem(ctx: Context, step: object) -> str | None:
@@ -56,9 +40,7 @@ def _problem(ctx: Context, step: object) -> str | None:
         return f"its draft {draft} lies before the context's time, {ctx.time_ns} ns"
     if not ctx.is_free(draft.process):
         return f"its draft {draft} is for a process that is not free"
-    if draft.type is not OpType.INVOKE and not (
-        draft.type is OpType.INFO and draft.f in {SLEEP, LOG}
-    ):
+    if draft.type is not OpType.INVOKE and (draft.type is not OpType.INFO or draft.f != SLEEP):
         return f"its draft {draft} is of type {draft.type.value}; drafts are invocations"
     return None
 
@@ -71,8 +53,9 @@ class _Validate(Node, frozen=True):
         problem = _problem(ctx, step)
         if problem is not None:
             raise InternalError(
-                f"a generator broke its contract: {problem}. Context: {_context_shown(ctx)}. "
-                f"Generator: {_shown(self.generator)}"
+                f"a generator broke its contract: {problem}. Context: time {ctx.time_ns} ns, "
+                f"threads {ctx.threads[:20]}, free {indices(ctx.free_mask)[:20]}, "
+                f"processes {ctx.processes[:20]}. Generator: {_shown(self.generator)}"
             )
         if step is None:
             return None
@@ -90,65 +73,3 @@ def validate(generator: GeneratorLike) -> Generator:
     """
     inner = lift(generator)
     return inner if inner is NOTHING else _Validate(inner)
-
-
-class _FriendlyExceptions(Node, frozen=True):
-    generator: Generator
-
-    def op(self, ctx: Context) -> Step:
-        try:
-            step = self.generator.op(ctx)
-        except Exception as error:
-            raise self._error("asked for an operation", ctx, error) from error
-        if step is None:
-            return None
-        rest = NOTHING if step.next is NOTHING else _FriendlyExceptions(step.next)
-        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        try:
-            inner = self.generator.update(ctx, event)
-        except Exception as error:
-            raise self._error(f"told of {event}", ctx, error) from error
-        return self if inner is self.generator else _FriendlyExceptions(inner)
-
-    def _error(self, when: str, ctx: Context, error: Exception) -> InternalError:
-        return InternalError(
-            f"a generator raised {type(error).__name__}: {error} when {when}. "
-            f"Context: {_context_shown(ctx)}. Generator: {_shown(self.generator)}"
-        )
-
-
-def friendly_exceptions(generator: GeneratorLike) -> Generator:
-    """Exceptions from inside become an `InternalError` that shows generator, context and event."""
-    inner = lift(generator)
-    return inner if inner is NOTHING else _FriendlyExceptions(inner)
-
-
-class _Trace(Node, frozen=True):
-    name: str
-    sink: Callable[[str], None]
-    generator: Generator
-
-    def op(self, ctx: Context) -> Step:
-        step = self.generator.op(ctx)
-        what = "exhausted" if step is None else step.draft if isinstance(step, Emit) else "pending"
-        self.sink(f"{self.name} op: {what}; {_context_shown(ctx)}")
-        if step is None:
-            return None
-        rest = NOTHING if step.next is NOTHING else _Trace(self.name, self.sink, step.next)
-        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        self.sink(f"{self.name} update: {event}; {_context_shown(ctx)}")
-        return self if inner is self.generator else _Trace(self.name, self.sink, inner)
-
-
-def trace(
-    name: str, generator: GeneratorLike, *, sink: Callable[[str], None] | None = None
-) -> Generator:
-    """Write a line to `sink`, by default the log, for every question and every event."""
-    inner = lift(generator)
-    out = logging.getLogger(__name__).info if sink is None else sink
-    return inner if inner is NOTHING else _Trace(name, out, inner)

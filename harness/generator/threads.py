@@ -2,22 +2,19 @@
 
 Restricting a generator to threads restricts its context, and it learns only of what happens on
 them. `reserve` takes its ranges from the threads of the context it stands in, in order, so that
-it nests inside `on_threads` (in Jepsen it counts from thread 0 wherever it stands).
+it nests (in Jepsen it counts from thread 0 wherever it stands). A `reserve` of more threads than
+there are would wait for ever; that is a `UsageError` when it is first asked.
 
-A generator for threads that the run does not have, or a `reserve` of more than there are, would
-wait for ever; that is a `UsageError` when it is first asked.
-
-`each_thread`, `each_process` and `concurrent_keys` hold many generators. They ask them in
-rotation and take the first whose operation is due now, and only if none is due compare them all:
-asking everybody every time costs a multiple of the concurrency per operation.
+`each_thread` holds many generators. It asks them in rotation and takes the first whose operation is
+due now, and only if none is due compares them all: asking everybody every time costs a multiple of
+the concurrency per operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator
 
 from harness.errors import UsageError
-from harness.generator.choice import any_of
 from harness.generator.core import (
     Context,
     Emit,
@@ -25,115 +22,15 @@ from harness.generator.core import (
     GeneratorLike,
     Node,
     Pending,
-    Roster,
     Step,
-    Thread,
     due_ns,
     indices,
     sooner,
 )
 from harness.generator.plain import NOTHING, concat, lift
-from harness.ops import NEMESIS, Op, Process
+from harness.ops import Op
 
-__all__ = [
-    "clients",
-    "concurrency_limit",
-    "each_process",
-    "each_thread",
-    "nemesis",
-    "on_role",
-    "on_threads",
-    "phases",
-    "process_limit",
-    "reserve",
-    "split",
-    "synchronize",
-    "then",
-]
-
-
-class _OnThreads(Node, frozen=True):
-    predicate: Callable[[Thread], bool]
-    generator: Generator
-    what: str
-    roster: Roster | None = None  # whose mask it is
-    mask: int = 0
-
-    def _mask(self, ctx: Context) -> int:
-        return self.mask if self.roster is ctx.roster else ctx.mask_where(self.predicate)
-
-    def _with(self, ctx: Context, mask: int, generator: Generator) -> Generator:
-        if generator is NOTHING:
-            return NOTHING
-        return _OnThreads(self.predicate, generator, self.what, ctx.roster, mask)
-
-    def op(self, ctx: Context) -> Step:
-        mask = self._mask(ctx)
-        inner = ctx.restrict(mask)
-        if not mask:
-            raise UsageError(
-                f"{self.what} has no thread to run on: the run has {ctx.roster.names[:10]}; "
-                "raise the concurrency, or leave this generator out"
-            )
-        if not inner.all_mask:  # the copy of `each_thread` for a thread that is not wanted
-            return None
-        step = self.generator.op(inner)
-        if step is None:
-            return None
-        rest = self._with(ctx, mask, step.next)
-        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        mask = self._mask(ctx)
-        if not mask & ctx.roster.bits[ctx.index_of(event.process)]:
-            return self
-        inner = self.generator.update(ctx.restrict(mask), event)
-        return self if inner is self.generator else self._with(ctx, mask, inner)
-
-
-def on_threads(
-    predicate: Callable[[Thread], bool], generator: GeneratorLike, *, what: str = "on_threads"
-) -> Generator:
-    """Only threads that `predicate` accepts run the generator, and it sees no others.
-
-    `what` names it in the error for a run without such a thread.
-    """
-    inner = lift(generator)
-    return inner if inner is NOTHING else _OnThreads(predicate, inner, what)
-
-
-def on_role(
-    role: str, threads_by_role: Mapping[str, Sequence[Thread]], generator: GeneratorLike
-) -> Generator:
-    """Only the threads of one role. Raises `UsageError` for a role that is not in the mapping."""
-    if role not in threads_by_role:
-        known = ", ".join(sorted(threads_by_role)) or "none"
-        raise UsageError(f"no threads have the role {role!r}; known roles: {known}")
-    wanted = frozenset(threads_by_role[role])  # for membership only
-    return on_threads(wanted.__contains__, generator, what=f"on_role({role!r})")
-
-
-def _is_client(thread: Thread) -> bool:
-    return isinstance(thread, int)
-
-
-def _is_nemesis(thread: Thread) -> bool:
-    return thread == NEMESIS
-
-
-def clients(generator: GeneratorLike) -> Generator:
-    """Only client threads."""
-    return on_threads(_is_client, generator, what="clients")
-
-
-def nemesis(generator: GeneratorLike) -> Generator:
-    """Only the nemesis."""
-    return on_threads(_is_nemesis, generator, what="nemesis")
-
-
-def split(clients_generator: GeneratorLike, nemesis_generator: GeneratorLike) -> Generator:
-    """One generator for the clients and one for the nemesis, side by side."""
-    return any_of(clients(clients_generator), nemesis(nemesis_generator))
+__all__ = ["each_thread", "phases", "reserve", "synchronize"]
 
 
 class _Reserve(Node, frozen=True):
@@ -146,19 +43,19 @@ class _Reserve(Node, frozen=True):
         if self.masks and ctx.all_mask == self.all_mask:
             return self.masks
         left = indices(ctx.all_mask)
-        bits, masks = ctx.roster.bits, []
+        masks = []
         for count in self.counts:
             if count > len(left):
                 raise UsageError(
-                    f"reserve wants {sum(self.counts)} threads and has {ctx.thread_count}; "
+                    f"reserve wants {sum(self.counts)} threads and has {len(ctx.threads)}; "
                     "raise the concurrency or reserve fewer"
                 )
-            masks.append(sum(bits[i] for i in left[:count]))
+            masks.append(sum(1 << i for i in left[:count]))
             left = left[count:]
-        masks.append(sum(bits[i] for i in left))
+        masks.append(sum(1 << i for i in left))
         if not left and self.generators[-1] is not NOTHING:
             raise UsageError(
-                f"reserve takes all {ctx.thread_count} threads and leaves none for its default "
+                f"reserve takes all {len(ctx.threads)} threads and leaves none for its default "
                 "generator; raise the concurrency, reserve fewer, or make the default None"
             )
         return tuple(masks)
@@ -194,7 +91,7 @@ class _Reserve(Node, frozen=True):
         return Pending(_Reserve(self.counts, tuple(states), ctx.all_mask, masks))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        bit = ctx.roster.bits[ctx.index_of(event.process)]
+        bit = 1 << ctx.index_of(event.process)
         masks = self._masks(ctx)
         for position, mask in enumerate(masks):
             if mask & bit:
@@ -235,104 +132,57 @@ def _lift_argument(value: int | GeneratorLike) -> Generator:
     return lift(value)
 
 
-def ask_in_rotation(
-    ctx: Context, mask: int, ask: Callable[[int], Step], units: Sequence[int] | None = None
-) -> tuple[Emit | None, int, list[tuple[int, Step]]]:
-    """The first due, or else the soonest, among what `ask(position)` offers; then the rest.
-
-    Positions are the bits of `mask`, or what `units` maps them to, asked in rotation. Returns the
-    emission, its position, and the answers that were no emission.
-    """
-    best: Emit | None = None
-    best_position = -1
-    others: list[tuple[int, Step]] = []
-    asked = 0
-    rotation = ctx.rotation
-    for half, offset in ((mask >> rotation, rotation), (mask & ((1 << rotation) - 1), 0)):
-        part = half
-        while part:
-            low = part & -part
-            part ^= low
-            position = offset + low.bit_length() - 1
-            if units is not None:
-                position = units[position]
-                if asked >> position & 1:
-                    continue
-                asked |= 1 << position
-            step = ask(position)
-            if not isinstance(step, Emit):
-                others.append((position, step))
-                continue
-            if due_ns(step.draft) <= ctx.time_ns:
-                return step, position, others
-            if best is None or due_ns(step.draft) < due_ns(best.draft):
-                best, best_position = step, position
-    return best, best_position, others
+def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
+    """The bits of `mask`, from the one whose turn it is on."""
+    late = mask >> ctx.rotation << ctx.rotation
+    for part in (late, mask ^ late):
+        left = part
+        while left:
+            low = left & -left
+            left ^= low
+            yield low.bit_length() - 1
 
 
 class _Each(Node, frozen=True):
     fresh: Generator
-    by_process: bool
-    states: tuple[Generator | None, ...] = ()  # by thread; None has not begun
-    owners: tuple[Process | None, ...] = ()  # by thread: the process whose state it is
+    states: tuple[Generator, ...] = ()  # by thread
     ended: int = 0  # mask of threads whose generator is exhausted
 
-    def _generator(self, ctx: Context, index: int) -> Generator:
-        if index >= len(self.states):
-            return self.fresh
-        if self.by_process and self.owners[index] != ctx.processes[index]:
-            return self.fresh
-        state = self.states[index]
-        return self.fresh if state is None else state
-
     def moved(self, ctx: Context, index: int, state: Generator, ended: int) -> _Each:
-        states = self.states or (None,) * len(ctx.processes)
-        states = (*states[:index], state, *states[index + 1 :])
-        owners = self.owners
-        if self.by_process:
-            owners = owners or (None,) * len(ctx.processes)
-            if owners[index] != ctx.processes[index]:
-                owners = (*owners[:index], ctx.processes[index], *owners[index + 1 :])
-        return _Each(self.fresh, self.by_process, states, owners, ended)
+        states = self.states or (self.fresh,) * len(ctx.processes)
+        return _Each(self.fresh, (*states[:index], state, *states[index + 1 :]), ended)
 
-    def _ended(self, ctx: Context) -> int:
-        """The mask of exhausted threads, without those that have a new process since."""
-        ended = self.ended
-        if self.by_process and ended:
-            for index in indices(ended & ctx.free_mask):
-                if self.owners[index] != ctx.processes[index]:
-                    ended &= ~ctx.roster.bits[index]
-        return ended
+    def _generator(self, index: int) -> Generator:
+        return self.states[index] if self.states else self.fresh
 
     def op(self, ctx: Context) -> Step:
-        bits, ended = ctx.roster.bits, self._ended(ctx)
-
-        def ask(index: int) -> Step:
-            return self._generator(ctx, index).op(ctx.restrict(bits[index]))
-
-        step, index, others = ask_in_rotation(ctx, ctx.free_mask & ~ended, ask)
-        exhausted = [other for other, answer in others if answer is None]
-        pending = len(exhausted) < len(others)
-        after = self
-        for other in exhausted:
-            ended |= bits[other]
-            after = after.moved(ctx, other, NOTHING, ended)
-        if step is not None:
-            if step.next is NOTHING:
-                ended |= bits[index]
-            return Emit(step.draft, after.moved(ctx, index, step.next, ended))
-        # A busy thread may get a new process by crashing, and then it begins again.
+        best: Emit | None = None
+        best_index, ended = -1, self.ended
+        after, pending = self, False
+        for index in _in_rotation(ctx, ctx.free_mask & ~ended):
+            step = self._generator(index).op(ctx.restrict(1 << index))
+            if step is None:
+                ended |= 1 << index
+                after = after.moved(ctx, index, NOTHING, ended)
+            elif isinstance(step, Pending):
+                pending = True
+            elif best is None or due_ns(step.draft) < due_ns(best.draft):
+                best, best_index = step, index
+                if due_ns(step.draft) <= ctx.time_ns:
+                    break
+        if best is not None:
+            if best.next is NOTHING:
+                ended |= 1 << best_index
+            return Emit(best.draft, after.moved(ctx, best_index, best.next, ended))
         busy = ctx.all_mask & ~ctx.free_mask
-        if pending or busy & (~0 if self.by_process else ~ended):
-            return Pending(after)
-        return None
+        return Pending(after) if pending or busy & ~ended else None
 
     def update(self, ctx: Context, event: Op) -> Generator:
         index = ctx.index_of(event.process)
-        bit = ctx.roster.bits[index]
-        if not ctx.all_mask & bit or (self.ended & bit and not self.by_process):
+        bit = 1 << index
+        if not ctx.all_mask & bit:
             return self
-        old = self._generator(ctx, index)
+        old = self._generator(index)
         new = old.update(ctx.restrict(bit), event)
         if new is old:
             return self
@@ -342,82 +192,7 @@ class _Each(Node, frozen=True):
 def each_thread(generator: GeneratorLike) -> Generator:
     """An independent copy for every thread; each sees only its own. Ends when all have."""
     inner = lift(generator)
-    return inner if inner is NOTHING else _Each(inner, by_process=False)
-
-
-def each_process(generator: GeneratorLike) -> Generator:
-    """An independent copy for every process: a thread begins anew after a crash."""
-    inner = lift(generator)
-    return inner if inner is NOTHING else _Each(inner, by_process=True)
-
-
-class _ProcessLimit(Node, frozen=True):
-    n: int
-    generator: Generator
-    seen: frozenset[int] = frozenset()  # for its size and membership only
-    seen_in: tuple[Process, ...] = ()  # the processes that were counted last
-    seen_mask: int = 0
-
-    def op(self, ctx: Context) -> Step:
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            return Pending(self._with(step.next))
-        if ctx.processes is self.seen_in and ctx.all_mask == self.seen_mask:
-            return Emit(step.draft, self._with(step.next))
-        here = (ctx.processes[i] for i in indices(ctx.all_mask))
-        seen = self.seen.union(process for process in here if isinstance(process, int))
-        if len(seen) > self.n:
-            return None
-        rest = _ProcessLimit(self.n, step.next, seen, ctx.processes, ctx.all_mask)
-        return Emit(step.draft, rest)
-
-    def _with(self, generator: Generator) -> Generator:
-        if generator is self.generator:
-            return self
-        return _ProcessLimit(self.n, generator, self.seen, self.seen_in, self.seen_mask)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        return self._with(self.generator.update(ctx, event))
-
-
-def process_limit(n: int, generator: GeneratorLike) -> Generator:
-    """Until more than `n` client processes could have taken part.
-
-    All processes of the context count, at work or not: otherwise a run would trickle out on the
-    one or two processes that are left.
-    """
-    inner = lift(generator)
-    if n < 0:
-        raise UsageError(f"process_limit got n = {n}; it must be 0 or more")
-    return NOTHING if inner is NOTHING or n == 0 else _ProcessLimit(n, inner)
-
-
-class _ConcurrencyLimit(Node, frozen=True):
-    n: int
-    generator: Generator
-
-    def op(self, ctx: Context) -> Step:
-        if ctx.busy_count >= self.n:
-            return Pending(self)
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        rest = self if step.next is self.generator else _ConcurrencyLimit(self.n, step.next)
-        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _ConcurrencyLimit(self.n, inner)
-
-
-def concurrency_limit(n: int, generator: GeneratorLike) -> Generator:
-    """At most `n` threads of its context at work at a time."""
-    inner = lift(generator)
-    if n < 1:
-        raise UsageError(f"concurrency_limit got n = {n}; it must be 1 or more")
-    return inner if inner is NOTHING else _ConcurrencyLimit(n, inner)
+    return inner if inner is NOTHING else _Each(inner)
 
 
 class _Synchronize(Node, frozen=True):
@@ -442,8 +217,3 @@ def synchronize(generator: GeneratorLike) -> Generator:
 def phases(*generators: GeneratorLike) -> Generator:
     """One after the other, each beginning only when all operations before it have ended."""
     return concat(*(synchronize(generator) for generator in generators))
-
-
-def then(a: GeneratorLike, b: GeneratorLike) -> Generator:
-    """`a`, then wait for all threads, then `b`; Jepsen's takes its arguments backwards."""
-    return concat(a, synchronize(b))

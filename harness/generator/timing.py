@@ -12,7 +12,7 @@ and from now on after that, so that a stall of the whole system is not followed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from harness.errors import UsageError
 from harness.generator.core import (
@@ -34,19 +34,13 @@ from harness.generator.plain import NOTHING, lift
 from harness.ops import Op, OpType
 
 __all__ = [
-    "WINDOWS_MAX",
     "Scheduled",
-    "cache",
-    "cycle_times",
     "delay",
     "sleep",
     "stagger",
     "time_limit",
     "timed_ops",
 ]
-
-WINDOWS_MAX: Final = 10_000
-"""How many windows ahead `cycle_times` looks for an operation."""
 
 
 class _TimeLimit(Node, frozen=True):
@@ -161,61 +155,6 @@ def sleep(dt_s: float) -> Generator:
     return lift(Draft(SLEEP, dt_s, type=OpType.INFO))
 
 
-class _CycleTimes(Node, frozen=True):
-    intervals_ns: tuple[int, ...]
-    generators: tuple[Generator, ...]
-    start_ns: int | None = None
-
-    def op(self, ctx: Context) -> Step:
-        now_ns = ctx.time_ns
-        start_ns = now_ns if self.start_ns is None else self.start_ns
-        window_ns = now_ns - (now_ns - start_ns) % sum(self.intervals_ns)
-        position = 0
-        while window_ns + self.intervals_ns[position] <= now_ns:
-            window_ns += self.intervals_ns[position]
-            position += 1
-        for _ in range(WINDOWS_MAX):
-            # A later window's generator is asked as if its time had come.
-            step = self.generators[position].op(ctx.at(max(now_ns, window_ns)))
-            if step is None:
-                return None
-            end_ns = window_ns + self.intervals_ns[position]
-            if isinstance(step, Pending):
-                return Pending(self._with(position, step.next, start_ns))
-            if due_ns(step.draft) < end_ns:
-                return Emit(step.draft, self._with(position, step.next, start_ns))
-            window_ns, position = end_ns, (position + 1) % len(self.generators)
-        raise UsageError(
-            f"no generator of cycle_times has an operation within {WINDOWS_MAX} windows; "
-            "make the windows longer or the delays inside them shorter"
-        )
-
-    def _with(self, position: int, state: Generator, start_ns: int) -> Generator:
-        generators = self.generators
-        if state is not generators[position]:
-            generators = (*generators[:position], state, *generators[position + 1 :])
-        return _CycleTimes(self.intervals_ns, generators, start_ns)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        updated = tuple(generator.update(ctx, event) for generator in self.generators)
-        if all(old is new for old, new in zip(self.generators, updated, strict=True)):
-            return self
-        return _CycleTimes(self.intervals_ns, updated, self.start_ns)
-
-
-def cycle_times(*windows: tuple[float, GeneratorLike]) -> Generator:
-    """Pairs `(seconds, generator)` in turn, on a rotating schedule that starts when first asked.
-
-    Each keeps its state from turn to turn; all learn of every event. Ends when one is exhausted.
-    """
-    intervals_ns = tuple(nanoseconds(seconds, "a window of cycle_times") for seconds, _ in windows)
-    if not windows:
-        return NOTHING
-    if 0 in intervals_ns:
-        raise UsageError("a window of cycle_times is 0 s long; it must be longer")
-    return _CycleTimes(intervals_ns, tuple(lift(generator) for _, generator in windows))
-
-
 class Scheduled(Protocol):
     """An operation at a fixed time, such as `harness.case.ScheduledOp`."""
 
@@ -244,7 +183,7 @@ class _TimedOps(Node, frozen=True):
     ops: tuple[Scheduled, ...]
     offset_ns: int
     start_ns: int | None = None
-    queues: tuple[tuple[int, ...], ...] | None = None  # by client thread: positions in `ops`
+    queues: tuple[tuple[int, ...], ...] | None = None  # by thread: positions in `ops`
     heads: tuple[int, ...] = ()
 
     def op(self, ctx: Context) -> Step:
@@ -254,7 +193,7 @@ class _TimedOps(Node, frozen=True):
         assert start_ns is not None, "set together with the queues"
         best: tuple[int, int] | None = None  # the time, then the place in the schedule
         for index in indices(ctx.free_mask):
-            if index < len(queues) and heads[index] < len(queues[index]):
+            if heads[index] < len(queues[index]):
                 place = queues[index][heads[index]]
                 offer = (max(ctx.time_ns, start_ns + self.ops[place].at_ns), place)
                 if best is None or offer < best:
@@ -264,24 +203,24 @@ class _TimedOps(Node, frozen=True):
             return Pending(self) if left else None
         time_ns, place = best
         op = self.ops[place]
-        index = op.process % ctx.roster.clients
+        index = op.process % len(ctx.processes)
         draft = complete(Draft(op.f, op.value, ctx.processes[index], time_ns), ctx)
         assert draft is not None, "the thread is free"
         moved = (*heads[:index], heads[index] + 1, *heads[index + 1 :])
         return Emit(draft, _TimedOps(self.ops, self.offset_ns, start_ns, queues, moved))
 
     def _started(self, ctx: Context) -> _TimedOps:
-        clients = ctx.roster.clients
-        queues: list[list[int]] = [[] for _ in range(clients)]
+        threads = len(ctx.processes)
+        queues: list[list[int]] = [[] for _ in range(threads)]
         for place, op in enumerate(self.ops):
-            if not clients or not ctx.all_mask & ctx.roster.bits[op.process % clients]:
+            if not ctx.all_mask >> op.process % threads & 1:
                 raise UsageError(
                     f"the scheduled op {op.f!r} at {op.at_ns} ns is for process {op.process}, "
                     f"whose thread is not among {ctx.threads[:10]} of this generator"
                 )
-            queues[op.process % clients].append(place)
+            queues[op.process % threads].append(place)
         start_ns = ctx.time_ns + self.offset_ns
-        heads = (0,) * clients
+        heads = (0,) * threads
         return _TimedOps(self.ops, self.offset_ns, start_ns, tuple(map(tuple, queues)), heads)
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  a fixed schedule
@@ -305,58 +244,3 @@ def timed_ops(ops: Sequence[Scheduled], *, offset_ns: int = 0) -> Generator:
         raise UsageError(f"timed_ops got offset_ns = {offset_ns}; it must be 0 or more")
     in_order = tuple(sorted(ops, key=lambda op: op.at_ns))
     return _TimedOps(in_order, offset_ns) if ops else NOTHING
-
-
-class _CacheCell:
-    """What a cache offered last; the only mutable state in this package, and only a memory."""
-
-    __slots__ = ("owner", "serial", "step", "until_ns")
-
-    def __init__(self) -> None:
-        self.owner: Generator | None = None
-        self.serial = -1
-        self.step: Step = None
-        self.until_ns = 0
-
-
-class _Cache(Node, frozen=True):
-    period_ns: int
-    generator: Generator
-    cell: _CacheCell
-    serial: int = 0  # grows with each emission: a generator may be its own successor
-
-    def op(self, ctx: Context) -> Step:
-        if not ctx.free_mask:
-            return Pending(self)
-        cell = self.cell
-        known = cell.owner is self.generator and cell.serial == self.serial
-        if not known or ctx.time_ns > cell.until_ns:
-            cell.owner, cell.serial = self.generator, self.serial
-            cell.step = self.generator.op(ctx)
-            cell.until_ns = ctx.time_ns + self.period_ns
-        step = cell.step
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            return Pending(self)
-        rest = _Cache(self.period_ns, step.next, cell, self.serial + 1)
-        draft = complete(step.draft.replace(process=None), ctx)
-        return Pending(self) if draft is None else Emit(draft, rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return (
-            self
-            if inner is self.generator
-            else _Cache(self.period_ns, inner, self.cell, self.serial)
-        )
-
-
-def cache(period_s: float, generator: GeneratorLike) -> Generator:
-    """Remember an offer for `period_s`, for a costly generator whose offers are often dropped.
-
-    An offer made again has the current time, if that is later, and any free process. What the
-    generator learns in between makes it forget.
-    """
-    inner, period_ns = lift(generator), nanoseconds(period_s, "cache")
-    return inner if inner is NOTHING else _Cache(period_ns, inner, _CacheCell())

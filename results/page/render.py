@@ -20,7 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["DEFLATE_FROM_BYTES", "SCRIPTS", "render", "script_safe"]
+from harness.webpage import filled, script_safe
+
+__all__ = ["DEFLATE_FROM_BYTES", "SCRIPTS", "render"]
 
 DEFLATE_FROM_BYTES: Final = 200_000
 DEFLATE_LEVEL: Final = 5
@@ -58,7 +60,6 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    # One pass over the template: what is put in is never looked at again.
     fillings = {
         "POLICY": html.escape(policy, quote=True),
         "TITLE": html.escape(f"{data['verdict']}: {data['title']}"),
@@ -68,16 +69,7 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
         "DATA": content,
         "SCRIPT": script,
     }
-    parts = _asset("page.html").split("@@")
-    parts[1::2] = [fillings[name] for name in parts[1::2]]
-    return "".join(parts)
-
-
-def script_safe(text: str) -> str:
-    """JSON that can stand in a script element: no character of it can end the element."""
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return filled(_asset("page.html"), fillings)
 
 
 def _text(data: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from harness.case import Case
 from harness.counterexample import counterexample_of
 from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
 from harness.store import StoredRun
+from results.statistics import quantiles
 
 __all__ = [
     "SUMMARIES",
@@ -34,7 +35,6 @@ DRAWINGS_MAX: Final = 4
 DRAWING_CHARS_MAX: Final = 100_000
 ORDERS_MAX: Final = 8
 CORE_DRAWN_MAX: Final = 12
-QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
 SUMMARIES: Final = {
     Verdict.VALID: "Every promise checked was kept.",
     Verdict.UNKNOWN: "Nothing was proven.",
@@ -227,17 +227,13 @@ def by_kind(history: History) -> list[dict[str, Any]]:
             took = pair.completion.time - pair.invoke.time
             latencies.setdefault(pair.invoke.f, []).append(took)
     return [
-        {"f": f, **counts[f], "ms": _quantiles_ms(latencies.get(f, []))} for f in sorted(counts)
+        {
+            "f": f,
+            **counts[f],
+            "ms": [round(ns / 1e6, 3) for ns in quantiles(latencies.get(f, []))],
+        }
+        for f in sorted(counts)
     ]
-
-
-def _quantiles_ms(latencies_ns: list[int]) -> list[float]:
-    """The nearest ranks: the smallest latency that at least this share does not exceed."""
-    ordered = sorted(latencies_ns)
-    if not ordered:
-        return []
-    ranks = [-(-round(q * 1000) * len(ordered) // 1000) for q in QUANTILES]
-    return [round(ordered[max(1, rank) - 1] / 1e6, 3) for rank in ranks]
 
 
 def _short(text: str) -> str:

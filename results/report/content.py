@@ -9,7 +9,7 @@ import msgspec
 
 from results.aggregate import OUTCOMES, Answers, Rows
 from results.baseline import Comparison
-from results.report.format import duration, interval, share
+from results.numbers import duration, interval, share
 from results.report.layouts import LAYOUTS
 from results.report.plots import Forest, Plot, latencies, rates, ratios, shares, stacked
 from results.report.populations import Places, Populations

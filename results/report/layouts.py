@@ -1,309 +1,218 @@
-"""How each answer is shown as a table: captions, columns and limits, and nothing else."""
+"""How each answer is shown as a table: captions, columns and limits, and nothing else.
+
+A column is a field of the answer. What stands above it and how its cells are written are said once
+for all tables, and in a layout only where they differ there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from results.report.tables import Column, Layout
+from results.report.tables import ROWS_MAX, Layout
 
 __all__ = ["LAYOUTS"]
 
-_VERDICTS: Final[tuple[Column, ...]] = (
-    ("valid", "valid", "count"),
-    ("unknown", "unknown", "count"),
-    ("invalid", "invalid", "count"),
-)
-_DOWN: Final[tuple[Column, ...]] = (
-    ("mutation_down_ns", "mutations down", "ns"),
-    ("read_down_ns", "reads down", "ns"),
-)
-_QUANTILES: Final[tuple[Column, ...]] = (
-    ("ok", "acknowledged", "count"),
-    ("p50_ns", "p50", "ns"),
-    ("p95_ns", "p95", "ns"),
-    ("p99_ns", "p99", "ns"),
-    ("p999_ns", "p99.9", "ns"),
-    ("max_ns", "max", "ns"),
-)
-_NEMESIS: Final[Column] = ("nemesis", "nemesis", "text")
-_OPERATION: Final[Column] = ("f", "operation", "text")
-_RUNS: Final[Column] = ("runs", "runs", "count")
-_RUN: Final[Column] = ("run", "run", "run")
-_OF: Final[Column] = ("of", "of which runs", "text")
-_BUG: Final[Column] = ("bug", "bug", "text")
-_RANGE: Final[Column] = ("range", "95 % interval", "text")
-_TIME: Final[Column] = ("length_ns", "time in runs", "ns")
+_WAYS: Final = {
+    "count": "runs valid unknown invalid ops ok fail refused info unanswered results crashed "
+    "detected runs_to_first faults hit healed bit outages unended heals in_outage never untried n "
+    "elections least most runs_without highest_term baseline_runs label_runs",
+    "ns": "length_ns ns_to_first ns active_ns mutation_down_ns read_down_ns mutation_down_max_ns "
+    "read_down_max_ns total_ns longest_ns p50_ns p95_ns p99_ns p999_ns max_ns waited_p50_ns "
+    "waited_p95_ns waited_max_ns ok_p50_ns ok_max_ns",
+    "share": "rate below with_rate without_rate",
+    "ratio": "ratio",
+    "p": "p_adjusted",
+    "run": "run first_run",
+    "verdict": "verdict recorded",
+    "words": "signature reason setting_words",
+    "code": "replay",
+    "names": "nemeses active node",
+    "yes": "answered",
+}
+"""Which cells are written in which way; all others are texts."""
+_WAY_OF: Final = {field: way for way, fields in _WAYS.items() for field in fields.split()}
+_HEADINGS: Final = {
+    "active_ns": "time",
+    "after": "label",
+    "after_range": "95 % interval",
+    "answered": "the target's answer",
+    "baseline_runs": "runs",
+    "before": "baseline",
+    "before_range": "95 % interval",
+    "below": "if 0: rate below",
+    "elections": "changes",
+    "error_code": "error",
+    "f": "operation",
+    "in_outage": "in an outage",
+    "label_runs": "runs",
+    "least": "fewest",
+    "length_ns": "time in runs",
+    "longest_ns": "longest",
+    "max_ns": "max",
+    "metric": "what",
+    "mutation_down_max_ns": "most in one: mutations",
+    "mutation_down_ns": "mutations down",
+    "n": "operations",
+    "ns": "time",
+    "ns_to_first": "run time to first",
+    "of": "of which runs",
+    "ok_max_ns": "longest",
+    "ok_p50_ns": "heal to ok p50",
+    "ops": "operations",
+    "p50_ns": "p50",
+    "p95_ns": "p95",
+    "p999_ns": "p99.9",
+    "p99_ns": "p99",
+    "p_adjusted": "p (adjusted)",
+    "range": "95 % interval",
+    "read_down_max_ns": "reads",
+    "read_down_ns": "reads down",
+    "refused": "of these refused",
+    "replay": "run it again",
+    "setting_words": "setting",
+    "total_ns": "in all",
+    "type": "ended",
+    "unended": "not ended by an answer",
+    "untried": "nobody tried",
+    "waited_max_ns": "longest",
+    "waited_p50_ns": "waited p50",
+    "waited_p95_ns": "p95",
+    "why": "no interval because",
+    "with_rate": "with fault",
+    "without_rate": "without",
+}
+"""What stands above a column; above all others, the field's name in words."""
+_UPLIFT: Final = "of nemesis outcome with_rate without_rate ratio range runs why"
+_QUANTILES: Final = "ok p50_ns p95_ns p99_ns p999_ns max_ns"
+_DOWN: Final = "mutation_down_ns read_down_ns"
 
-_UPLIFT: Final[tuple[Column, ...]] = (
-    _OF,
-    _NEMESIS,
-    ("outcome", "outcome", "text"),
-    ("with_rate", "with fault", "share"),
-    ("without_rate", "without", "share"),
-    ("ratio", "ratio", "ratio"),
-    _RANGE,
-    _RUNS,
-    ("why", "no interval because", "text"),
-)
+
+def _layout(
+    caption: str,
+    fields: str,
+    *,
+    limit: int = ROWS_MAX,
+    source: str | None = None,
+    headings: Mapping[str, str] = {},
+    ways: Mapping[str, str] = {},
+) -> Layout:
+    """Columns by field; other headings and ways of writing for those that differ here."""
+    headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
+    columns = (
+        (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))
+        for field in fields.split()
+    )
+    return Layout(caption, tuple(columns), limit, source)
+
+
+def _latency(caption: str, by: str, *, limit: int = ROWS_MAX) -> Layout:
+    return _layout(caption, f"{by} {_QUANTILES}", limit=limit, headings={"ok": "acknowledged"})
+
 
 LAYOUTS: Final[dict[str, Layout]] = {
-    "signatures": Layout(
+    "signatures": _layout(
         "What failed: runs that are not valid, by signature",
-        (
-            ("verdict", "verdict", "verdict"),
-            ("signature", "signature: checker · rule · faults · operations", "words"),
-            ("runs", "runs", "count"),
-            ("of", "of which runs", "words"),
-            ("first_run", "first run", "run"),
-            ("reason", "its reason", "words"),
-            ("replay", "run it again", "code"),
-        ),
+        "verdict signature runs of first_run reason replay",
+        headings={
+            "signature": "signature: checker · rule · faults · operations",
+            "reason": "its reason",
+        },
+        ways={"of": "words"},
     ),
-    "failing_runs": Layout(
+    "failing_runs": _layout(
         "Every run that is not valid, and why",
-        (
-            _RUN,
-            ("verdict", "verdict", "verdict"),
-            ("of", "of which runs", "words"),
-            ("seed", "seed", "text"),
-            ("checker", "checker", "text"),
-            ("rule", "rule", "text"),
-            ("signature", "signature", "words"),
-            ("reason", "reason", "words"),
-            ("replay", "run it again", "code"),
-        ),
-        200,
+        "run verdict of seed checker rule signature reason replay",
+        limit=200,
+        ways={"of": "words"},
     ),
-    "populations": Layout(
+    "populations": _layout(
         "Runs that are alike: one label, cases that differ in nothing but the seed",
-        (
-            _OF,
-            _RUNS,
-            *_VERDICTS,
-            ("ops", "operations", "count"),
-            ("unanswered", "unanswered", "count"),
-            ("info", "info", "count"),
-            _TIME,
-        ),
+        "of runs valid unknown invalid ops unanswered info length_ns",
     ),
-    "checkers": Layout(
+    "checkers": _layout(
         "What each checker said; a crashed one is counted under unknown, too",
-        (
-            _OF,
-            ("checker", "checker", "text"),
-            ("results", "results", "count"),
-            *_VERDICTS,
-            ("crashed", "crashed", "count"),
-        ),
+        "of checker results valid unknown invalid crashed",
     ),
-    "changed_verdicts": Layout(
+    "changed_verdicts": _layout(
         "Runs that recorded another verdict than they have now",
-        (_RUN, ("recorded", "recorded", "verdict"), ("verdict", "now", "verdict")),
+        "run recorded verdict",
+        headings={"verdict": "now"},
     ),
-    "detection_rates": Layout(
+    "detection_rates": _layout(
         "Detection by bug switch",
-        (
-            _BUG,
-            _OF,
-            _RUNS,
-            ("detected", "detected", "count"),
-            ("unknown", "unknown", "count"),
-            ("rate", "rate", "share"),
-            _RANGE,
-            ("runs_to_first", "runs to first", "count"),
-            ("ns_to_first", "run time to first", "ns"),
-            ("first_run", "first run", "run"),
-        ),
+        "bug of runs detected unknown rate range runs_to_first ns_to_first first_run",
     ),
-    "detection_by_nemesis": Layout(
-        "Which nemeses find it",
-        (_BUG, _OF, ("nemeses", "nemeses", "names"), _RUNS, ("detected", "detected", "count")),
+    "detection_by_nemesis": _layout("Which nemeses find it", "bug of nemeses runs detected"),
+    "detection_by_checker": _layout(
+        "Which checkers find it", "bug of checker detected", headings={"detected": "runs"}
     ),
-    "detection_by_checker": Layout(
-        "Which checkers find it",
-        (_BUG, _OF, ("checker", "checker", "text"), ("detected", "runs", "count")),
-    ),
-    "clean_rates": Layout(
+    "clean_rates": _layout(
         "Runs without a bug switch",
-        (
-            _OF,
-            _RUNS,
-            ("invalid", "invalid", "count"),
-            ("unknown", "unknown", "count"),
-            ("rate", "invalid rate", "share"),
-            _RANGE,
-            ("below", "if 0: rate below", "share"),
-            _TIME,
-        ),
+        "of runs invalid unknown rate range below length_ns",
+        headings={"rate": "invalid rate"},
     ),
-    "uplift_ratios": Layout("The fault and everything a client does", _UPLIFT),
-    "uplift_by_operation": Layout("By kind of operation", _UPLIFT, source="uplift_ratios"),
-    "availability": Layout(
+    "uplift_ratios": _layout("The fault and everything a client does", _UPLIFT),
+    "uplift_by_operation": _layout("By kind of operation", _UPLIFT, source="uplift_ratios"),
+    "availability": _layout(
         "Time of the chaos phase, with and without a fault of each nemesis",
-        (_OF, _NEMESIS, ("active", "fault active", "yes"), _RUNS, ("ns", "time", "ns"), *_DOWN),
+        f"of nemesis active runs ns {_DOWN}",
+        headings={"active": "fault active"},
+        ways={"active": "yes"},
     ),
-    "faults": Layout(
+    "faults": _layout(
         "Faults: injected, with a target, healed, with a measured bite; time under them",
-        (
-            _OF,
-            _NEMESIS,
-            _RUNS,
-            ("faults", "faults", "count"),
-            ("hit", "hit", "count"),
-            ("healed", "healed", "count"),
-            ("bit", "bit", "count"),
-            ("active_ns", "time", "ns"),
-            *_DOWN,
-            ("mutation_down_max_ns", "most in one: mutations", "ns"),
-            ("read_down_max_ns", "reads", "ns"),
-        ),
+        f"of nemesis runs faults hit healed bit active_ns {_DOWN} mutation_down_max_ns "
+        "read_down_max_ns",
     ),
-    "outages": Layout(
+    "outages": _layout(
         "Outages by the nemeses active when they began",
-        (
-            _OF,
-            ("active", "active", "names"),
-            ("kind", "kind", "text"),
-            ("outages", "outages", "count"),
-            _RUNS,
-            ("total_ns", "in all", "ns"),
-            ("longest_ns", "longest", "ns"),
-            ("unended", "not ended by an answer", "count"),
-        ),
+        "of active kind outages runs total_ns longest_ns unended",
     ),
-    "outage_after_heal": Layout(
+    "outage_after_heal": _layout(
         "Outages that a heal fell into: how long they still went on",
-        (
-            _OF,
-            _NEMESIS,
-            ("kind", "kind", "text"),
-            ("heals", "heals", "count"),
-            ("in_outage", "in an outage", "count"),
-            ("never", "never ended", "count"),
-            ("p50_ns", "p50", "ns"),
-            ("max_ns", "longest", "ns"),
-        ),
+        "of nemesis kind heals in_outage never p50_ns max_ns",
+        headings={"never": "never ended", "max_ns": "longest"},
     ),
-    "recovery": Layout(
+    "recovery": _layout(
         "After a heal: until an operation of each kind succeeds again",
-        (
-            _OF,
-            _NEMESIS,
-            _OPERATION,
-            ("heals", "heals", "count"),
-            ("untried", "nobody tried", "count"),
-            ("never", "never succeeded", "count"),
-            ("waited_p50_ns", "waited p50", "ns"),
-            ("waited_p95_ns", "p95", "ns"),
-            ("waited_max_ns", "longest", "ns"),
-            ("ok_p50_ns", "heal to ok p50", "ns"),
-            ("ok_max_ns", "longest", "ns"),
-        ),
+        "of nemesis f heals untried never waited_p50_ns waited_p95_ns waited_max_ns ok_p50_ns "
+        "ok_max_ns",
+        headings={"never": "never succeeded"},
     ),
-    "latency_by_f": Layout("By kind of operation", (_OF, _OPERATION, *_QUANTILES)),
-    "latency_by_active": Layout(
-        "By nemeses active at the invocation",
-        (_OF, ("active", "active", "names"), _OPERATION, *_QUANTILES),
+    "latency_by_f": _latency("By kind of operation", "of f"),
+    "latency_by_active": _latency("By nemeses active at the invocation", "of active f"),
+    "latency_by_phase": _latency("By phase of the run", "of phase f"),
+    "latency_by_node": _latency("By the node that answered", "of node f"),
+    "latency_by_run": _latency("Runs with the highest p99", "run f", limit=20),
+    "op_counts": _layout(
+        "How operations ended", "of f ops ok fail refused info", headings={"ops": "all"}
     ),
-    "latency_by_phase": Layout(
-        "By phase of the run", (_OF, ("phase", "phase", "text"), _OPERATION, *_QUANTILES)
+    "errors": _layout(
+        "Errors, the most frequent first", "of f type error_code answered n runs", limit=50
     ),
-    "latency_by_node": Layout(
-        "By the node that answered", (_OF, ("node", "node", "names"), _OPERATION, *_QUANTILES)
+    "info_losses": _layout(
+        "Operations lost to info, by nemesis active at the invocation", "of nemesis f n runs"
     ),
-    "latency_by_run": Layout("Runs with the highest p99", (_RUN, _OPERATION, *_QUANTILES), 20),
-    "op_counts": Layout(
-        "How operations ended",
-        (
-            _OF,
-            _OPERATION,
-            ("ops", "all", "count"),
-            ("ok", "ok", "count"),
-            ("fail", "fail", "count"),
-            ("refused", "of these refused", "count"),
-            ("info", "info", "count"),
-        ),
+    "elections": _layout("Changes of leader in a run", "of runs elections least most runs_without"),
+    "election_causes": _layout(
+        "Nemeses active when a new leader was seen", "of active elections runs highest_term"
     ),
-    "errors": Layout(
-        "Errors, the most frequent first",
-        (
-            _OF,
-            _OPERATION,
-            ("type", "ended", "text"),
-            ("error_code", "error", "text"),
-            ("answered", "the target's answer", "yes"),
-            ("n", "operations", "count"),
-            _RUNS,
-        ),
-        50,
-    ),
-    "info_losses": Layout(
-        "Operations lost to info, by nemesis active at the invocation",
-        (_OF, _NEMESIS, _OPERATION, ("n", "operations", "count"), _RUNS),
-    ),
-    "elections": Layout(
-        "Changes of leader in a run",
-        (
-            _OF,
-            _RUNS,
-            ("elections", "changes", "count"),
-            ("least", "fewest", "count"),
-            ("most", "most", "count"),
-            ("runs_without", "runs without", "count"),
-        ),
-    ),
-    "election_causes": Layout(
-        "Nemeses active when a new leader was seen",
-        (
-            _OF,
-            ("active", "active", "names"),
-            ("elections", "changes", "count"),
-            _RUNS,
-            ("highest_term", "highest term", "count"),
-        ),
-    ),
-    "trends": Layout(
+    "trends": _layout(
         "Labels of each setting, in the order of their first run",
-        (
-            ("setting_words", "setting", "words"),
-            ("label", "label", "text"),
-            _RUNS,
-            *_VERDICTS,
-            ("ops", "operations", "count"),
-            ("unanswered", "unanswered", "count"),
-            ("info", "info", "count"),
-            _TIME,
-        ),
+        "setting_words label runs valid unknown invalid ops unanswered info length_ns",
         source="populations",
     ),
-    "judged": Layout(
+    "judged": _layout(
         "All runs",
-        (
-            _RUN,
-            ("verdict", "verdict", "verdict"),
-            _OF,
-            ("seed", "seed", "text"),
-            ("ops", "operations", "count"),
-            ("faults", "faults", "count"),
-            ("elections", "changes of leader", "count"),
-            _TIME,
-        ),
-        1000,
+        "run verdict of seed ops faults elections length_ns",
+        limit=1000,
+        headings={"elections": "changes of leader"},
     ),
-    "regressions": Layout(
+    "regressions": _layout(
         "Worse, better, or no evidence",
-        (
-            ("verdict", "verdict", "verdict"),
-            ("metric", "what", "text"),
-            ("setting", "setting", "text"),
-            ("before", "baseline", "text"),
-            ("before_range", "95 % interval", "text"),
-            ("baseline_runs", "runs", "count"),
-            ("after", "label", "text"),
-            ("after_range", "95 % interval", "text"),
-            ("label_runs", "runs", "count"),
-            ("p_adjusted", "p (adjusted)", "p"),
-        ),
-        40,
+        "verdict metric setting before before_range baseline_runs after after_range label_runs "
+        "p_adjusted",
+        limit=40,
     ),
 }

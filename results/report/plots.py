@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from results.report.format import TIMES, count, duration, interval, ratio, share
+from results.numbers import TIMES, count, duration, interval, ratio, share
 
 __all__ = [
     "Bar",
@@ -62,6 +62,9 @@ class Tick(msgspec.Struct, frozen=True):
 
     x: float
     text: str
+
+
+_QUARTERS: Final = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part in range(5))
 
 
 class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +116,26 @@ def _row(number: int, label: str, **parts: object) -> PlotRow:
     return PlotRow(y=number * ROW, label=cut, full=label, **parts)  # type: ignore[arg-type]
 
 
+def _plot(
+    title: str,
+    rows: Sequence[PlotRow],
+    ticks: Sequence[Tick],
+    legend: Sequence[tuple[str, str]],
+    *,
+    of: int,
+    reference: float | None = None,
+) -> Plot:
+    """The drawing of the first rows `of` so many."""
+    return Plot(
+        title=title,
+        rows=tuple(rows),
+        ticks=tuple(ticks),
+        legend=tuple(legend),
+        not_shown=of - len(rows),
+        reference=reference,
+    )
+
+
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
@@ -129,13 +152,7 @@ def stacked(
             x += width
         drawn.append(_row(number, label, bars=tuple(bars), note=count(sum(counts))))
     ticks = [Tick(LEFT + PLOT * n / longest, count(n)) for n in _nice_ticks(longest)]
-    return Plot(
-        title=title,
-        rows=tuple(drawn),
-        ticks=tuple(ticks),
-        legend=tuple(legend),
-        not_shown=max(0, len(rows) - ROWS_MAX),
-    )
+    return _plot(title, drawn, ticks, legend, of=len(rows))
 
 
 def _nice_ticks(longest: int) -> list[int]:
@@ -170,14 +187,7 @@ def shares(
             if value is not None
         )
         drawn.append(_row(number, label, bars=bars))
-    ticks = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part in range(5))
-    return Plot(
-        title=title,
-        rows=tuple(drawn),
-        ticks=ticks,
-        legend=tuple(legend),
-        not_shown=max(0, len(rows) - ROWS_MAX),
-    )
+    return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
 
 
 def rates(title: str, rows: Sequence[Forest]) -> Plot:
@@ -194,14 +204,8 @@ def rates(title: str, rows: Sequence[Forest]) -> Plot:
                 note=item.note,
             )
         )
-    ticks = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part in range(5))
-    return Plot(
-        title=title,
-        rows=tuple(drawn),
-        ticks=ticks,
-        legend=(("point", "rate, with its 95 % interval"),),
-        not_shown=max(0, len(rows) - ROWS_MAX),
-    )
+    legend = [("point", "rate, with its 95 % interval")]
+    return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
 
 
 def ratios(title: str, rows: Sequence[Forest]) -> Plot:
@@ -230,14 +234,8 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
     ticks = tuple(
         Tick(place(10.0**power), f"{10.0**power:g} {TIMES}") for power in range(low, high + 1)
     )
-    return Plot(
-        title=title,
-        rows=tuple(drawn),
-        ticks=ticks,
-        legend=(("point", "interval excludes 1"), ("unsure", "interval includes 1: no evidence")),
-        not_shown=len(rows) - len(drawn),
-        reference=place(1.0),
-    )
+    legend = [("point", "interval excludes 1"), ("unsure", "interval includes 1: no evidence")]
+    return _plot(title, drawn, ticks, legend, of=len(rows), reference=place(1.0))
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
@@ -259,10 +257,4 @@ def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequ
         line = (marks[0].x, marks[-1].x)
         drawn.append(_row(number, label, line=line, marks=marks))
     ticks = tuple(Tick(place(10**power), duration(10**power)) for power in range(low, high + 1))
-    return Plot(
-        title=title,
-        rows=tuple(drawn),
-        ticks=ticks,
-        legend=tuple(zip(kinds, names, strict=True)),
-        not_shown=max(0, len(rows) - ROWS_MAX),
-    )
+    return _plot(title, drawn, ticks, [*zip(kinds, names, strict=True)], of=len(rows))

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.aggregate import Answers
-from results.report.format import count, duration, interval, ratio, share
+from results.numbers import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
 __all__ = ["Summary", "exit_code", "repeats_in_words", "summarise", "text_of"]

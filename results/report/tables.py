@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.report.format import count, duration, p_value, ratio, share
+from results.numbers import count, duration, p_value, ratio, share
 
 __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 
@@ -82,26 +82,6 @@ def _names(value: Any) -> Cell:
     return _text(value or "none")
 
 
-def _count(value: Any) -> Cell:
-    return Cell(count(value), value)
-
-
-def _ns(value: Any) -> Cell:
-    return Cell(duration(value), value)
-
-
-def _share(value: Any) -> Cell:
-    return Cell(share(value), value)
-
-
-def _ratio(value: Any) -> Cell:
-    return Cell(ratio(value), value)
-
-
-def _p(value: Any) -> Cell:
-    return Cell(p_value(value), value)
-
-
 def _verdict(value: Any) -> Cell:
     return Cell(str(value), None, str(value).replace(" ", "-"))
 
@@ -118,19 +98,24 @@ _WRITERS: Final[dict[str, Callable[[Any], Cell]]] = {
     "run": _run,
     "verdict": _verdict,
     "yes": _yes,
-    "count": _count,
-    "ns": _ns,
-    "share": _share,
-    "ratio": _ratio,
-    "p": _p,
 }
-_NUMBERS: Final = frozenset({"count", "ns", "share", "ratio", "p"})
+_NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
+    "count": count,
+    "ns": duration,
+    "share": share,
+    "ratio": ratio,
+    "p": p_value,
+}
+
+
+def _cell(way: str, value: Any) -> Cell:
+    return Cell(_NUMBERS[way](value), value) if way in _NUMBERS else _WRITERS[way](value)
 
 
 def make_table(name: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
     """The table of some rows of an answer."""
     written = tuple(
-        tuple(_WRITERS[way](row[field]) for field, _, way in layout.columns)
+        tuple(_cell(way, row[field]) for field, _, way in layout.columns)
         for row in rows[: layout.limit]
     )
     return Table(

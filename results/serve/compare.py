@@ -11,7 +11,7 @@ import msgspec
 from harness.case import load_case
 from harness.errors import HarnessError
 from harness.ops import CheckResult
-from results.run_index import RunRow, read_bounded
+from results.run_index import RunRow, StoredChecks, read_bounded
 from results.run_numbers import KindNumbers
 
 __all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", "kinds_of_both"]
@@ -34,15 +34,11 @@ class Difference(msgspec.Struct, frozen=True):
     second: str | None
 
 
-class _Stored(msgspec.Struct, frozen=True):
-    checkers: list[CheckResult]
-
-
 def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
     """What `results.json` says, or why it says nothing."""
     try:
         content = read_bounded(folder / "results.json", 32 << 20)
-        return tuple(msgspec.json.decode(content, type=_Stored).checkers), None
+        return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
     except FileNotFoundError:
         return (), "there is no results.json: a soak keeps none of a run that passed"
     except OSError as error:

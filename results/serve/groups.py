@@ -19,6 +19,7 @@ from harness.ops import Verdict
 from results.run_index import OUTCOMES, RunRow
 from results.serve.library import Brief
 from results.serve.query import NONE, field_text
+from results.statistics import wilson
 
 __all__ = [
     "DIMENSIONS",
@@ -32,7 +33,6 @@ __all__ = [
     "matrix_of",
     "sample",
     "trends_of",
-    "wilson",
 ]
 
 DIMENSIONS: Final = (
@@ -46,7 +46,6 @@ SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 SAMPLE_MAX: Final = 40
 _EACH: Final = {"nemesis": "nemeses", "bug": "bugs"}
-_Z: Final = 1.959963984540054  # 95 %, both sides
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -205,7 +204,7 @@ def trends_of(
         counts = Counter(row.outcome for row in members)
         cell = Cell(dict(counts))
         invalid = cell.of(Verdict.INVALID.value)
-        low, high = wilson(invalid, cell.finished) or (None, None)
+        low, high = wilson(invalid, cell.finished) if cell.finished else (None, None)
         known = [briefs[row.key] for row in members if row.key in briefs]
         paces = [brief.ok_per_s for brief in known if brief.ok_per_s is not None]
         tails = [brief.p99_ns for brief in known if brief.p99_ns is not None]
@@ -288,15 +287,3 @@ def sample(rows: Sequence[RunRow], dimension: str) -> list[RunRow]:
     return [
         members[place] for place in range(longest) for members in chosen if place < len(members)
     ]
-
-
-def wilson(found: int, of: int) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) of a share, 95 %; `None` of nothing."""
-    if of == 0:
-        return None
-    share = found / of
-    spread = _Z * math.sqrt(share * (1 - share) / of + _Z**2 / (4 * of**2))
-    middle, scale = share + _Z**2 / (2 * of), 1 + _Z**2 / of
-    low = 0.0 if found == 0 else max(0.0, (middle - spread) / scale)
-    high = 1.0 if found == of else min(1.0, (middle + spread) / scale)
-    return low, high

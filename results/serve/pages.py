@@ -14,7 +14,7 @@ from harness.case import replay_command
 from harness.errors import HistoryError
 from harness.ops import CheckResult
 from results.run_index import OUTCOMES, RunRow
-from results.run_numbers import QUANTILES, RunNumbers
+from results.run_numbers import RunNumbers
 from results.serve.compare import checks_of, differences, kinds_of_both
 from results.serve.drawing import availability, peak, trend_plots
 from results.serve.groups import (
@@ -37,6 +37,7 @@ from results.serve.query import (
     parse_query,
     sorted_rows,
 )
+from results.statistics import QUANTILES
 
 __all__ = ["Page", "compare", "matrix", "run", "runs", "the_run", "trends"]
 
@@ -146,7 +147,7 @@ def run(library: Library, row: RunRow) -> Page:
         "artefacts": ARTEFACTS,
         "numbers": numbers,
         "no_numbers": no_numbers,
-        "quantiles": QUANTILES,
+        "quantiles": [permille / 1000 for permille in QUANTILES],
         "plot": None if numbers is None else availability(numbers, end_s=_end_s(numbers)),
         "replay": _replay(library.store, row),
         "siblings": _siblings(library, row),
@@ -236,7 +237,7 @@ def compare(library: Library, query_text: str) -> Page:
         "numbers": [made for made, _ in numbers],
         "no_numbers": [text for _, text in numbers],
         "kinds": kinds_of_both(*(_kinds(made) for made, _ in numbers)),
-        "quantiles": QUANTILES,
+        "quantiles": [permille / 1000 for permille in QUANTILES],
         "plots": [
             None if made is None else availability(made, end_s=end_s, most=most)
             for made, _ in numbers

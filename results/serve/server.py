@@ -35,7 +35,6 @@ REQUEST_S: Final = 10.0
 """From the first byte of a request to its last: else a few that drip keep everybody out."""
 ANSWER_S: Final = 600.0
 TARGET_CHARS_MAX: Final = 8_192
-CHUNK_BYTES: Final = 64 << 10
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "

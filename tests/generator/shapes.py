@@ -3,8 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
-from harness.generator import Context, Draft, Generator, repeat
-from harness.ops import Op, Process
+from harness.generator import (
+    Context,
+    Draft,
+    Emit,
+    Generator,
+    GeneratorLike,
+    Pending,
+    Step,
+    lift,
+    repeat,
+)
+from harness.ops import Op, OpType, Process
 
 S = 1_000_000_000
 
@@ -36,3 +46,35 @@ def numbered(f: str, count: int) -> list[Draft]:
 
 def draw(ctx: Context) -> Draft:
     return Draft("draw", ctx.random.randrange(100))
+
+
+class UntilOk:
+    """What it is given until it hears of an operation (of kind `f`) that ended in `ok`."""
+
+    def __init__(self, generator: GeneratorLike, f: str | None = None) -> None:
+        self.generator, self.f = lift(generator), f
+
+    def op(self, ctx: Context) -> Step:
+        step = self.generator.op(ctx)
+        if step is None:
+            return None
+        rest = UntilOk(step.next, self.f)
+        return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        if event.type is OpType.OK and self.f in {None, event.f}:
+            return lift(None)
+        return UntilOk(self.generator.update(ctx, event), self.f)
+
+
+class Thread:
+    """What it is given, with its drafts for the process of one thread."""
+
+    def __init__(self, thread: int, f: str) -> None:
+        self.thread, self.f = thread, f
+
+    def op(self, ctx: Context) -> Step:
+        return Emit(Draft(self.f, process=ctx.processes[self.thread]), self)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        return self

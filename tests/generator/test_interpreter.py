@@ -12,26 +12,21 @@ from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.generator import (
     Draft,
     Pending,
-    clients,
-    cycle_times,
     delay,
     limit,
-    log,
     mix,
-    nemesis,
     phases,
     sleep,
     stagger,
     synchronize,
     time_limit,
     timed_ops,
-    until_ok,
 )
 from harness.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
 from harness.ops import Attempt, History, OpType
 from harness.plugins import Completion
 from harness.recorder import Recorder
-from tests.generator.shapes import draw, forever, names, numbered
+from tests.generator.shapes import UntilOk, draw, forever, names, numbered
 from tests.generator.virtual import BEGIN_NS, World, answering, virtually
 
 MS = 1_000_000
@@ -283,19 +278,13 @@ def test_cancellation_records_what_was_open():
 # --- what is no operation --------------------------------------------------------------------
 
 
-def test_sleep_is_not_in_the_history_and_log_is_a_fact():
-    ops = World(answering()).run([sleep(0.5), synchronize([log("awake"), Draft("a")])])
+def test_sleep_is_not_in_the_history():
+    ops = World(answering()).run([sleep(0.5), synchronize(Draft("a"))])
 
     assert lines(ops) == [
-        (500, "harness", INFO, {"message": "awake"}),
         (500, 1, INVOKE, None),
         (510, 1, OK, None),
     ]
-
-
-def test_without_a_nemesis_its_generator_is_an_error():
-    with pytest.raises(UsageError, match="nemesis has no thread"):
-        World(answering()).run(nemesis(Draft("break")))
 
 
 # --- generators that wait, and mistakes ------------------------------------------------------
@@ -309,7 +298,7 @@ def test_generators_learn_of_completions():
         await asyncio.sleep(0.01)
         return Completion(OK if len(calls) == 5 else FAIL, request.value)
 
-    World(behave).run(until_ok(forever("a")), concurrency=1)
+    World(behave).run(UntilOk(forever("a")), concurrency=1)
 
     assert len(calls) == 5
 
@@ -426,7 +415,7 @@ def test_the_generators_of_a_later_interpretation_start_at_its_time():
     async def main(world):
         await world.interpret(Draft("a"))
         await asyncio.sleep(10)
-        await world.interpret(cycle_times((1, limit(2, delay(0.4, forever("b")))), (1, None)))
+        await world.interpret(time_limit(0.5, delay(0.4, forever("b"))))
 
     world = World(answering())
     virtually(main(world))
@@ -463,7 +452,7 @@ def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
                 await asyncio.sleep(3600)
             return Completion((OK, FAIL, INFO, OK)[fate % 4], request.value)
 
-        generator = stagger(0.01, mix(clients(draw), limit(9, forever("b"))))
+        generator = stagger(0.01, mix(draw, limit(9, forever("b"))))
         return World(behave, op_timeout_s=0.5).run(
             phases(time_limit(1, generator), numbered("c", 4)), concurrency=concurrency
         )

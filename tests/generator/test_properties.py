@@ -10,39 +10,27 @@ from harness.errors import UsageError
 from harness.generator import (
     Context,
     Draft,
+    Emit,
     Generator,
+    Pending,
     any_of,
-    clients,
-    concurrency_limit,
-    cycle,
-    cycle_times,
     delay,
-    each_process,
     each_thread,
-    filter_ops,
-    flip_flop,
+    lift,
     limit,
-    map_ops,
     mix,
-    nemesis,
-    on_threads,
     phases,
     repeat,
     reserve,
-    sequential_keys,
-    shortest_any,
     sleep,
-    split,
     stagger,
     synchronize,
-    then,
     time_limit,
-    until_ok,
     weighted,
 )
-from harness.generator.simulate import Outcome, invocations, simulate
 from harness.ops import History, Op, OpType
-from tests.generator.shapes import S, forever, numbered
+from tests.generator.shapes import S, UntilOk, forever, numbered
+from tests.generator.simulate import Outcome, invocations, simulate
 
 LEAVES = st.sampled_from(["a", "b", "c"]).flatmap(
     lambda f: st.sampled_from([Draft(f), repeat(Draft(f)), numbered(f, 3), lambda _ctx: Draft(f)])
@@ -58,28 +46,16 @@ def _wrap(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.tuples(SPANS_S, inner).map(lambda t: time_limit(*t)),
         st.tuples(SPANS_S, inner).map(lambda t: delay(*t)),
         st.tuples(SPANS_S, inner).map(lambda t: stagger(*t)),
-        st.tuples(inner, COUNTS).map(lambda t: cycle(limit(5, t[0]), t[1])),
         st.tuples(inner, COUNTS).map(lambda t: repeat(*t)),
-        inner.map(until_ok),
+        inner.map(UntilOk),
         inner.map(synchronize),
-        inner.map(clients),
         inner.map(each_thread),
-        inner.map(each_process),
-        inner.map(lambda g: concurrency_limit(2, g)),
-        inner.map(lambda g: on_threads(lambda thread: thread != 1, g)),
-        inner.map(lambda g: map_ops(lambda d: d.replace(value=1), g)),
-        inner.map(lambda g: filter_ops(lambda d: d.f != "none", g)),
         two.map(list),
         two.map(lambda t: phases(*t)),
-        two.map(lambda t: then(*t)),
         two.map(lambda t: mix(*t)),
         two.map(lambda t: weighted([(1, t[0]), (3, t[1])])),
         two.map(lambda t: any_of(*t)),
-        two.map(lambda t: shortest_any(*t)),
-        two.map(lambda t: flip_flop(*t)),
         two.map(lambda t: reserve(1, t[0], t[1])),
-        two.map(lambda t: cycle_times((20 / S, t[0]), (30 / S, t[1]))),
-        inner.map(lambda g: sequential_keys([1, 2], lambda _key: limit(3, g))),
     )
 
 
@@ -91,6 +67,26 @@ def _wrap_or_sleep(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 SLEEPLESS = st.recursive(LEAVES, _wrap, max_leaves=6)
 GENERATORS = st.recursive(LEAVES, _wrap_or_sleep, max_leaves=6)
+
+
+class Tagged:
+    """What it is given, with the number of its phase as value."""
+
+    def __init__(self, number: int, generator: Generator) -> None:
+        self.number, self.generator = number, generator
+
+    def op(self, ctx: Context) -> Emit | Pending | None:
+        step = self.generator.op(ctx)
+        if step is None:
+            return None
+        rest = Tagged(self.number, step.next)
+        if isinstance(step, Pending):
+            return Pending(rest)
+        draft = step.draft
+        return Emit(draft if draft.f == "sleep" else draft.replace(value=[self.number]), rest)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        return Tagged(self.number, self.generator.update(ctx, event))
 
 
 def run(generator: Any, seed: int, *, concurrency: int = 3) -> list[Op]:
@@ -144,8 +140,8 @@ def test_time_limit_is_exact(generator, limit_ns, seed):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(GENERATORS, min_size=2, max_size=4), st.integers(0, 99))
 def test_phases_never_interleave(generators, seed):
-    def tagged(number: int, generator: Any) -> Generator:
-        return map_ops(lambda draft: draft.replace(value=[number]), limit(9, generator))
+    def tagged(number: int, generator: Any) -> Any:
+        return Tagged(number, lift(limit(9, generator)))
 
     ops = run(phases(*(tagged(n, g) for n, g in enumerate(generators))), seed)
     at_work: dict[Any, int] = {}
@@ -164,7 +160,7 @@ def test_phases_never_interleave(generators, seed):
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
 def test_reserved_threads_are_never_lent(first, second, seed):
-    generator = clients(reserve(first, forever("a"), second, forever("b"), forever("c")))
+    generator = reserve(first, forever("a"), second, forever("b"), forever("c"))
     ops = invocations(run(limit(80, generator), seed, concurrency=9))
 
     for op in ops:
@@ -183,22 +179,9 @@ def test_stagger_keeps_its_mean_rate(interval_ns, seed):
 
 
 @settings(max_examples=50, deadline=None)
-@given(GENERATORS, GENERATORS, st.integers(0, 99))
-def test_clients_and_nemesis_keep_to_themselves(work, chaos, seed):
-    named = map_ops(lambda draft: draft.replace(f="chaos"), limit(9, chaos))
-    ops = run(split(limit(30, filter_ops(lambda _d: True, work)), named), seed)
-
-    assert all((op.f == "chaos") == (op.process == "nemesis") for op in ops)
-
-
-@settings(max_examples=50, deadline=None)
 @given(GENERATORS, st.integers(0, 99))
 def test_no_combinator_changes_what_it_was_given(generator, seed):
     before = run(limit(20, generator), seed)
-    run(limit(20, cycle(limit(7, generator))), seed + 1)
+    run(limit(20, lambda _ctx: [limit(7, generator), Draft("z")]), seed + 1)
 
     assert before == run(limit(20, generator), seed)
-
-
-def test_nemesis_alone_never_uses_clients():
-    assert {"nemesis"} == {op.process for op in run(limit(9, nemesis(forever("a"))), 1)}

@@ -9,24 +9,19 @@ from harness.errors import UsageError
 from harness.generator import (
     NOTHING,
     Draft,
-    any_of,
-    cache,
-    clients,
-    cycle_times,
     delay,
     limit,
-    on_threads,
-    repeat,
+    reserve,
     sleep,
     stagger,
     synchronize,
     time_limit,
     timed_ops,
 )
-from harness.generator import simulate as sim
-from harness.generator.simulate import perfect, perfect_history, perfect_info, quick
 from harness.ops import OpType
-from tests.generator.shapes import S, draw, forever, names, numbered, short, times
+from tests.generator import simulate as sim
+from tests.generator.shapes import S, forever, names, numbered, short, times
+from tests.generator.simulate import perfect, perfect_history, perfect_info, quick
 
 NS = 1 / S
 
@@ -59,7 +54,7 @@ def test_delay_spaces_exactly():
 
 
 def test_delay_does_not_hurry_after_it_was_late():
-    ops = perfect(limit(5, delay(3 * NS, forever("a"))), concurrency=1, nemesis=False)
+    ops = perfect(limit(5, delay(3 * NS, forever("a"))), concurrency=1)
 
     assert times(ops) == [0, 10, 20, 30, 40]
 
@@ -77,7 +72,7 @@ def test_stagger_spaces_at_random_up_to_twice_its_interval():
 def test_stagger_makes_up_for_small_delays():
     # Each operation holds the only thread for 10 ns, which puts off about a quarter of those at
     # random distances in 0 .. 40 ns: the mean stays at 20 ns.
-    at = times(perfect(limit(4000, stagger(20 * NS, forever("a"))), concurrency=1, nemesis=False))
+    at = times(perfect(limit(4000, stagger(20 * NS, forever("a"))), concurrency=1))
 
     assert 19 < at[-1] / (len(at) - 1) < 21
 
@@ -86,7 +81,7 @@ def test_stagger_does_not_burst_after_a_stall():
     def stalls(_ctx, op):
         return sim.Outcome(OpType.OK, 100_000 if op.value == 2 else 1)
 
-    ops = sim.simulate(stagger(100 * NS, numbered("a", 50)), stalls, concurrency=1, nemesis=False)
+    ops = sim.simulate(stagger(100 * NS, numbered("a", 50)), stalls, concurrency=1)
     after = [op.time for op in sim.invocations(ops) if op.value > 2]
 
     assert after[-1] - after[0] > 4000
@@ -104,7 +99,7 @@ def test_what_goes_together_is_not_spaced_and_the_rate_stays():
 def test_sleep_keeps_one_thread_idle_and_is_not_in_the_history():
     generator = [sleep(50 * NS), limit(4, forever("a"))]
 
-    assert [(op.time, op.process) for op in perfect(generator, nemesis=False)] == [
+    assert [(op.time, op.process) for op in perfect(generator)] == [
         (0, 1),
         (10, 1),
         (20, 1),
@@ -114,50 +109,9 @@ def test_sleep_keeps_one_thread_idle_and_is_not_in_the_history():
 
 
 def test_a_sleeper_is_not_retired():
-    ops = perfect_info([sleep(5 * NS), synchronize(Draft("a"))], concurrency=1, nemesis=False)
+    ops = perfect_info([sleep(5 * NS), synchronize(Draft("a"))], concurrency=1)
 
     assert short(ops) == [(5, 0, "a", None)]
-
-
-def test_cycle_times_rotates_and_keeps_state():
-    generator = cycle_times(
-        (20 * NS, delay(10 * NS, numbered("a", 9))), (10 * NS, delay(5 * NS, forever("b")))
-    )
-    ops = perfect(limit(10, generator), concurrency=9)
-
-    assert [(op.time, op.f) for op in ops][:5] == [
-        (0, "a"),
-        (10, "a"),
-        (20, "b"),
-        (25, "b"),
-        (30, "a"),
-    ]
-    assert [op.value for op in ops if op.f == "a"] == [0, 1, 2, 3, 4, 5]
-
-
-def test_cycle_times_ends_with_the_first_of_its_members():
-    assert names(
-        quick(cycle_times((1, limit(2, delay(0.4, forever("a")))), (1, forever("b"))))
-    ) == ["a", "a"]
-    assert cycle_times() is NOTHING
-
-
-def test_cycle_times_starts_when_it_is_first_asked():
-    generator = [
-        Draft("before", time_ns=7),
-        cycle_times((10 * NS, once_at(16)), (5 * NS, forever("b"))),
-    ]
-
-    assert [(op.time, op.f) for op in quick(limit(2, generator))][1] == (16, "at")
-
-
-def once_at(time_ns):
-    return Draft("at", time_ns=time_ns)
-
-
-def test_cycle_times_without_anything_to_do_is_an_error():
-    with pytest.raises(UsageError, match="within 10000 windows"):
-        quick(cycle_times((1 * NS, once_at(10**9)), (1 * NS, once_at(10**9))))
 
 
 def op(at_ns, process, f):
@@ -205,7 +159,7 @@ def test_timed_ops_count_from_when_they_are_asked_and_an_offset():
 
 
 def test_timed_ops_for_threads_of_others_are_an_error():
-    restricted = on_threads(lambda thread: thread == 0, timed_ops([op(0, 1, "a")]))
+    restricted = reserve(1, timed_ops([op(0, 1, "a")]), None)
 
     with pytest.raises(UsageError, match="whose thread is not among"):
         quick(restricted)
@@ -216,34 +170,7 @@ def test_timed_ops_for_threads_of_others_are_an_error():
     assert timed_ops([]) is NOTHING
 
 
-def test_cache_asks_again_only_after_an_emission_or_its_period():
-    asked = []
-
-    def costly(ctx):
-        asked.append(ctx.time_ns)
-        return Draft("costly", time_ns=ctx.time_ns + 100)
-
-    def offers(generator):
-        asked.clear()
-        perfect(limit(8, any_of(limit(6, clients(forever("a"))), generator)), concurrency=1)
-        return len(asked)
-
-    assert 2 <= offers(limit(2, cache(1, costly))) < offers(limit(2, repeat(costly)))
-
-
-def test_cache_does_not_repeat_what_was_used():
-    values = [op.value for op in quick(limit(30, cache(1000, draw)))]
-
-    assert len(set(values)) > 1
-
-
-def test_a_cached_offer_has_the_current_time_and_a_free_process():
-    ops = perfect(limit(4, cache(1000, forever("a"))), concurrency=1, nemesis=False)
-
-    assert times(ops) == [0, 10, 20, 30]
-
-
-@pytest.mark.parametrize("combinator", [time_limit, stagger, delay, cache])
+@pytest.mark.parametrize("combinator", [time_limit, stagger, delay])
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
 def test_spans_must_be_spans(combinator, seconds):
     with pytest.raises(UsageError, match="it must be in 0"):

@@ -119,22 +119,11 @@ def test_a_pause_ends_by_its_healing_or_by_the_end_of_the_process():
     assert (down.kind, down.end) == ("down", None)
 
 
-def test_limits_that_a_snapshot_declares_are_no_nodes():
-    snapshot = {
-        "masters": {"m1": {}},
-        "tservers": {"t1": {}},
-        "bounds": {"limits": [], "calls": {}},
-    }
-    history = Script().fact(5, "snapshot", snapshot).history()
-    assert nodes_of(history, [], []) == ["m1", "t1"]
-
-
-def test_a_snapshot_by_node_names_no_others():
-    script = Script()
-    for node in ("m1", "m2"):
-        script.fact(1, "leader", {"node": node, "term": 1})
-    script.fact(5, "snapshot", {"m1": {"term": 3, "header": {"id": 7}}, "m2": {"term": 3}})
-    assert nodes_of(script.history(), [], []) == ["m1", "m2"]
+def test_a_core_that_came_to_life_and_the_rest_are_all_nodes():
+    script = Script().fact(1, "leader", {"node": "m2", "term": 1})
+    script.fact(4, "live", {"core": ["m1", "m2"], "rest": ["m3", "t1"], "ok": True})
+    script.fact(5, "snapshot", {"m9": {}, "bounds": {"limits": []}})
+    assert nodes_of(script.history(), [], []) == ["m1", "m2", "m3", "t1"]
 
 
 def test_nodes_are_all_that_the_run_speaks_of():

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.registry import load_plugin
 from harness.store import load_run
+from harness.webpage import script_safe
 from results.page import PageReporter, build, read_results, render
 from results.page import logs as logs_module
 from results.page.logs import read_logs
-from results.page.render import script_safe
 from results.page.summary import SENTENCES_MAX, Results, by_kind, certificate_of, focus_of
 from tests.results.page.runs import MS, S, small_run, stale_read, write_run
 

@@ -11,7 +11,7 @@ import pytest
 
 from results.distributions import student_quantile
 from results.engines import BASES, query_names
-from results.report.format import NOTHING, TIMES
+from results.numbers import NOTHING, TIMES
 from results.report.layouts import LAYOUTS
 from results.report.populations import Populations
 from tests.results.report.oracle import middle, rank

@@ -9,6 +9,7 @@ import pytest
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder, RunRecord
+from results.report import plots
 from results.report_verb import report_store
 from tests.browser_support import BROWSER_MARKS
 from tests.results.report.histories import Script
@@ -160,3 +161,18 @@ def test_every_id_of_the_page_is_there_once(reported):
     assert len(ids) == len({*ids})
     assert {"availability", "table-availability"} <= {*ids}
     assert {*re.findall(r'href="#([^"]*)"', page)} <= {*ids}
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda n: plots.stacked("x", [("row", [1])] * n, [("valid", "valid")]),
+        lambda n: plots.shares("x", [("row", [0.5])] * n, [("with", "with")]),
+        lambda n: plots.rates("x", [plots.Forest("row", 0.5, 0.4, 0.6)] * n),
+        lambda n: plots.ratios("x", [plots.Forest("row", 2, 1, 3)] * n),
+        lambda n: plots.latencies("x", [("row", [10])] * n, ["p50"]),
+    ],
+)
+def test_a_drawing_says_how_many_rows_it_leaves_out(draw):
+    assert (draw(plots.ROWS_MAX).not_shown, len(draw(plots.ROWS_MAX).rows)) == (0, plots.ROWS_MAX)
+    assert (draw(plots.ROWS_MAX + 3).not_shown, len(draw(43).rows)) == (3, plots.ROWS_MAX)

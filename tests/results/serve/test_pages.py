@@ -288,9 +288,9 @@ def test_numbers_are_written_alike(tmp_path):
     add_run(store, "a", "slow", made=history(latency_ms=2_500, count=1_300))
     with serving(store) as served:
         page = served.page("/run/a/slow/")
-    assert "1\u202f300" in page
-    assert "2\u202f500" in page
-    assert "2,500" not in page
+    assert "1,300" in page
+    assert "2,500" in page
+    assert "\u202f" not in page
 
 
 def test_few_points_of_a_trend_have_their_names_below_them(tmp_path):

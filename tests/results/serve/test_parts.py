@@ -8,11 +8,13 @@ from hypothesis import given, settings
 
 from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
-from results.run_index import ScanCache, read_bounded, scan
-from results.run_numbers import QUANTILES, run_numbers
+from results import numbers
+from results.run_index import RunRow, ScanCache, read_bounded, scan
+from results.run_numbers import run_numbers
 from results.serve.compare import flat
-from results.serve.groups import wilson
+from results.serve.groups import trends_of
 from results.serve.library import Library
+from results.statistics import QUANTILES, wilson
 from tests.results.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history, small_store
 
@@ -21,11 +23,11 @@ def sealed(folder, made):
     return add_run(folder / "store", "x", "r", made=made)
 
 
-def nearest_rank(values, share):
-    """The smallest value that at least `share` of all do not exceed, by trying them all."""
+def nearest_rank(values, permille):
+    """The smallest value that at least `permille` of 1000 do not exceed, by trying them all."""
     ordered = sorted(values)
     for value in ordered:
-        if sum(other <= value for other in ordered) * 1000 >= round(share * 1000) * len(ordered):
+        if sum(other <= value for other in ordered) * 1000 >= permille * len(ordered):
             return value
     return None
 
@@ -60,7 +62,7 @@ def test_numbers_of_the_chaos_phase_seconds_and_faults(tmp_path):
     ]  # fmt: skip
     assert numbers.ok_per_s == len(inside) / 7
     latencies = [pair.completion.time - pair.invoke.time for pair in inside]
-    assert numbers.p99_ns == nearest_rank(latencies, 0.99)
+    assert numbers.p99_ns == nearest_rank(latencies, 990)
     band = numbers.faults[0]
     assert (band.nemesis, band.targets) == ("kill", "m1")
     assert (band.start_ns, band.end_ns) == (3_000_000_000, 6_000_000_000)
@@ -123,7 +125,6 @@ def test_wilson_solves_its_equation(found, of):
         if 0 < end < 1:
             z = abs(found / of - end) / math.sqrt(end * (1 - end) / of)
             assert z == pytest.approx(1.959964, abs=1e-5)
-    assert wilson(0, 0) is None
 
 
 def test_a_scan_reads_again_what_changed_and_forgets_what_is_gone(tmp_path):
@@ -201,3 +202,32 @@ def test_histories_of_the_oracle_have_all_kinds():
     for pair in itertools.chain(history().pairs):
         kinds.add((pair.type, pair.completion is None))
     assert len(kinds) == 4
+
+
+def test_a_label_without_a_finished_run_has_no_rate():
+    row = RunRow(key="a/1", name="a", run="1", outcome="unfinished", label="x")
+    ((point,), _) = trends_of([row], "label", {})
+    assert (point.finished, point.rate, point.low, point.high) == (0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (numbers.count(1_234_567), "1,234,567"),
+        (numbers.count(1234.5), "1,234"),
+        (numbers.count(12.345), "12.3"),
+        (numbers.count(None), numbers.NOTHING),
+        (numbers.seconds(1.25), "1.25 s"),
+        (numbers.seconds(7200), "2.0 h"),
+        (numbers.seconds(None), numbers.NOTHING),
+        (numbers.milliseconds(1_250_000), "1.2"),
+        (numbers.milliseconds(2_500_000_000), "2,500"),
+        (numbers.milliseconds(None), numbers.NOTHING),
+        (numbers.size(1023), "1023 B"),
+        (numbers.size(1536), "1.5 kB"),
+        (numbers.size(3 << 20), "3.0 MB"),
+        (numbers.size(5 << 40), "5120.0 GB"),
+    ],
+)
+def test_numbers_as_people_read_them(written, text):
+    assert written == text

@@ -1,19 +1,33 @@
-"""Numbers as people read them; every number of the page and of the text is written here."""
+"""Numbers as people read them: every number of reports, of their texts and of `harness serve`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NOTHING", "TIMES", "count", "duration", "interval", "p_value", "ratio", "share"]
+__all__ = [
+    "NOTHING",
+    "TIMES",
+    "count",
+    "duration",
+    "interval",
+    "milliseconds",
+    "p_value",
+    "ratio",
+    "seconds",
+    "share",
+    "size",
+]
 
 NOTHING: Final = "\N{EN DASH}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
-def count(value: int | None) -> str:
-    """A whole number with separators."""
-    return NOTHING if value is None else f"{value:,}"
+def count(value: float | None) -> str:
+    """A number with separators; below 1000 three digits of what is not whole."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:.3g}"
 
 
 def duration(ns: float | None) -> str:
@@ -28,6 +42,26 @@ def duration(ns: float | None) -> str:
         return f"{ns / 60_000_000_000:.1f} min"
     size, unit = next(((s, u) for s, u in _UNITS if ns >= s), _UNITS[-1])
     return f"{_digits(ns / size)} {unit}"
+
+
+def seconds(value: float | None) -> str:
+    """The same of seconds."""
+    return duration(None if value is None else value * 1e9)
+
+
+def milliseconds(ns: float | None) -> str:
+    """A number for a column of milliseconds; tenths below a second."""
+    if ns is None:
+        return NOTHING
+    return f"{ns / 1e6:,.1f}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
+
+
+def size(n_bytes: int) -> str:
+    """Bytes in the unit that keeps the number short."""
+    if n_bytes < 1024:
+        return f"{n_bytes} B"
+    power = 1 if n_bytes < 1024**2 else 2 if n_bytes < 1024**3 else 3
+    return f"{n_bytes / 1024**power:.1f} {('kB', 'MB', 'GB')[power - 1]}"
 
 
 def _digits(value: float) -> str:

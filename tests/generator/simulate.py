@@ -9,13 +9,12 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
-    LOG,
     NS_PER_S,
     SLEEP,
     Context,
@@ -27,24 +26,10 @@ from harness.generator.core import (
 )
 from harness.generator.diagnosis import validate
 from harness.generator.plain import lift
-from harness.ops import HARNESS, NEMESIS, Op, OpType
-
-__all__ = [
-    "LATENCY_NS",
-    "OPS_MAX",
-    "Outcome",
-    "imperfect",
-    "invocations",
-    "perfect",
-    "perfect_history",
-    "perfect_info",
-    "quick",
-    "quick_history",
-    "simulate",
-]
+from harness.ops import Op, OpType
 
 LATENCY_NS: Final = 10
-"""How long operations take in `perfect`, `perfect_info` and `imperfect`."""
+"""How long operations take unless an outcome says so itself."""
 OPS_MAX: Final = 1_000_000
 """How many ops a simulation may have before the generator is called endless."""
 _POLL_NS: Final = 10_000_000
@@ -122,23 +107,16 @@ class _Simulation:
         """Do a draft now: returns the invocation that the generator has to learn of."""
         process = draft.process
         assert process is not None, "an emitted draft has a process"
-        if draft.type is OpType.INFO and draft.f == LOG:
-            self.ctx = self.ctx.at(time_ns)
-            self._record(Op(-1, time_ns, HARNESS, OpType.INFO, LOG, {"message": draft.value}))
-            return None
         self.ctx = self.ctx.busy(self.ctx.index_of(process), time_ns)
         if draft.type is OpType.INFO and draft.f == SLEEP:
             invoked = Op(-1, time_ns, process, OpType.INFO, SLEEP, draft.value)
             end_ns = time_ns + round(draft.value * NS_PER_S)
             self._push(msgspec.structs.replace(invoked, time=end_ns), recorded=False)
             return None
-        kind = OpType.INFO if process == NEMESIS else OpType.INVOKE
-        invoked = self._record(Op(-1, time_ns, process, kind, draft.f, draft.value))
+        invoked = self._record(Op(-1, time_ns, process, OpType.INVOKE, draft.f, draft.value))
         outcome = self.complete(self.ctx, invoked)
         ended = msgspec.structs.replace(
-            invoked,
-            time=time_ns + outcome.latency_ns,
-            type=OpType.INFO if process == NEMESIS else outcome.type,
+            invoked, time=time_ns + outcome.latency_ns, type=outcome.type
         )
         self._push(ended, recorded=True)
         return invoked
@@ -162,95 +140,42 @@ def simulate(
     complete: Callable[[Context, Op], Outcome],
     *,
     concurrency: int = 2,
-    nemesis: bool = True,
     seed: int = 0,
     ops_max: int = OPS_MAX,
 ) -> list[Op]:
-    """All ops of a run in which `complete(ctx, invocation)` says how each operation ends.
-
-    Raises `UsageError` for an endless generator, `InternalError` for one that is stuck or breaks
-    the protocol.
-    """
-    ctx = new_context(concurrency, random.Random(seed), nemesis=nemesis)
+    """All ops of a run in which `complete(ctx, invocation)` says how each operation ends."""
+    ctx = new_context(concurrency, random.Random(seed))
     return _Simulation(complete, ctx, ops_max).run(lift(generator))
 
 
 def invocations(ops: list[Op]) -> list[Op]:
-    """Invocations; of the nemesis's ops, which are `info` at both ends, the first of each two."""
-    begun: list[Op] = []
-    at_work = False
-    for op in ops:
-        if op.process == NEMESIS:
-            at_work = not at_work
-            if at_work:
-                begun.append(op)
-        elif op.type is OpType.INVOKE or not op.is_client:
-            begun.append(op)
-    return begun
+    return [op for op in ops if op.type is OpType.INVOKE]
 
 
-def quick_history(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
+def quick_history(generator: GeneratorLike, **options: Any) -> list[Op]:
     """Everything succeeds in no time."""
-    return simulate(
-        generator,
-        lambda _ctx, _op: Outcome(OpType.OK, 0),
-        concurrency=concurrency,
-        nemesis=nemesis,
-        seed=seed,
-    )
+    return simulate(generator, lambda _ctx, _op: Outcome(OpType.OK, 0), **options)
 
 
-def quick(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
-    """The invocations of `quick_history`."""
-    return invocations(
-        quick_history(generator, concurrency=concurrency, nemesis=nemesis, seed=seed)
-    )
+def quick(generator: GeneratorLike, **options: Any) -> list[Op]:
+    return invocations(quick_history(generator, **options))
 
 
-def perfect_history(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
+def perfect_history(generator: GeneratorLike, **options: Any) -> list[Op]:
     """Everything succeeds in `LATENCY_NS`."""
-    return simulate(
-        generator,
-        lambda _ctx, _op: Outcome(OpType.OK),
-        concurrency=concurrency,
-        nemesis=nemesis,
-        seed=seed,
-    )
+    return simulate(generator, lambda _ctx, _op: Outcome(OpType.OK), **options)
 
 
-def perfect(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
-    """The invocations of `perfect_history`."""
-    return invocations(
-        perfect_history(generator, concurrency=concurrency, nemesis=nemesis, seed=seed)
-    )
+def perfect(generator: GeneratorLike, **options: Any) -> list[Op]:
+    return invocations(perfect_history(generator, **options))
 
 
-def perfect_info(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
-    """The invocations of a run in which every operation crashes after `LATENCY_NS`."""
-    return invocations(
-        simulate(
-            generator,
-            lambda _ctx, _op: Outcome(OpType.INFO),
-            concurrency=concurrency,
-            nemesis=nemesis,
-            seed=seed,
-        )
-    )
+def perfect_info(generator: GeneratorLike, **options: Any) -> list[Op]:
+    """Every operation crashes after `LATENCY_NS`."""
+    return invocations(simulate(generator, lambda _ctx, _op: Outcome(OpType.INFO), **options))
 
 
-def imperfect(
-    generator: GeneratorLike, *, concurrency: int = 2, nemesis: bool = True, seed: int = 0
-) -> list[Op]:
+def imperfect(generator: GeneratorLike, **options: Any) -> list[Op]:
     """All ops of a run in which each thread's operations fail, crash, succeed, fail, ..."""
     turns: dict[int, int] = {}
     kinds = (OpType.FAIL, OpType.INFO, OpType.OK)
@@ -260,4 +185,4 @@ def imperfect(
         turns[index] = turns.get(index, -1) + 1
         return Outcome(kinds[turns[index] % 3])
 
-    return simulate(generator, complete, concurrency=concurrency, nemesis=nemesis, seed=seed)
+    return simulate(generator, complete, **options)
