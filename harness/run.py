@@ -275,6 +275,7 @@ class _Run:
             self._core_cut = await self.conductor.ledger.inject(
                 Aim(what=Cut(), targets=tuple(rest), links=links),
                 lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
+                groups={},
             )
         for name in core:
             await self.cluster.resume(name)

@@ -465,7 +465,7 @@ async def check_pause(session: Session) -> None:
         assert await conn.recv() == b'"later"'
     conn.close()
     pause = Aim(what=Pause(), targets=("a",))
-    await Ledger(cluster, env).inject(pause, lease_s=3.0)  # it is to be frozen before that
+    await Ledger(cluster, env).inject(pause, lease_s=3.0, groups={})  # it is to be frozen before that
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
@@ -573,7 +573,7 @@ async def check_leases_and_heal_all(session: Session) -> None:
     for node in ("a", "b"):
         await wait_serving(session, node)
     cut = Aim(what=Cut(), targets=("a",), links=tuple(Link.between([CLIENT], ["a"])))
-    await Ledger(cluster, session.env).inject(cut, lease_s=SILENCE_S)
+    await Ledger(cluster, session.env).inject(cut, lease_s=SILENCE_S, groups={})
     await wait_serving(session, "a")
     await cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
     await cluster.heal_among(["b"])

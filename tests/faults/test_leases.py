@@ -33,7 +33,7 @@ def go(body):
 
         async def inject(what, lease_s):
             aim = Aim(what=what, targets=("m1",), links=(Link("m1", "m2"),))
-            return (await ledger.inject(aim, lease_s=lease_s)).id
+            return (await ledger.inject(aim, lease_s=lease_s, groups={})).id
 
         await body(inject, cluster, ledger)
 

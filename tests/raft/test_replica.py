@@ -462,7 +462,7 @@ async def storm(group: Group, *, rounds: int) -> None:
 
     async def broken(what: Cut | Pause, name: str, links: Sequence[Link] = ()) -> None:
         aim = Aim(what=what, targets=(name,), links=tuple(links))
-        await ledger.inject(aim, lease_s=3 + 4 * rng.random())
+        await ledger.inject(aim, lease_s=3 + 4 * rng.random(), groups={})
 
     async def writer(name: str, writer_number: int) -> None:
         count = 0
