@@ -183,10 +183,7 @@ class BoundsChecker:
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
         if exempt:
-            reason += (
-                f"; {exempt} were not judged: the run did not settle, nobody measured, or clients "
-                "were cut off"
-            )
+            reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
