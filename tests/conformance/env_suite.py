@@ -465,7 +465,9 @@ async def check_pause(session: Session) -> None:
         assert await conn.recv() == b'"later"'
     conn.close()
     pause = Aim(what=Pause(), targets=("a",))
-    await Ledger(cluster, env).inject(pause, lease_s=3.0, groups={})  # it is to be frozen before that
+    await Ledger(cluster, env).inject(
+        pause, lease_s=3.0, groups={}
+    )  # it is to be frozen before that
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 

@@ -11,8 +11,7 @@ from harness.faults.conductor import FaultConductor
 from harness.faults.kinds import Aim, Kill
 from harness.plugins import NodeRole, Roles
 from harness.recorder import Recorder
-from harness.timeline import faults_of
-from tests.faults.cluster import FakeCluster, FakeEnv, conductor_of
+from tests.faults.cluster import FakeCluster, FakeEnv
 
 SEEN = Roles({"n2": NodeRole("leader", term=7)}, ("n1", "n2"))
 
@@ -54,19 +53,6 @@ def test_the_roles_that_a_fault_saw_are_told():
 
     assert injection.targets == ("n2",)
     assert observed == [SEEN]
-
-
-@pytest.mark.parametrize(
-    ("text", "clients"), [("cut client from leader", True), ("cut leader from members", False)]
-)
-def test_a_fault_on_links_of_clients_says_so(text, clients):
-    async def main():
-        conductor, recorder = conductor_of(text, FakeCluster())
-        assert (await conductor.strike(Fault("f", text, at_ns=0, duration_ns=1))).targets
-        return recorder.history()
-
-    (fault,) = faults_of(asyncio.run(main()))
-    assert fault.clients is clients
 
 
 @pytest.mark.parametrize(

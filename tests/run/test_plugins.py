@@ -69,7 +69,7 @@ def test_broken_plugins_are_lines_of_the_list(capsys):
 @pytest.mark.usefixtures("strange_plugins")
 def test_a_broken_environment_is_no_alternative(capsys):
     assert main(["run", "--env", "process", "--fault", "shape one from others duplicate=5%"]) == 254
-    assert "use --env sim" in capsys.readouterr().err
+    assert "use --env docker, --env sim\n" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("strange_plugins")
