@@ -48,6 +48,7 @@ __all__ = [
     "nodes_for",
     "plan_case",
     "reaches_foreign",
+    "refuse_disks",
     "refuse_nodes",
     "refuse_unable",
 ]
@@ -117,7 +118,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
-        _refuse_disks(nemesis, nodes, environment)
+        refuse_disks(nemesis, nodes, environment)
         _refuse_clients(nemesis, case.concurrency)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
@@ -202,7 +203,7 @@ def refuse_nodes(
         check_target(specs, target)
 
 
-def _refuse_disks(
+def refuse_disks(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> None:
     """Raise `UsageError` where foreign programs cannot have the disks that they declare."""

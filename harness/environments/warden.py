@@ -74,7 +74,7 @@ class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
 
 
 class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
-    """SIGCONT exactly this process, and its group if it leads one."""
+    """SIGCONT exactly this process; if it leads a group, also that and all who descend from it."""
 
     pid: int
     start_ticks: int
@@ -139,6 +139,8 @@ def _perform(undo: Undo) -> None:
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
                 # The leader was there a moment ago, and SIGCONT harms nobody who is not stopped.
                 os.killpg(pid, signal.SIGCONT)
+                for process in procfs.outside_group(pid):
+                    procfs.send(process, signal.SIGCONT)
         case Run(argv):
             subprocess.run(
                 argv,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from harness.errors import UsageError
-from harness.planning import Plan, plan_case
+from harness.planning import Plan, foreign_clocks, plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
@@ -39,23 +39,29 @@ class ClusterFactory:
     def __call__(self, **settings: object) -> Deployment:
         """What to deploy: the flags of `harness run`, with underscores.
 
-        Raises `UsageError` for what cannot be.
+        `nemesis` breaks nothing here: it names what the coroutine may break, where nodes must be
+        started for that. Raises `UsageError` for what cannot be.
         """
         __tracebackhide__ = True
         env_name, wanted = self._runs.merged_settings(settings)
-        case = case_from_settings({**wanted, "nemesis": "none"})
         environment = self._runs.environment(env_name)
-        return Deployment(self._runs, plan_case(case, environment), environment)
+        plan = plan_case(case_from_settings({**wanted, "nemesis": "none"}), environment)
+        announced = plan_case(case_from_settings(wanted), environment).nemeses
+        clocks = foreign_clocks(announced, plan.nodes)
+        return Deployment(self._runs, plan, environment, clocks)
 
 
 class Deployment:
     """A target about to be deployed, once for each `run`."""
 
-    def __init__(self, runs: RunsOfTest, plan: Plan, environment: Environment) -> None:
-        """See `ClusterFactory`."""
+    def __init__(
+        self, runs: RunsOfTest, plan: Plan, environment: Environment, clocks: frozenset[str]
+    ) -> None:
+        """See `ClusterFactory`. `clocks`: the foreign programs whose clocks can be made wrong."""
         self._runs = runs
         self._plan = plan
         self._environment = environment
+        self._clocks = clocks
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
         """Deploy, wait until the target serves, run `body`, tear down; returns what it returned.
@@ -74,6 +80,7 @@ class Deployment:
             seed=self._plan.case.seed,
             knobs=self._plan.case.knobs,
             folder=folder.path,
+            clocks=self._clocks,
         )
         log = folder.open_log()
         recorders: list[Recorder] = []
@@ -119,7 +126,7 @@ class Deployment:
         body: Callable[[LiveCluster], Coroutine[Any, Any, T]],
     ) -> T:
         __tracebackhide__ = True
-        live = LiveCluster(self._plan, session, recorder)
+        live = LiveCluster(self._plan, session, recorder, self._environment, self._clocks)
         await live.wait_ready(READY_BOUND_S)
         self._runs.live = live
         task = asyncio.ensure_future(body(live))

@@ -12,11 +12,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from harness.case import NS_PER_S, Fault, stream
-from harness.cluster import Bite, Capability
+from harness.cluster import CLOCKS, Bite, Capability
+from harness.drawing import may_hit
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import trigger_of
-from harness.planning import check_fault_args, refuse_nodes, refuse_unable
+from harness.planning import (
+    check_fault_args,
+    reaches_foreign,
+    refuse_disks,
+    refuse_nodes,
+    refuse_unable,
+)
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import RunsOfTest
@@ -41,8 +48,8 @@ class NemesisFactory:
         """A block that breaks something: `async with nemesis("kill-leader"): ...`.
 
         `args` replaces what the nemesis would draw from the seed. Raises `UsageError` outside the
-        coroutine of `cluster(...).run`, for what the environment cannot do, and for a fault that
-        waits for an event.
+        coroutine of `cluster(...).run`, for what the environment cannot do, for a fault that waits
+        for an event, and for the clock of a foreign program that was not started for that.
         """
         __tracebackhide__ = True
         live = self._runs.live
@@ -53,7 +60,7 @@ class NemesisFactory:
             )
         plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
-        refuse_nodes(plugin, live.cluster.nodes, live.plan.target)
+        _refuse_foreign(plugin, live)
         if Capability.SINGLE_CLIENTS in plugin.requires:
             raise UsageError(
                 f"nemesis({name!r}) tells clients apart, and the clients of a test's own coroutine "
@@ -76,6 +83,20 @@ class NemesisFactory:
             )
         live.nemeses[name] = plugin
         return Strike(live, fault, may_miss=may_miss)
+
+
+def _refuse_foreign(plugin: Nemesis, live: LiveCluster) -> None:
+    """Raise `UsageError` for a nemesis that the foreign programs of this deployment do not feel."""
+    nodes = live.cluster.nodes
+    refuse_nodes(plugin, nodes, live.plan.target, reaches_foreign(live.environment))
+    refuse_disks(plugin, list(nodes.values()), live.environment)
+    bare = [node for node in may_hit(plugin, nodes.values(), CLOCKS) if node not in live.clocks]
+    if bare:
+        raise UsageError(
+            f"nemesis({plugin.name!r}) may change the clock of {', '.join(bare)}: a foreign "
+            "program, which is started with libfaketime only where this is known before; write "
+            f"cluster(nemesis={plugin.name!r}), or name it in the marker harness"
+        )
 
 
 def _drawn(plugin: Nemesis, live: LiveCluster, number: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from harness.plugins import (
     Completion,
     Convergence,
     Deployment,
+    Environment,
     Nemesis,
     Request,
     Roles,
@@ -47,10 +48,19 @@ POLL_S: Final = 0.1
 class LiveCluster:
     """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`."""
 
-    def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
-        """See `Deployment.run`."""
+    def __init__(
+        self,
+        plan: Plan,
+        session: Session,
+        recorder: Recorder,
+        environment: Environment,
+        clocks: frozenset[str],
+    ) -> None:
+        """See `Deployment.run`. `clocks`: the foreign programs whose clocks can be made wrong."""
         self.plan = plan
         self.recorder = recorder
+        self.environment = environment
+        self.clocks = clocks
         self._session = session
         self._scribe = EventScribe(recorder, session.cluster.nodes.values())
         self._clients: dict[int, tuple[int, Client]] = {}

@@ -46,6 +46,7 @@ from tests.waiting import LIMIT_S, until
 
 PORT = 7000
 UNUSED_PORT = 7001
+TURNS = 5000  # at 10 to 20 µs each
 ONE, OTHER = map(client_end, range(2))
 SILENCE_S = 0.5  # long enough to believe that nothing will come
 LEASE_S = 60.0
@@ -134,6 +135,13 @@ class _Actor:
 
     async def do_sleep(self, time_s: float) -> Any:
         await asyncio.sleep(time_s)
+
+    async def do_turns(self, count: int) -> Any:
+        """Do what takes a processor in any world, so many callbacks, and say how long it took."""
+        begin_ns = self.env.clock.monotonic_ns()
+        for _ in range(count):
+            await asyncio.sleep(0)
+        return self.env.clock.monotonic_ns() - begin_ns
 
     async def do_random(self) -> Any:
         return [self.env.random.random() for _ in range(4)]
@@ -465,9 +473,8 @@ async def check_pause(session: Session) -> None:
         assert await conn.recv() == b'"later"'
     conn.close()
     pause = Aim(what=Pause(), targets=("a",))
-    await Ledger(cluster, env).inject(
-        pause, lease_s=3.0, groups={}
-    )  # it is to be frozen before that
+    # Long enough for it to be frozen before the lease ends.
+    await Ledger(cluster, env).inject(pause, lease_s=3.0, groups={})
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
@@ -746,6 +753,31 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
     assert await hours_ahead() == 0
 
 
+async def check_slow_processor(session: Session) -> None:
+    """What a node computes takes longer, over a pause too, and no longer once it is healed."""
+    cluster = session.cluster
+    await wait_serving(session, "a")
+
+    async def took_ns() -> int:
+        return int(await tell(session.env, "a", {"do": "turns", "count": TURNS}))
+
+    usual_ns = min([await took_ns() for _ in range(3)])
+    await cluster.slow("a", factor=10.0)
+    assert await took_ns() >= 4 * usual_ns  # in real worlds the first hundredth of a s is for free
+    await cluster.pause("a", lease_s=LEASE_S)
+    assert cluster.state("a") is NodeState.PAUSED
+    await cluster.resume("a")
+    assert await took_ns() >= 4 * usual_ns
+    await cluster.slow("a", factor=1.0)
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+        while await took_ns() >= 4 * usual_ns > 0:
+            pass
+    for factor in (0.0, -1.0):
+        with contextlib.suppress(UsageError):
+            await cluster.slow("a", factor=factor)
+            raise AssertionError(f"factor {factor} was accepted")
+
+
 async def check_bad_disk(session: Session) -> None:
     """Requests fail, lack room or take long, as they are told to, and are counted."""
     env, cluster = session.env, session.cluster
@@ -876,6 +908,7 @@ async def check_faults_at_events(session: Session) -> None:
         "kill": lambda: cluster.kill("a"),
         "pause": lambda: cluster.pause("a", lease_s=LEASE_S),
         "disk": lambda: cluster.worsen_disk("a", DiskQuality(full=True)),
+        "slow": lambda: cluster.slow("a", factor=10.0),
     }
     for verb, strike in strikes.items():
         for attempt in range(5):
@@ -908,12 +941,12 @@ async def check_faults_at_events(session: Session) -> None:
             written = await tell(env, "a", {"do": "read", "path": path})
             remove()
             await cluster.heal_all()
-            expected = {"kill": 5 * "x", "pause": 7 * "x", "disk": 5 * "x"}[verb]
+            expected = (5 if verb in {"kill", "disk"} else 7) * "x"
             late = any("went on from" in x for x in await cluster.logs("a", last_lines=50))
             if written == expected or not late:
                 break  # else the machine was too busy to strike in time
         assert written == expected
-        assert outcome == {"kill": None, "pause": "done", "disk": {"error": "ENOSPC"}}[verb]
+        assert outcome == {"kill": None, "disk": {"error": "ENOSPC"}}.get(verb, "done")
 
 
 async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
@@ -948,6 +981,7 @@ CALM: tuple[Check, ...] = (
     check_streams,
     check_clocks,
     check_clock_drift,
+    check_slow_processor,
     check_bad_disk,
     check_conditions_that_nothing_has,
     check_randomness,

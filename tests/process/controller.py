@@ -1,23 +1,34 @@
-"""A driver in a process of its own, to be frozen and killed: prints the run's state, then waits."""
+"""A driver in a process of its own, to be frozen and killed: prints the run's state, then waits.
+
+Arguments: the run's id, how long its faults last, a Toxiproxy or `-`, and `slow` for one more node,
+which computes and is slowed down.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from harness.cluster import CLIENT, Link
+from harness.cluster import CLIENT, Link, NodeSpec
 from harness.env import Address
 from harness.environments.process import ProcessEnvironment
 from harness.plugins import DeploymentPlan
 from tests.process.conftest import Driver, echo_spec
 
+SPINNER = NodeSpec(
+    name="s", role="spinner", ports=(1,), command=("sh", "-c", "while :; do :; done")
+)
+
 
 def main() -> None:
     run_id, lease_s, link_proxy = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+    slow = [SPINNER] if "slow" in sys.argv else []
 
     async def body(session):
         driver = Driver(session)
         await driver.wait_ready()
+        for spec in slow:
+            await driver.cluster.slow(spec.name, factor=100.0)
         await driver.cluster.pause("a", lease_s=lease_s)
         await driver.cluster.cut([Link(CLIENT, "b")], lease_s=lease_s)
         host, port = session.env.endpoint(Address("b", 7000))
@@ -26,7 +37,7 @@ def main() -> None:
 
     plan = DeploymentPlan(
         run_id=run_id,
-        nodes=(echo_spec("a"), echo_spec("b")),
+        nodes=(echo_spec("a"), echo_spec("b"), *slow),
         seed=1,
         knobs={},
         folder=None,

@@ -129,7 +129,6 @@ async def unsupported_faults_name_who_can(driver):
         (cluster.shape(link, LinkQuality(drop=0.1), lease_s=1), "drop"),
         (cluster.shape(link, LinkQuality(duplicate=0.1), lease_s=1), "duplicate"),
         (cluster.shape(link, LinkQuality(reorder=0.1), lease_s=1), "reorder"),
-        (cluster.slow("a", factor=2), "slow-cpu"),
     ]
     for call, what in calls:
         with pytest.raises(UsageError, match=rf"'process' cannot do '{what}'; use --env sim"):

@@ -28,9 +28,10 @@ pytestmark = pytest.mark.process
 
 
 @contextmanager
-def controller(run_id: str, lease_s: float, link_proxy: str = "-"):
+def controller(run_id: str, lease_s: float, link_proxy: str = "-", *more: str):
+    arguments = [run_id, str(lease_s), link_proxy, *more]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.process.controller", run_id, str(lease_s), link_proxy],
+        [sys.executable, "-m", "tests.process.controller", *arguments],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
@@ -99,6 +100,25 @@ def test_leases_end_although_the_controller_is_frozen():
                 wait_until(lambda paused=paused: state(paused) not in {"T", None})
                 return
     pytest.fail("nobody saw the faults")
+
+
+def test_a_slow_node_is_neither_left_stopped_nor_alive():
+    """The driver is frozen, then killed, while the node is stopped for a part of a second."""
+    run_id = f"death-{os.getpid()}-6"
+
+    def frozen(process):
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: state(slow) == "T")
+        process.send_signal(signal.SIGSTOP)
+        return state(slow) == "T"
+
+    with controller(run_id, 600, "-", "slow") as (process, _):
+        slow = roles(run_id)["node:s"]
+        wait_until(lambda: frozen(process))
+        wait_until(lambda: state(slow) == "R")
+        wait_until(lambda: frozen(process))
+        process.kill()
+        wait_until(lambda: processes_of(run_id) == [])
 
 
 def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(monkeypatch):

@@ -526,6 +526,30 @@ def test_it(cluster, nemesis, history):
     assert "does not replay it" in record["warnings"][0]
 
 
+@pytest.mark.process
+@pytest.mark.faketime
+@pytest.mark.xdist_group("process")
+def test_a_clock_of_a_foreign_program_is_changed_where_that_was_said_before(by_hand):
+    body = """
+CLOCK = "clock node:r2 offset=-5s"
+
+def test_it(cluster, nemesis):
+    async def body(live):
+        async with nemesis(CLOCK) as strike:
+            await live.wait_ready()  # it asks for the time
+        return strike
+
+    strike = cluster(target="http-register"SAID).run(body)
+    assert (strike.targets, strike.bite.unit) == (("r2",), "ms")
+"""
+    by_hand(body.replace("SAID", ", nemesis=CLOCK"), "--harness-env=process").assert_outcomes(
+        passed=1
+    )
+    result = by_hand(body.replace("SAID", ""), "--harness-env=process")
+    result.assert_outcomes(failed=1)
+    assert "may change the clock of r2" in text_of(result)
+
+
 def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):
     # A node that is killed and wiped forgets what it acknowledged.
     result = by_hand(

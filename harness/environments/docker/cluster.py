@@ -35,10 +35,11 @@ from harness.environments.docker.clocks import give_clocks
 from harness.environments.docker.containers import AsksContainer, Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.disks import Disks
-from harness.environments.docker.engine import CPU_SHARE_MIN, ContainerState, Engine
+from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.real.capabilities import check_slow
 from harness.environments.real.cluster import RealCluster
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.logs import EventBus, Logs
@@ -51,7 +52,6 @@ from harness.timeline import POWER_CUT
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
-_SLOW_FACTOR_MAX: Final = 1 / CPU_SHARE_MIN
 _STOP_GRACE_S: Final = 10
 _EXIT_TIMEOUT_S: Final = 30.0
 _EXIT_LOG_LINES: Final = 20
@@ -489,10 +489,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def slow(self, node: str, *, factor: float) -> None:
         """Give the node, a foreign one too, 1/`factor` of one processor; 1.0: what it declares."""
         entry = self._node(node)
-        if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
-            raise UsageError(
-                f"factor is {factor}; in docker it must be in 1 (normal) .. {_SLOW_FACTOR_MAX:g}"
-            )
+        check_slow(ENVIRONMENT, factor)
         async with entry.lock:
             if factor != entry.slowed:
                 entry.slowed = factor

@@ -46,9 +46,6 @@ _PING_TIMEOUT_S: Final = 5
 _FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
 _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
-_CPU_QUOTA_US_MIN: Final = 1_000  # the kernel's own limit
-CPU_SHARE_MIN: Final = _CPU_QUOTA_US_MIN / _CPU_PERIOD_US
-"""Of one processor: less is given to nobody."""
 _END: Final = "\x04"
 _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
 """Runs a command as one stream that ends with its exit code: what is lost of it is missed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final
 
 from harness.cluster import (
     STREAMS,
@@ -22,7 +22,7 @@ from harness.cluster import (
 )
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
-from harness.environments.real.capabilities import EVERYWHERE
+from harness.environments.real.capabilities import EVERYWHERE, check_slow
 from harness.environments.real.cluster import RealCluster
 from harness.environments.real.logs import EventBus
 from harness.environments.real.power import power_cut
@@ -32,13 +32,14 @@ __all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
+    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # at full speed for a part of each tenth of a s
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection gets through a cut
     Capability.PARTITION_ONE_WAY,
     Capability.RESET,  # an orderly end, and new connections are refused for a moment
 )
-_ALTERNATIVES: Final = ("sim",)
+_HAVE_PACKETS: Final = ("sim", "docker")
 
 
 class ProcessCluster(RealCluster[ProcessNode]):
@@ -121,7 +122,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         """Delay, throttle or stall these links; slice or reset the streams on them."""
         for capability in (Capability.DROP, Capability.DUPLICATE, Capability.REORDER):
             if getattr(quality, capability.value, 0) > 0:
-                _refuse(capability)
+                raise unsupported(ENVIRONMENT, capability, _HAVE_PACKETS)
         check_links(links, self._nodes, self.clients)
         return await self._links.shape(links, quality, lease_s)
 
@@ -139,9 +140,10 @@ class ProcessCluster(RealCluster[ProcessNode]):
         await self._links.heal_within(known_ends(nodes, self._nodes, self.clients))
 
     async def heal_all(self) -> None:
-        """Undo every fault of links, clocks and disks and thaw every node."""
+        """Undo every fault of links, processors, clocks and disks and thaw every node."""
         await self._links.heal_within(None)
         await asyncio.gather(*(node.resume() for node in self._nodes.values()))
+        await asyncio.gather(*(node.slow(1.0) for node in self._nodes.values()))
         await asyncio.gather(*(node.control.mend() for node in self._nodes.values()))
         disks = [node.disk for node in self._nodes.values() if node.disk is not None]
         await asyncio.gather(*(disk.mend() for disk in disks))
@@ -154,12 +156,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return await (entry.disk or entry.control).worsen_disk(quality)
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Not here. Undoing (1.0) is always fine."""
-        self._node(node)
-        if factor != 1.0:
-            _refuse(Capability.SLOW_CPU)
-
-
-def _refuse(capability: Capability) -> NoReturn:
-    packets = capability in {Capability.DROP, Capability.DUPLICATE, Capability.REORDER}
-    raise unsupported(ENVIRONMENT, capability, (*_ALTERNATIVES, *(["docker"] if packets else [])))
+        """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""
+        entry = self._node(node)
+        check_slow(ENVIRONMENT, factor)
+        await entry.slow(factor)

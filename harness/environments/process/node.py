@@ -26,6 +26,7 @@ from harness.environments.process.child import Child
 from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
+from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.real import probe
 from harness.environments.real.control import NodeControl
 from harness.environments.real.exits import EXIT_HOST, is_foreign
@@ -98,6 +99,14 @@ class ProcessNode:
         self._power_cut: PowerCut | None = None
         self._oom_kills: int | None = None
         self._paused = False
+        self._processor = SlowProcessor(
+            asyncio.get_running_loop(),
+            used_s=self._computed_s,
+            stop=self._stop_for,
+            go_on=self._go_on,
+        )
+        self._family: list[int] = []  # the process and its descendants, for a moment
+        self._family_until_s = 0.0
         self._turn = asyncio.Lock()
         self.disk: FuseDisk | None = None
         self.control = NodeControl(
@@ -145,9 +154,14 @@ class ProcessNode:
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What somebody else did to the process; not looked at while a verb is under way."""
+        """What somebody else did to the process.
+
+        Not looked at while a verb is under way, or while we have stopped it because it is slow.
+        """
         child = self._child
-        state = None if child is None or self._turn.locked() else procfs.state(child.identity)
+        if child is None or self._turn.locked() or self._processor.stopped:
+            return None
+        state = procfs.state(child.identity)
         if state is None:
             return None
         return interference(self.spec.name, wanted=self.state, stopped=state in procfs.STOPPED)
@@ -241,6 +255,7 @@ class ProcessNode:
         self._boots += 1
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)
+        self._processor.begin()
         said = {"variant": self._variant} if self.spec.variants else {}
         self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
 
@@ -309,6 +324,10 @@ class ProcessNode:
     def _pause_key(self) -> str:
         return f"pause/{self.spec.name}"
 
+    @property
+    def _slow_key(self) -> str:
+        return f"slow/{self.spec.name}"
+
     def _output_lost(self, error: OSError) -> None:
         what = f"the output of {self.spec.name} cannot be read any more: {error}"
         self._bus.publish(self.spec.name, "infrastructure", {"what": what})
@@ -316,6 +335,7 @@ class ProcessNode:
     def _exited(self, code: int) -> None:
         """The process has ended, whoever wanted it."""
         self.log.end_incarnation()
+        self._processor.end()
         self._child = None
         self.control.let_go()
         self._forget_pause()
@@ -387,6 +407,7 @@ class ProcessNode:
                 return False
             undo = Continue(*child.identity, group=True)
             self._warden.guard(self._pause_key, undo, deadline_s=lease_s + AFTER_LEASE_S)
+            self._processor.end()
             self._paused = True
             self.control.let_go()
             child.signal(signal.SIGSTOP)
@@ -416,6 +437,7 @@ class ProcessNode:
                     return False
                 raise
             self._forget_pause()
+            self._processor.begin()
             await self.control.catch_up()
             return True
 
@@ -429,6 +451,43 @@ class ProcessNode:
             self._warden.release(key)
         except InfrastructureError as error:
             _log.warning("%s", error)
+
+    # --- processors --------------------------------------------------------------------------
+
+    async def slow(self, factor: float) -> None:
+        """Have what it computes take `factor` times as long; what starts, or goes on, as well."""
+        async with self._turn:
+            if factor != self._processor.factor:
+                self._processor.factor = factor
+                if self.state is NodeState.RUNNING:
+                    self._processor.begin()
+
+    def _computed_s(self) -> float:
+        if self._child is None:
+            return 0.0
+        pid, now_s = self._child.pid, asyncio.get_running_loop().time()
+        if self._family[:1] != [pid] or now_s >= self._family_until_s:  # a walk over all threads
+            self._family = procfs.family(pid)
+            self._family_until_s = now_s + PERIOD_S
+        return procfs.computed_s(self._family)
+
+    def _stop_for(self, stop_s: float) -> bool:
+        child = self._child
+        if child is None:
+            return False
+        undo = Continue(*child.identity, group=True)
+        try:
+            self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
+            return child.signal(signal.SIGSTOP)
+        except (InfrastructureError, PermissionError) as error:  # it may run as somebody else now
+            what = f"{self.spec.name} is not slowed down any more: {error}"
+            self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+            return False
+
+    def _go_on(self) -> None:
+        if self._child is not None:
+            self._child.signal(signal.SIGCONT)
+        self._release(self._slow_key)
 
     # --- disk --------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.cluster import ENV_NODES_ONLY, Capability, Fidelity
+from harness.errors import UsageError
 
-__all__ = ["EVERYWHERE", "FOREIGN"]
+__all__ = ["EVERYWHERE", "FOREIGN", "check_slow"]
 
 EVERYWHERE: Final = (
     Capability.START,
@@ -33,3 +34,14 @@ FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     }
 )
 """What is done to foreign programs in another way, or less faithfully; clocks by libfaketime."""
+_SLOW_FACTOR_MAX: Final = 100.0
+"""A kernel grants a control group a hundredth of a processor or more."""
+
+
+def check_slow(environment: str, factor: float) -> None:
+    """Raise `UsageError` for a factor by which no real processor is made slower."""
+    if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
+        raise UsageError(
+            f"factor is {factor}; in {environment} it must be in 1 (normal) .. "
+            f"{_SLOW_FACTOR_MAX:g}, also of all faults on a node together"
+        )

@@ -1,0 +1,93 @@
+"""What the fixtures `cluster` and `nemesis` do to foreign programs, without starting any."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cluster import NodeSpec
+from harness.environments.process import ProcessEnvironment
+from harness.environments.process.cluster import CAPABILITIES
+from harness.environments.real.capabilities import FOREIGN
+from harness.errors import UsageError
+from harness.pytesting.clusters import ClusterFactory
+from harness.pytesting.fault_fixture import NemesisFactory
+
+CLOCK = "clock node:r2 offset=5s"
+NODES = (
+    NodeSpec(name="r2", role="register", ports=(), command=("true",), faulty_disk=True),
+    NodeSpec(name="r3", role="register", ports=(), command=("true",)),
+)
+
+
+def clocks_of(**settings):
+    """Of which nodes a cluster that is deployed so can have clocks changed."""
+    runs = SimpleNamespace(
+        merged_settings=lambda given: ("process", given),
+        environment=lambda _: ProcessEnvironment(),
+    )
+    settings = {"target": "http-register", "workload": "register", "seed": 1, **settings}
+    deployment = ClusterFactory(runs)(**settings)
+    assert deployment._plan.case.faults == ()
+    return deployment._clocks
+
+
+def test_a_cluster_is_started_for_the_faults_that_it_names():
+    assert clocks_of() == set()
+    assert clocks_of(nemesis="kill-leader") == set()
+    assert clocks_of(nemesis=CLOCK) == {"r2"}
+    assert clocks_of(nemesis=[CLOCK, "clock node:r1 drift=5ppm"]) == {"r1", "r2"}
+    with pytest.raises(UsageError, match="'kill-leadr'"):
+        clocks_of(nemesis="kill-leadr")
+    with pytest.raises(UsageError, match="cannot reach"):
+        clocks_of(nemesis="disk node:r2 full=yes")  # it declares no disk of ours
+
+
+def strike(words, *, clocks=(), why_no_disks=None):
+    """A strike in a cluster of these nodes, of which some were started for faults of clocks."""
+    live = SimpleNamespace(
+        cluster=SimpleNamespace(
+            environment="process",
+            capabilities=CAPABILITIES,
+            nodes={node.name: node for node in NODES},
+        ),
+        plan=SimpleNamespace(case=SimpleNamespace(seed=1), target=SimpleNamespace(groups=())),
+        environment=SimpleNamespace(
+            name="process", reaches_foreign=FOREIGN, why_no_faulty_disks=lambda: why_no_disks
+        ),
+        recorder=SimpleNamespace(now_ns=lambda: 0),
+        clocks=frozenset(clocks),
+        nemeses={},
+    )
+    NemesisFactory(SimpleNamespace(live=live))(words)
+    assert list(live.nemeses) == [words]
+
+
+@pytest.mark.parametrize(
+    ("words", "clocks"),
+    [
+        (CLOCK, {"r2"}),
+        ("clock node:r2 drift=5ppm", {"r2"}),
+        ("clock all offset=5s", {"r2", "r3"}),
+        ("disk node:r2 full=yes", ()),
+        ("power-cut node:r2", ()),
+        ("cpu all factor=10", ()),
+    ],
+)
+def test_what_a_run_does_to_foreign_programs_a_block_does_too(words, clocks):
+    strike(words, clocks=clocks)
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "reason"),
+    [
+        (CLOCK, {"clocks": {"r3"}}, "the clock of r2: a foreign program"),
+        ("clock all offset=5s", {"clocks": {"r2"}}, "the clock of r3: a foreign program"),
+        ("clock leader offset=5s", {}, "the clock of r2, r3: a foreign program"),
+        ("disk node:r3 full=yes", {}, "cannot reach r3: a foreign program"),
+        ("disk node:r2 bitrot=5%", {}, "cannot reach r2: a foreign program"),
+        ("disk node:r2 full=yes", {"why_no_disks": "there is no fuse"}, "there is no fuse"),
+    ],
+)
+def test_what_they_do_not_feel_is_refused(words, options, reason):
+    with pytest.raises(UsageError, match=reason):
+        strike(words, **options)
