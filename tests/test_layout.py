@@ -1,4 +1,4 @@
-"""The architecture holds: arrows point one way, files stay small, nothing is unfinished."""
+"""The architecture holds: arrows point one way, size is reviewed, nothing is unfinished."""
 
 import ast
 import functools
@@ -52,8 +52,34 @@ THIRD_PARTY = {
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }
-FILE_LINES_MAX = 600
-FUNCTION_LINES_MAX = 70
+FILE_LINES = 400  # what files and functions usually stay below
+FUNCTION_LINES = 70
+# What is larger, as `file` or `file:function`: how large it may get (today's size, rounded up to
+# twenty) and why it is one piece. Review reads this: split where responsibility changes, never
+# because of a number.
+LARGE = {
+    "checkers/catalog_passes/passes.py": (480, "one pass after another, on the same zones"),
+    "checkers/elle/append.py": (440, "inference for one data type"),
+    "checkers/elle/columns.py": (420, "one form of history, and how it is built"),
+    "checkers/elle/versions.py": (460, "one order, from all its sources"),
+    "checkers/history_models/engine.py": (420, "proof, reason and drawing of one verdict"),
+    "checkers/linearizability/api.py": (420, "all entry points of the search"),
+    "harness/cluster.py": (560, "one protocol and the structs that it speaks in"),
+    "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
+    "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
+    "harness/environments/docker/engine.py": (600, "the only place that speaks to Docker's SDK"),
+    "harness/environments/docker/packets.py": (480, "a program that is copied into a node alone"),
+    "harness/environments/process/node.py": (500, "one node's life: process, folder, log"),
+    "harness/interpreter.py": (500, "one loop over clients, and its flights"),
+    "harness/ops.py": (420, "the ground floor: operations, histories, verdicts"),
+    "harness/plugins.py": (520, "the protocols of all groups of plug-ins"),
+    "harness/timeline.py": (440, "one reading of a history's faults, leaders and lives"),
+    "results/facts.py": (440, "one table of facts after another"),
+    "results/perfetto.py": (500, "one format, lane by lane"),
+    "results/units.py": (480, "one unit of work, the same for all executors"),
+    "targets/kudu/raft/replica.py": (600, "the shell of the core; to be split by responsibility"),
+    "targets/kudu/rpc/client.py": (440, "one connection and its calls"),
+}
 
 
 @functools.cache
@@ -136,15 +162,34 @@ def test_third_party_imports_are_few():
         assert first - {*sys.stdlib_module_names, *PACKAGES} - allowed == set(), path
 
 
-def test_files_and_functions_stay_small():
+def above_the_habit():
+    """Lines of each file and function that is larger than usual; docstrings in one are free."""
+    large = {}
     for path in sources():
-        assert len(text_of(path).splitlines()) <= FILE_LINES_MAX, path
-        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that tells its design"
+        file = path.relative_to(ROOT).as_posix()
+        sizes = [(file, len(text_of(path).splitlines()), FILE_LINES)]
         for node in statements_of(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                lines = node.end_lineno - node.lineno + 1
                 docstring = ast.get_docstring(node, clean=False) or ""
-                assert lines - docstring.count("\n") <= FUNCTION_LINES_MAX, f"{path}: {node.name}"
+                lines = node.end_lineno - node.lineno + 1 - docstring.count("\n")
+                sizes.append((f"{file}:{node.name}", lines, FUNCTION_LINES))
+        for name, lines, habit in sizes:
+            if lines > max(habit, large.get(name, 0)):
+                large[name] = lines
+    return large
+
+
+def test_what_is_large_was_reviewed():
+    large = above_the_habit()
+    grown = {name: lines for name, lines in large.items() if lines > LARGE.get(name, (0, ""))[0]}
+    assert grown == {}, "split it by responsibility, or enter it in LARGE with the reason"
+    small = sorted(LARGE.keys() - large)
+    assert small == [], "these are small again: remove them from LARGE"
+
+
+def test_files_tell_their_design():
+    for path in sources():
+        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that tells its design"
 
 
 def test_nothing_is_unfinished():
