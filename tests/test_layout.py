@@ -69,7 +69,7 @@ LARGE = {
     "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine.py": (600, "the only place that speaks to Docker's SDK"),
     "harness/environments/docker/packets.py": (480, "a program that is copied into a node alone"),
-    "harness/environments/process/node.py": (500, "one node's life: process, folder, log"),
+    "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
     "harness/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (420, "the ground floor: operations, histories, verdicts"),
     "harness/plugins.py": (520, "the protocols of all groups of plug-ins"),
