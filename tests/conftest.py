@@ -8,7 +8,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.random_order", "tests.xdist_groups", "tests.xdist_messages"]
+pytest_plugins = [
+    "tests.async_tests",
+    "tests.random_order",
+    "tests.xdist_groups",
+    "tests.xdist_messages",
+]
 
 # The tests start interpreters by the hundred, which import the same modules: each is compiled once,
 # ours with their assertions too, also where the machine's settings say otherwise.

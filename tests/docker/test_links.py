@@ -222,88 +222,70 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
     asyncio.run(run())
 
 
-def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
-    async def run():
-        engine = FakeEngine()
-        faults, _ = link_faults(engine)
-        for _ in range(2 * len(rules.FAULT_BITS)):  # bits come back
-            name = faults.plan([Link("m1", "m2")], BAD)
-            await faults.inject(name)
-            await faults.heal(name)
-        names = [faults.plan([Link("m1", "m2")], BAD) for _ in rules.FAULT_BITS]
-        assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
-        with pytest.raises(UsageError, match="31 faults of link quality at once"):
-            faults.plan([Link("m1", "m2")], BAD)
-        for quality in (None, SLICED):  # these need none
-            faults.plan([Link("m1", "m2")], quality)
-        await faults.heal_among({"m1", "m2"})
+async def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
+    engine = FakeEngine()
+    faults, _ = link_faults(engine)
+    for _ in range(2 * len(rules.FAULT_BITS)):  # bits come back
+        name = faults.plan([Link("m1", "m2")], BAD)
+        await faults.inject(name)
+        await faults.heal(name)
+    names = [faults.plan([Link("m1", "m2")], BAD) for _ in rules.FAULT_BITS]
+    assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
+    with pytest.raises(UsageError, match="31 faults of link quality at once"):
         faults.plan([Link("m1", "m2")], BAD)
-
-    asyncio.run(run())
-
-
-def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
-    async def run():
-        engine = FakeEngine()
-        faults, told = link_faults(engine)
-        names = [faults.plan([Link("m1", "m2")], quality) for quality in QUALITIES.values()]
-        for name in names:
-            await faults.inject(name)
-        engine.alive = False
-        nodes = []
-        for name in names:
-            told.clear()
-            await faults.heal(name)
-            nodes.append([node for node, _ in told])
-        assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
-
-    asyncio.run(run())
+    for quality in (None, SLICED):  # these need none
+        faults.plan([Link("m1", "m2")], quality)
+    await faults.heal_among({"m1", "m2"})
+    faults.plan([Link("m1", "m2")], BAD)
 
 
-def test_overlapping_faults_each_count_every_packet_once():
-    async def run():
-        engine = FakeEngine()
-        faults = link_faults(engine)[0]
-        link = Link("m1", "m2")
-        first, second = faults.plan([link]), faults.plan([link])
-        await faults.inject(first)
-        await faults.inject(second)
-        engine.send(link)
-        assert await faults.heal(first) == Bite(1, "packets")
-        engine.send(link)
-        assert await faults.heal(second) == Bite(2, "packets")
+async def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
+    engine = FakeEngine()
+    faults, told = link_faults(engine)
+    names = [faults.plan([Link("m1", "m2")], quality) for quality in QUALITIES.values()]
+    for name in names:
+        await faults.inject(name)
+    engine.alive = False
+    nodes = []
+    for name in names:
+        told.clear()
+        await faults.heal(name)
+        nodes.append([node for node, _ in told])
+    assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
 
-    asyncio.run(run())
+
+async def test_overlapping_faults_each_count_every_packet_once():
+    engine = FakeEngine()
+    faults = link_faults(engine)[0]
+    link = Link("m1", "m2")
+    first, second = faults.plan([link]), faults.plan([link])
+    await faults.inject(first)
+    await faults.inject(second)
+    engine.send(link)
+    assert await faults.heal(first) == Bite(1, "packets")
+    engine.send(link)
+    assert await faults.heal(second) == Bite(2, "packets")
 
 
-def test_a_namespace_that_refuses_is_an_error_that_says_where():
-    async def run():
-        engine = FakeEngine()
-        engine.fails.add("m2.net")
-        faults = link_faults(engine)[0]
-        with pytest.raises(InfrastructureError, match=r"`cut` failed with code 4 in m2\.net"):
-            await faults.inject(faults.plan([Link("m1", "m2"), Link("m1", "m3")]))
-
-    asyncio.run(run())
+async def test_a_namespace_that_refuses_is_an_error_that_says_where():
+    engine = FakeEngine()
+    engine.fails.add("m2.net")
+    faults = link_faults(engine)[0]
+    with pytest.raises(InfrastructureError, match=r"`cut` failed with code 4 in m2\.net"):
+        await faults.inject(faults.plan([Link("m1", "m2"), Link("m1", "m3")]))
 
 
 @pytest.mark.parametrize(
     "links", [[], [Link("m1", "m9")], [Link("m1", "m1")]], ids=["none", "unknown", "loop"]
 )
-def test_links_that_are_none_are_refused(links):
-    async def run():
-        with pytest.raises(UsageError):
-            link_faults(FakeEngine())[0].plan(links)
-
-    asyncio.run(run())
+async def test_links_that_are_none_are_refused(links):
+    with pytest.raises(UsageError):
+        link_faults(FakeEngine())[0].plan(links)
 
 
-def test_a_fault_that_never_was_cannot_be_healed():
-    async def run():
-        with pytest.raises(UsageError, match="no link fault 'cut-7'"):
-            await link_faults(FakeEngine())[0].heal("cut-7")
-
-    asyncio.run(run())
+async def test_a_fault_that_never_was_cannot_be_healed():
+    with pytest.raises(UsageError, match="no link fault 'cut-7'"):
+        await link_faults(FakeEngine())[0].heal("cut-7")
 
 
 @pytest.mark.parametrize("link", [Link(ONE, "m1"), Link("m1", ONE)])

@@ -69,14 +69,11 @@ def test_it_calls_from_the_address_of_the_client_and_passes_on_ends():
 
 
 @pytest.mark.parametrize(("peer", "listening"), [(reset, True), (echo, False)])
-def test_a_reset_and_a_refusal_are_resets_for_the_client(peer, listening):
-    async def go():
-        async with through(peer, listening=listening) as (reader, writer):
-            writer.write(b"x\n")
-            with pytest.raises(ConnectionResetError):
-                await reader.read()
-
-    asyncio.run(go())
+async def test_a_reset_and_a_refusal_are_resets_for_the_client(peer, listening):
+    async with through(peer, listening=listening) as (reader, writer):
+        writer.write(b"x\n")
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
 
 
 def test_a_route_reads_as_it_is_written():

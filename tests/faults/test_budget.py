@@ -82,44 +82,35 @@ def test_what_is_refused_is_what_would_damage_a_majority(groups, steps):
     asyncio.run(main())
 
 
-def test_a_case_may_allow_any_damage():
-    async def main():
-        aim = Aim(what=ROT, targets=tuple(NODES))
-        injection = await ledger_of(damage="majority").inject(aim, lease_s=1.0, groups={})
-        assert injection.targets == tuple(NODES)
-
-    asyncio.run(main())
+async def test_a_case_may_allow_any_damage():
+    aim = Aim(what=ROT, targets=tuple(NODES))
+    injection = await ledger_of(damage="majority").inject(aim, lease_s=1.0, groups={})
+    assert injection.targets == tuple(NODES)
 
 
-def test_a_group_that_shrinks_below_its_damage_refuses_only_what_hits_it():
-    async def main():
-        ledger = ledger_of()
+async def test_a_group_that_shrinks_below_its_damage_refuses_only_what_hits_it():
+    ledger = ledger_of()
 
-        async def refused(*nodes, groups):
-            aim = Aim(what=ROT, targets=nodes)
-            return (await ledger.inject(aim, lease_s=1.0, groups=groups)).refused
+    async def refused(*nodes, groups):
+        aim = Aim(what=ROT, targets=nodes)
+        return (await ledger.inject(aim, lease_s=1.0, groups=groups)).refused
 
-        five = {"g": ("m1", "m2", "m3", "m4", "m5")}
-        assert not await refused("m1", "m2", groups=five)
-        three = {"g": ("m1", "m2", "m3")}
-        assert not await refused("m1", groups=three)  # it is damaged already
-        assert not await refused("t1", groups=three)
-        assert await refused("m3", groups=three)
-
-    asyncio.run(main())
+    five = {"g": ("m1", "m2", "m3", "m4", "m5")}
+    assert not await refused("m1", "m2", groups=five)
+    three = {"g": ("m1", "m2", "m3")}
+    assert not await refused("m1", groups=three)  # it is damaged already
+    assert not await refused("t1", groups=three)
+    assert await refused("m3", groups=three)
 
 
 @pytest.mark.parametrize("text", ["disk all bitrot=5%", "disk majority bitrot=5%"])
-def test_a_refusal_is_a_fact_of_the_history_and_no_error(text):
-    async def main():
-        cluster = FakeCluster()
-        conductor, recorder = conductor_of(text, cluster)
-        fault = Fault("f", text, at_ns=0, duration_ns=1, args={})
-        injection = await conductor.strike(fault)
-        assert (injection.targets, injection.refused) == ((), True)
-        assert cluster.disks == {}
-        (op,) = recorder.history()
-        assert (op.type, op.value["refused"], op.value["targets"]) == (OpType.INFO, True, [])
-        assert "catalog" in op.value["note"] or "role" in op.value["note"]
-
-    asyncio.run(main())
+async def test_a_refusal_is_a_fact_of_the_history_and_no_error(text):
+    cluster = FakeCluster()
+    conductor, recorder = conductor_of(text, cluster)
+    fault = Fault("f", text, at_ns=0, duration_ns=1, args={})
+    injection = await conductor.strike(fault)
+    assert (injection.targets, injection.refused) == ((), True)
+    assert cluster.disks == {}
+    (op,) = recorder.history()
+    assert (op.type, op.value["refused"], op.value["targets"]) == (OpType.INFO, True, [])
+    assert "catalog" in op.value["note"] or "role" in op.value["note"]

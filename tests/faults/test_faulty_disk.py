@@ -1,6 +1,5 @@
 """A disk that fails when it is told to, over one that never does."""
 
-import asyncio
 import errno
 import random
 import time
@@ -24,15 +23,13 @@ REQUESTS = {
 }
 
 
-def go(folder, body):
-    async def main():
-        trouble = DiskTrouble(random.Random(1), "1/n")
-        disk = FaultyDisk(RealDisk(folder), trouble)
-        file = await disk.open("a")
-        await file.append(b"data")
-        return await body(disk, file, trouble)
-
-    return asyncio.run(main())
+async def faulty(folder):
+    """A disk that does as its trouble says, and the file "a" on it, with the data "data"."""
+    trouble = DiskTrouble(random.Random(1), "1/n")
+    disk = FaultyDisk(RealDisk(folder), trouble)
+    file = await disk.open("a")
+    await file.append(b"data")
+    return disk, file, trouble
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -40,53 +37,46 @@ def go(folder, body):
     ("quality", "number"),
     [(DiskQuality(error=1.0), errno.EIO), (DiskQuality(full=True), errno.ENOSPC)],
 )
-def test_what_fails_has_no_effect_and_works_again_when_the_disk_is_well(
+async def test_what_fails_has_no_effect_and_works_again_when_the_disk_is_well(
     tmp_path, name, quality, number
 ):
     request, writes = REQUESTS[name]
-
-    async def body(disk, file, trouble):
-        trouble.set(quality)
-        if number == errno.EIO or writes:
-            with pytest.raises(OSError, match=r"device|error") as raised:
-                await request(disk, file)
-            assert raised.value.errno == number
-            assert trouble.set(DiskQuality()) == 1
-            assert (await disk.read("a"), file.size()) == (b"data", 4)
-            assert await disk.list() == ["a"]
-        else:
-            assert trouble.set(DiskQuality()) == 0
-        await request(disk, file)
-
-    go(tmp_path, body)
-
-
-def test_a_share_of_requests_fails(tmp_path):
-    async def body(disk, file, trouble):
-        trouble.set(DiskQuality(error=0.3))
-        failed = 0
-        for _ in range(400):
-            try:
-                await disk.list()
-            except OSError:
-                failed += 1
-        assert 80 < failed < 160
-        assert trouble.set(DiskQuality()) == failed
-
-    go(tmp_path, body)
-
-
-def test_a_slow_disk_takes_its_time_but_the_page_cache_does_not(tmp_path):
-    async def body(disk, file, trouble):
-        trouble.set(DiskQuality(delay_ms=30.0))
-        begin = time.monotonic()
-        await file.append(b"x")
-        assert time.monotonic() - begin < 0.03
-        await file.sync()
-        assert time.monotonic() - begin >= 0.03
+    disk, file, trouble = await faulty(tmp_path)
+    trouble.set(quality)
+    if number == errno.EIO or writes:
+        with pytest.raises(OSError, match=r"device|error") as raised:
+            await request(disk, file)
+        assert raised.value.errno == number
         assert trouble.set(DiskQuality()) == 1
+        assert (await disk.read("a"), file.size()) == (b"data", 4)
+        assert await disk.list() == ["a"]
+    else:
+        assert trouble.set(DiskQuality()) == 0
+    await request(disk, file)
 
-    go(tmp_path, body)
+
+async def test_a_share_of_requests_fails(tmp_path):
+    disk, _, trouble = await faulty(tmp_path)
+    trouble.set(DiskQuality(error=0.3))
+    failed = 0
+    for _ in range(400):
+        try:
+            await disk.list()
+        except OSError:
+            failed += 1
+    assert 80 < failed < 160
+    assert trouble.set(DiskQuality()) == failed
+
+
+async def test_a_slow_disk_takes_its_time_but_the_page_cache_does_not(tmp_path):
+    _, file, trouble = await faulty(tmp_path)
+    trouble.set(DiskQuality(delay_ms=30.0))
+    begin = time.monotonic()
+    await file.append(b"x")
+    assert time.monotonic() - begin < 0.03
+    await file.sync()
+    assert time.monotonic() - begin >= 0.03
+    assert trouble.set(DiskQuality()) == 1
 
 
 def rotten_bits(label, share, *, path="f", blocks=64):
@@ -109,31 +99,27 @@ def test_a_share_of_blocks_rots_by_one_bit_each_and_by_their_place_alone():
     assert all(other != some for other in others)
 
 
-def test_whoever_reads_a_part_reads_the_same_as_whoever_reads_all(tmp_path):
-    async def body(disk, file, trouble):
-        size = 3 * 4096 + 100
-        await file.append(bytes(size - file.size()))
-        trouble.set(DiskQuality(bitrot=1.0))
-        whole = await disk.read("a")
-        felt = 1
-        for offset in range(0, size, 50):
-            part = await file.read(offset, 70)
-            assert part == whole[offset : offset + 70]
-            felt += part != (b"data" + bytes(size))[offset : offset + len(part)]
-        assert trouble.set(DiskQuality()) == felt
-        assert 4 < felt < 10
-        assert await disk.read("a") == b"data" + bytes(size - 4)
-        assert trouble.touched() == 0
-
-    go(tmp_path, body)
+async def test_whoever_reads_a_part_reads_the_same_as_whoever_reads_all(tmp_path):
+    disk, file, trouble = await faulty(tmp_path)
+    size = 3 * 4096 + 100
+    await file.append(bytes(size - file.size()))
+    trouble.set(DiskQuality(bitrot=1.0))
+    whole = await disk.read("a")
+    felt = 1
+    for offset in range(0, size, 50):
+        part = await file.read(offset, 70)
+        assert part == whole[offset : offset + 70]
+        felt += part != (b"data" + bytes(size))[offset : offset + len(part)]
+    assert trouble.set(DiskQuality()) == felt
+    assert 4 < felt < 10
+    assert await disk.read("a") == b"data" + bytes(size - 4)
+    assert trouble.touched() == 0
 
 
-def test_no_byte_of_an_empty_file_rots(tmp_path):
-    async def body(disk, file, trouble):
-        trouble.set(DiskQuality(bitrot=1.0))
-        await disk.open("empty")
-        assert await disk.read("empty") == b""
-        assert await file.read(4, 9) == b""
-        assert trouble.touched() == 0
-
-    go(tmp_path, body)
+async def test_no_byte_of_an_empty_file_rots(tmp_path):
+    disk, file, trouble = await faulty(tmp_path)
+    trouble.set(DiskQuality(bitrot=1.0))
+    await disk.open("empty")
+    assert await disk.read("empty") == b""
+    assert await file.read(4, 9) == b""
+    assert trouble.touched() == 0

@@ -21,45 +21,37 @@ SLOW = Disk(quality=DiskQuality(delay_ms=20.0))
 ROT = Disk(quality=DiskQuality(bitrot=0.25))
 
 
-def go(body, down=(), damage="minority"):
-    """Run `body(ledger, cluster)`."""
-
-    async def main():
-        cluster = FakeCluster(down)
-        return await body(Ledger(cluster, FakeEnv(), damage=damage), cluster)
-
-    return asyncio.run(main())
+def fresh(damage="minority"):
+    """A ledger that nothing is in, and its cluster."""
+    cluster = FakeCluster()
+    return Ledger(cluster, FakeEnv(), damage=damage), cluster
 
 
 async def hit(ledger, what, *nodes, groups=GROUPS):
     return await ledger.inject(Aim(what=what, targets=nodes), lease_s=9.0, groups=groups)
 
 
-def test_nobody_starts_a_node_that_another_fault_holds_down():
-    async def body(ledger, cluster):
-        first = await hit(ledger, Kill(), "m1")
-        second = await hit(ledger, Kill(), "m1", "m2")
-        assert second.targets == ("m2",)
-        third = await hit(ledger, Kill(), "m1")
-        assert (third.targets, "not running" in third.note) == ((), True)
-        assert await ledger.heal(second.id) == Bite(1, "processes")
-        assert cluster.down == {"m1"}
-        await ledger.heal(first.id)
-        assert cluster.down == set()
-
-    go(body)
+async def test_nobody_starts_a_node_that_another_fault_holds_down():
+    ledger, cluster = fresh()
+    first = await hit(ledger, Kill(), "m1")
+    second = await hit(ledger, Kill(), "m1", "m2")
+    assert second.targets == ("m2",)
+    third = await hit(ledger, Kill(), "m1")
+    assert (third.targets, "not running" in third.note) == ((), True)
+    assert await ledger.heal(second.id) == Bite(1, "processes")
+    assert cluster.down == {"m1"}
+    await ledger.heal(first.id)
+    assert cluster.down == set()
 
 
-def test_a_fault_is_healed_once_and_says_the_same_again():
-    async def body(ledger, cluster):
-        aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")
-        injection = await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
-        assert [await ledger.heal(injection.id) for _ in range(2)] == [Bite(7, "frames")] * 2
-        assert cluster.calls.count(("heal", "cut-1")) == 1
-        with pytest.raises(UsageError, match="fault-9"):
-            await ledger.heal("fault-9")
-
-    go(body)
+async def test_a_fault_is_healed_once_and_says_the_same_again():
+    ledger, cluster = fresh()
+    aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")
+    injection = await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
+    assert [await ledger.heal(injection.id) for _ in range(2)] == [Bite(7, "frames")] * 2
+    assert cluster.calls.count(("heal", "cut-1")) == 1
+    with pytest.raises(UsageError, match="fault-9"):
+        await ledger.heal("fault-9")
 
 
 CONDITIONS = st.sampled_from(
@@ -109,7 +101,8 @@ def found(cluster, node):
 
 @given(STEPS)
 def test_what_a_node_feels_is_what_all_faults_on_it_make(steps):
-    async def body(ledger, cluster):
+    async def main():
+        ledger, cluster = fresh(damage="majority")
         on = {}
         for step in steps:
             if isinstance(step, tuple):
@@ -127,157 +120,136 @@ def test_what_a_node_feels_is_what_all_faults_on_it_make(steps):
             for node in NODES:
                 assert found(cluster, node) == pytest.approx(expected(on, node))
 
-    go(body, damage="majority")
+    asyncio.run(main())
 
 
-def test_a_node_that_runs_starts_again_on_a_disk_that_rots():
-    async def body(ledger, cluster):
-        await hit(ledger, SLOW, "m1")
-        await hit(ledger, ROT, "m1")
-        assert cluster.calls == [("kill", "m1", False, False), ("start", "m1")]
-        assert cluster.disks["m1"] == DiskQuality(delay_ms=20.0, bitrot=0.25)
-        cluster.down.add("t1")
-        await hit(ledger, ROT, "t1")
-        assert cluster.down == {"t1"}
-        assert len(cluster.calls) == 2
-        assert cluster.disks["t1"].bitrot == 0.25
-
-    go(body, damage="majority")
+async def test_a_node_that_runs_starts_again_on_a_disk_that_rots():
+    ledger, cluster = fresh(damage="majority")
+    await hit(ledger, SLOW, "m1")
+    await hit(ledger, ROT, "m1")
+    assert cluster.calls == [("kill", "m1", False, False), ("start", "m1")]
+    assert cluster.disks["m1"] == DiskQuality(delay_ms=20.0, bitrot=0.25)
+    cluster.down.add("t1")
+    await hit(ledger, ROT, "t1")
+    assert cluster.down == {"t1"}
+    assert len(cluster.calls) == 2
+    assert cluster.disks["t1"].bitrot == 0.25
 
 
-def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_once():
-    async def body(ledger, cluster):
-        eio = await hit(ledger, EIO, "m1")
-        rot = await hit(ledger, ROT, "m1")
-        assert cluster.down == {"m1"}
-        await ledger.heal(eio.id)
-        assert cluster.down == {"m1"}  # it is not known to have ended over the fault that is gone
-        await ledger.heal(rot.id)
-        assert cluster.down == set()
-
-    go(body)
+async def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_once():
+    ledger, cluster = fresh()
+    eio = await hit(ledger, EIO, "m1")
+    rot = await hit(ledger, ROT, "m1")
+    assert cluster.down == {"m1"}
+    await ledger.heal(eio.id)
+    assert cluster.down == {"m1"}  # it is not known to have ended over the fault that is gone
+    await ledger.heal(rot.id)
+    assert cluster.down == set()
 
 
-def test_who_ended_over_rot_is_started_when_that_is_healed():
-    async def body(ledger, cluster):
-        fault = await hit(ledger, ROT, "m1")
-        cluster.requests = 2
-        cluster.end("m1")
-        assert await ledger.heal(fault.id) == Bite(2, "requests")
-        assert cluster.down == set()
-        assert cluster.disks["m1"] == DiskQuality()
-
-    go(body)
+async def test_who_ended_over_rot_is_started_when_that_is_healed():
+    ledger, cluster = fresh()
+    fault = await hit(ledger, ROT, "m1")
+    cluster.requests = 2
+    cluster.end("m1")
+    assert await ledger.heal(fault.id) == Bite(2, "requests")
+    assert cluster.down == set()
+    assert cluster.disks["m1"] == DiskQuality()
 
 
-def test_a_disk_counts_the_requests_of_its_time():
-    async def body(ledger, cluster):
-        cluster.requests = 3
-        first = await hit(ledger, SLOW, "m1")
-        second = await hit(ledger, EIO, "m1")
-        assert await ledger.heal(first.id) == Bite(6, "requests")
-        assert await ledger.heal(second.id) == Bite(6, "requests")
-
-    go(body)
+async def test_a_disk_counts_the_requests_of_its_time():
+    ledger, cluster = fresh()
+    cluster.requests = 3
+    first = await hit(ledger, SLOW, "m1")
+    second = await hit(ledger, EIO, "m1")
+    assert await ledger.heal(first.id) == Bite(6, "requests")
+    assert await ledger.heal(second.id) == Bite(6, "requests")
 
 
-def test_a_clock_counts_the_ms_by_which_it_jumped():
-    async def body(ledger, cluster):
-        fault = await hit(ledger, Clock(offset_ms=40.0), "m1", "m2")
-        assert await ledger.heal(fault.id) == Bite(160, "ms")  # there and back, on two nodes
-        assert set(cluster.clocks.values()) == {(0, 0)}
-
-    go(body)
+async def test_a_clock_counts_the_ms_by_which_it_jumped():
+    ledger, cluster = fresh()
+    fault = await hit(ledger, Clock(offset_ms=40.0), "m1", "m2")
+    assert await ledger.heal(fault.id) == Bite(160, "ms")  # there and back, on two nodes
+    assert set(cluster.clocks.values()) == {(0, 0)}
 
 
-def test_a_strobe_goes_on_and_off_until_it_is_healed():
-    async def body(ledger, cluster):
-        seen = []
-        skew = cluster.skew
+async def test_a_strobe_goes_on_and_off_until_it_is_healed():
+    ledger, cluster = fresh()
+    seen = []
+    skew = cluster.skew
 
-        async def record(node, *, offset_ns, drift_ppm=0):
-            seen.append(offset_ns)
-            await skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
-            if len(seen) == 5:
-                flashed.set()
+    async def record(node, *, offset_ns, drift_ppm=0):
+        seen.append(offset_ns)
+        await skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
+        if len(seen) == 5:
+            flashed.set()
 
-        flashed = asyncio.Event()
-        cluster.skew = record
-        fault = await hit(ledger, Clock(offset_ms=7.0, strobe_ms=1.0), "m1")
-        await flashed.wait()
-        bite = await ledger.heal(fault.id)
-        assert seen[:5] == [7_000_000, 0, 7_000_000, 0, 7_000_000]
-        assert cluster.clocks["m1"] == (0, 0)
-        assert bite.count >= 7 * 5
-
-    go(body)
+    flashed = asyncio.Event()
+    cluster.skew = record
+    fault = await hit(ledger, Clock(offset_ms=7.0, strobe_ms=1.0), "m1")
+    await flashed.wait()
+    bite = await ledger.heal(fault.id)
+    assert seen[:5] == [7_000_000, 0, 7_000_000, 0, 7_000_000]
+    assert cluster.clocks["m1"] == (0, 0)
+    assert bite.count >= 7 * 5
 
 
-def test_who_ended_over_a_bad_disk_is_started_when_no_fault_keeps_it_down():
-    async def body(ledger, cluster):
-        one, two = await hit(ledger, EIO, "m1", "m2"), await hit(ledger, FULL, "m1")
-        killed = await hit(ledger, Kill(), "m2")
-        cluster.down.add("m1")
-        await ledger.heal(one.id)
-        assert cluster.down == {"m1", "m2"}
-        await ledger.heal(two.id)
-        assert cluster.down == {"m2"}
-        await ledger.heal(killed.id)
-        assert cluster.down == set()
-
-    go(body)
+async def test_who_ended_over_a_bad_disk_is_started_when_no_fault_keeps_it_down():
+    ledger, cluster = fresh()
+    one, two = await hit(ledger, EIO, "m1", "m2"), await hit(ledger, FULL, "m1")
+    killed = await hit(ledger, Kill(), "m2")
+    cluster.down.add("m1")
+    await ledger.heal(one.id)
+    assert cluster.down == {"m1", "m2"}
+    await ledger.heal(two.id)
+    assert cluster.down == {"m2"}
+    await ledger.heal(killed.id)
+    assert cluster.down == set()
 
 
 @pytest.mark.parametrize("relieved", [True, False])
-def test_who_ends_over_a_bad_disk_a_little_later_is_started_as_soon_as_it_ends(relieved):
-    async def body(ledger, cluster):
-        fault = await hit(ledger, EIO, "m1")
-        await (ledger.relieve(["m1"]) if relieved else ledger.heal(fault.id))
-        for node in ("m1", "m2"):
-            cluster.end(node)
-        await asyncio.sleep(0)
-        assert cluster.down == {"m2"}
-
-    go(body)
+async def test_who_ends_over_a_bad_disk_a_little_later_is_started_as_soon_as_it_ends(relieved):
+    ledger, cluster = fresh()
+    fault = await hit(ledger, EIO, "m1")
+    await (ledger.relieve(["m1"]) if relieved else ledger.heal(fault.id))
+    for node in ("m1", "m2"):
+        cluster.end(node)
+    await asyncio.sleep(0)
+    assert cluster.down == {"m2"}
 
 
-def test_a_slow_disk_ends_nobody_so_who_is_down_stays_down():
-    async def body(ledger, cluster):
-        slow = await hit(ledger, SLOW, "m1")
-        cluster.down.add("m1")
-        await ledger.heal(slow.id)
-        assert cluster.down == {"m1"}
-
-    go(body)
+async def test_a_slow_disk_ends_nobody_so_who_is_down_stays_down():
+    ledger, cluster = fresh()
+    slow = await hit(ledger, SLOW, "m1")
+    cluster.down.add("m1")
+    await ledger.heal(slow.id)
+    assert cluster.down == {"m1"}
 
 
-def test_a_pause_of_nobody_that_runs_is_a_miss():
-    async def body(ledger, cluster):
-        async def refuse(node, *, lease_s):
-            return False
+async def test_a_pause_of_nobody_that_runs_is_a_miss():
+    ledger, cluster = fresh()
 
-        cluster.pause = refuse
-        missed = await hit(ledger, Pause(), "m1")
-        assert (missed.targets, missed.what) == ((), None)
+    async def refuse(node, *, lease_s):
+        return False
 
-    go(body)
+    cluster.pause = refuse
+    missed = await hit(ledger, Pause(), "m1")
+    assert (missed.targets, missed.what) == ((), None)
 
 
-def test_faults_that_are_injected_at_the_same_time_are_told_apart():
-    async def body(ledger, cluster):
-        kill = cluster.kill
+async def test_faults_that_are_injected_at_the_same_time_are_told_apart():
+    ledger, cluster = fresh()
+    kill = cluster.kill
 
-        async def slowly(node, **named):
-            await asyncio.sleep(0.001)
-            return await kill(node, **named)
+    async def slowly(node, **named):
+        await asyncio.sleep(0.001)
+        return await kill(node, **named)
 
-        cluster.kill = slowly
-        first, second, third = await asyncio.gather(
-            hit(ledger, Kill(), "m1"), hit(ledger, Pause(), "m2"), hit(ledger, Kill(), "m3")
-        )
-        assert len({first.id, second.id, third.id}) == 3
-        for injection in (third, first, second):
-            assert await ledger.heal(injection.id) == Bite(1, "processes")
-        assert cluster.calls[-3:] == [("start", "m3"), ("start", "m1"), ("resume", "m2")]
-
-    go(body)
+    cluster.kill = slowly
+    first, second, third = await asyncio.gather(
+        hit(ledger, Kill(), "m1"), hit(ledger, Pause(), "m2"), hit(ledger, Kill(), "m3")
+    )
+    assert len({first.id, second.id, third.id}) == 3
+    for injection in (third, first, second):
+        assert await ledger.heal(injection.id) == Bite(1, "processes")
+    assert cluster.calls[-3:] == [("start", "m3"), ("start", "m1"), ("resume", "m2")]

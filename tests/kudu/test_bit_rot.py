@@ -8,6 +8,7 @@ from harness.cluster import NodeState
 from harness.timeline import faults_of
 from targets.kudu import checked_file
 from targets.kudu.raft import wal
+from tests.async_tests import on
 from tests.faults.test_runs import run
 from tests.kudu.deploy import Deployed, deploy
 from tests.waiting import until
@@ -17,29 +18,29 @@ SEED = 10  # of which one bit is in an entry that can be read all the same
 
 
 @pytest.mark.parametrize("node", ["m1", "t1"])
-def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(node):
-    async def body(deployed: Deployed) -> None:
-        client = deployed.new_client()
-        await deployed.ok(client, "create", name="t")
-        await deployed.until_done(client, "is-create-done", "t")
-        cluster = deployed.session.cluster
-        await cluster.kill(node)
-        files = cluster._machine(node).disk.files
-        flipped = 0
-        for path in sorted(files):
-            good = bytes(files[path].visible)
-            for at in {0, len(good) // 2, len(good) - 1}:
-                files[path].visible[at] ^= 1 << at % 8
-                await cluster.start(node)
-                await until(lambda: cluster.state(node) is NodeState.DOWN)
-                files[path].visible[:] = good  # a file may be another one after a start
-                flipped += 1
-        assert flipped >= 3 * 4
-        await cluster.start(node)
-        await deployed.until_converged()
-        assert cluster.state(node) is NodeState.RUNNING
-
-    deploy(body, flags="master_snapshot_every=3,tablet_snapshot_every=1")
+@on(deploy, flags="master_snapshot_every=3,tablet_snapshot_every=1")
+async def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(
+    deployed: Deployed, node
+):
+    client = deployed.new_client()
+    await deployed.ok(client, "create", name="t")
+    await deployed.until_done(client, "is-create-done", "t")
+    cluster = deployed.session.cluster
+    await cluster.kill(node)
+    files = cluster._machine(node).disk.files
+    flipped = 0
+    for path in sorted(files):
+        good = bytes(files[path].visible)
+        for at in {0, len(good) // 2, len(good) - 1}:
+            files[path].visible[at] ^= 1 << at % 8
+            await cluster.start(node)
+            await until(lambda: cluster.state(node) is NodeState.DOWN)
+            files[path].visible[:] = good  # a file may be another one after a start
+            flipped += 1
+    assert flipped >= 3 * 4
+    await cluster.start(node)
+    await deployed.until_converged()
+    assert cluster.state(node) is NodeState.RUNNING
 
 
 def test_who_ends_over_rot_is_excused():

@@ -6,6 +6,7 @@ import pytest
 
 from harness.cluster import Link
 from harness.ops import OpType
+from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 
 
@@ -73,101 +74,90 @@ def test_under_other_seeds(seed):
     deploy(every_operation, seed=seed)
 
 
-def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost():
-    async def body(cluster: Deployed) -> None:
-        client = cluster.new_client()
-        table = await cluster.ok(client, "create", name="t")
-        for round_ in range(3):
-            leader = await cluster.leader()
-            await cluster.session.cluster.kill(leader)
-            await cluster.until_led_by_another(leader)
-            altered = await cluster.ok(client, "alter", name="t", steps=[["add", f"c{round_}"]])
-            assert altered["schema_version"] == round_ + 1
-            await cluster.session.cluster.start(leader)
-            await cluster.until_converged()
+@on(deploy)
+async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: Deployed):
+    client = cluster.new_client()
+    table = await cluster.ok(client, "create", name="t")
+    for round_ in range(3):
+        leader = await cluster.leader()
+        await cluster.session.cluster.kill(leader)
+        await cluster.until_led_by_another(leader)
+        altered = await cluster.ok(client, "alter", name="t", steps=[["add", f"c{round_}"]])
+        assert altered["schema_version"] == round_ + 1
+        await cluster.session.cluster.start(leader)
+        await cluster.until_converged()
+    got = await cluster.ok(client, "get", name="t")
+    assert got["table_id"] == table["table_id"]
+    assert got["columns"] == ["a", "b", "c0", "c1", "c2"]
+
+
+@on(deploy)
+async def test_everything_restarted_at_once_comes_back(cluster: Deployed):
+    nodes = list(cluster.session.cluster.nodes)
+    client = cluster.new_client()
+    table = await cluster.ok(client, "create", name="t")
+    await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
+    await cluster.until_converged()
+    for _ in range(2):
+        for node in nodes:
+            await cluster.session.cluster.kill(node, lose_unsynced=True)
+        for node in nodes:
+            await cluster.session.cluster.start(node)
+        await cluster.until_ready()
         got = await cluster.ok(client, "get", name="t")
-        assert got["table_id"] == table["table_id"]
-        assert got["columns"] == ["a", "b", "c0", "c1", "c2"]
-
-    deploy(body)
-
-
-def test_everything_restarted_at_once_comes_back():
-    async def body(cluster: Deployed) -> None:
-        nodes = list(cluster.session.cluster.nodes)
-        client = cluster.new_client()
-        table = await cluster.ok(client, "create", name="t")
-        await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
+        assert (got["table_id"], got["columns"]) == (table["table_id"], ["a", "b", "c"])
         await cluster.until_converged()
-        for _ in range(2):
-            for node in nodes:
-                await cluster.session.cluster.kill(node, lose_unsynced=True)
-            for node in nodes:
-                await cluster.session.cluster.start(node)
-            await cluster.until_ready()
-            got = await cluster.ok(client, "get", name="t")
-            assert (got["table_id"], got["columns"]) == (table["table_id"], ["a", "b", "c"])
-            await cluster.until_converged()
-        await cluster.ok(client, "delete", name="t")
-        await cluster.until_converged()
-
-    deploy(body)
+    await cluster.ok(client, "delete", name="t")
+    await cluster.until_converged()
 
 
-def test_a_killed_tablet_server_catches_up_with_alters_and_deletes():
-    async def body(cluster: Deployed) -> None:
-        client = cluster.new_client()
-        await cluster.ok(client, "create", name="t")
-        await cluster.ok(client, "create", name="gone")
-        await cluster.until_converged()
-        await cluster.session.cluster.kill("t1")
-        await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
-        await cluster.until_done(client, "is-alter-done", "t")
-        await cluster.ok(client, "delete", name="gone")
-        await cluster.session.cluster.start("t1")
-        await cluster.until_converged()
-
-    deploy(body)
+@on(deploy)
+async def test_a_killed_tablet_server_catches_up_with_alters_and_deletes(cluster: Deployed):
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="t")
+    await cluster.ok(client, "create", name="gone")
+    await cluster.until_converged()
+    await cluster.session.cluster.kill("t1")
+    await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
+    await cluster.until_done(client, "is-alter-done", "t")
+    await cluster.ok(client, "delete", name="gone")
+    await cluster.session.cluster.start("t1")
+    await cluster.until_converged()
 
 
-def test_a_partitioned_leader_does_not_answer_reads():
-    async def body(cluster: Deployed) -> None:
-        client, late = cluster.new_client(), cluster.new_client()
-        await cluster.ok(client, "create", name="t")
-        await cluster.ok(late, "get", name="t")  # now it remembers the leader
-        leader = await cluster.leader()
-        world = cluster.session.cluster
-        others = [n for n in world.nodes if n != leader]
-        fault = await world.cut(Link.between([leader], others), lease_s=60)
-        await cluster.until_led_by_another(leader)
-        await cluster.ok(cluster.new_client(), "delete", name="t")
-        read = await cluster.do(late, "get", name="t")
-        assert read.type is OpType.OK
-        assert read.value["result"] == "not-found"
-        assert read.node != leader
-        await world.heal(fault)
-        await cluster.until_converged()
-
-    deploy(body)
+@on(deploy)
+async def test_a_partitioned_leader_does_not_answer_reads(cluster: Deployed):
+    client, late = cluster.new_client(), cluster.new_client()
+    await cluster.ok(client, "create", name="t")
+    await cluster.ok(late, "get", name="t")  # now it remembers the leader
+    leader = await cluster.leader()
+    world = cluster.session.cluster
+    others = [n for n in world.nodes if n != leader]
+    fault = await world.cut(Link.between([leader], others), lease_s=60)
+    await cluster.until_led_by_another(leader)
+    await cluster.ok(cluster.new_client(), "delete", name="t")
+    read = await cluster.do(late, "get", name="t")
+    assert read.type is OpType.OK
+    assert read.value["result"] == "not-found"
+    assert read.node != leader
+    await world.heal(fault)
+    await cluster.until_converged()
 
 
-def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader():
+@on(deploy, bugs=("NO-LEASE",))
+async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(cluster: Deployed):
     """The control of the test above: the same steps, and the deposed leader answers."""
-
-    async def body(cluster: Deployed) -> None:
-        client, late = cluster.new_client(), cluster.new_client()
-        await cluster.ok(client, "create", name="t")
-        await cluster.ok(late, "get", name="t")
-        leader = await cluster.leader()
-        world = cluster.session.cluster
-        others = [n for n in world.nodes if n != leader]
-        await world.cut(Link.between([leader], others), lease_s=60)
-        await cluster.until_led_by_another(leader)
-        await cluster.ok(cluster.new_client(), "delete", name="t")
-        stale = await cluster.ok(late, "get", name="t")
-        assert stale["result"] == "ok"
-
-    deploy(body, bugs=("NO-LEASE",))
+    client, late = cluster.new_client(), cluster.new_client()
+    await cluster.ok(client, "create", name="t")
+    await cluster.ok(late, "get", name="t")
+    leader = await cluster.leader()
+    world = cluster.session.cluster
+    others = [n for n in world.nodes if n != leader]
+    await world.cut(Link.between([leader], others), lease_s=60)
+    await cluster.until_led_by_another(leader)
+    await cluster.ok(cluster.new_client(), "delete", name="t")
+    stale = await cluster.ok(late, "get", name="t")
+    assert stale["result"] == "ok"
 
 
 def test_one_seed_is_one_run():

@@ -48,20 +48,18 @@ def test_choice(answers, masters, expected):
     assert (chosen.address if chosen else None) == expected
 
 
-def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
-    async def main():
-        rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
-        rpc.script["m2:7051", "ConnectToMaster"] = [connect(3, "LEADER")]
-        finder = LeaderFinder(FakeEnv(), rpc, MASTERS, RetryPolicy())
-        assert await finder.find(10**9) == "m2:7051"
-        asked = len(rpc.sent)
-        assert await finder.find(10**9) == "m2:7051"
-        assert asked == len(rpc.sent) <= 3
-        finder.forget()
-        assert await finder.find(10**9) == "m2:7051"
-        assert len(rpc.sent) > asked
-
-    run_virtual(main())
+@pytest.mark.loop(run=run_virtual)
+async def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
+    rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
+    rpc.script["m2:7051", "ConnectToMaster"] = [connect(3, "LEADER")]
+    finder = LeaderFinder(FakeEnv(), rpc, MASTERS, RetryPolicy())
+    assert await finder.find(10**9) == "m2:7051"
+    asked = len(rpc.sent)
+    assert await finder.find(10**9) == "m2:7051"
+    assert asked == len(rpc.sent) <= 3
+    finder.forget()
+    assert await finder.find(10**9) == "m2:7051"
+    assert len(rpc.sent) > asked
 
 
 def test_stale_leader_that_answers_first_loses():

@@ -18,6 +18,7 @@ from tests.master.fakes import (
     run,
 )
 
+pytestmark = pytest.mark.loop(run=run)
 Code = m.MasterErrorCode
 Status = m.AppStatus
 
@@ -88,96 +89,81 @@ BAD_CREATES = {
 
 
 @pytest.mark.parametrize("case", BAD_CREATES)
-def test_create_refuses(case: str) -> None:
+async def test_create_refuses(case: str) -> None:
     changes, code = BAD_CREATES[case]
 
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        fields: dict[str, Any] = {"name": "t"} | changes
-        answer = await master.create(**fields)
-        assert answer.error is not None
-        assert (code, False) == (answer.error.code, answer.error.indeterminate)
-        assert await master.names() == []
-        assert master.catalog.reserved == {}
-
-    run(scenario())
+    master = await FakeMaster().lead()
+    fields: dict[str, Any] = {"name": "t"} | changes
+    answer = await master.create(**fields)
+    assert answer.error is not None
+    assert (code, False) == (answer.error.code, answer.error.indeterminate)
+    assert await master.names() == []
+    assert master.catalog.reserved == {}
 
 
-def test_one_replica_has_no_limit_of_tablets() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        assert (await master.create("t", partitions=200, replicas=1)).error is None
-
-    run(scenario())
+async def test_one_replica_has_no_limit_of_tablets() -> None:
+    master = await FakeMaster().lead()
+    assert (await master.create("t", partitions=200, replicas=1)).error is None
 
 
-def test_the_table_of_a_create_is_what_was_asked_for() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        created = await master.create("t", "a", "b", partitions=3)
-        got = await master.get("t")
-        assert created.table_id == got.table_id
-        assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
-        assert [c.id for c in got.schema.columns] == [0, 1, 2]
-        assert [c.is_nullable for c in got.schema.columns] == [False, True, True]
-        assert (
-            got.schema_version,
-            got.applied_schema_version,
-            got.num_replicas,
-            got.state,
-        ) == (0, 0, 3, "RUNNING")
-        tablets = master.catalog.live_tablets(created.table_id)
-        bounds = [(t.partition.start, t.partition.end) for t in tablets]
-        one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
-        assert [(b"", one), (one, two), (two, b"")] == bounds
-
-    run(scenario())
+async def test_the_table_of_a_create_is_what_was_asked_for() -> None:
+    master = await FakeMaster().lead()
+    created = await master.create("t", "a", "b", partitions=3)
+    got = await master.get("t")
+    assert created.table_id == got.table_id
+    assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
+    assert [c.id for c in got.schema.columns] == [0, 1, 2]
+    assert [c.is_nullable for c in got.schema.columns] == [False, True, True]
+    assert (
+        got.schema_version,
+        got.applied_schema_version,
+        got.num_replicas,
+        got.state,
+    ) == (0, 0, 3, "RUNNING")
+    tablets = master.catalog.live_tablets(created.table_id)
+    bounds = [(t.partition.start, t.partition.end) for t in tablets]
+    one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
+    assert [(b"", one), (one, two), (two, b"")] == bounds
 
 
-def test_names_are_unique_among_live_tables_and_ids_for_ever() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        first = await master.create("t")
-        again = await master.create("t")
-        assert again.error is not None
-        assert (
-            again.error.code,
-            again.error.status,
-        ) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
-        deleted = await master.delete("t")
-        assert (first.table_id, 0, None) == (
-            deleted.table_id,
-            deleted.schema_version,
-            deleted.error,
-        )
-        second = await master.create("t")
-        assert second.error is None
-        assert first.table_id != second.table_id
-        by_id = m.GetTableSchemaRequest(m.TableIdentifier(table_id=first.table_id))
-        answer = await master.service.get_table_schema(by_id, "client")
-        assert answer.error is not None
-        assert Code.TABLE_NOT_FOUND is answer.error.code
-
-    run(scenario())
+async def test_names_are_unique_among_live_tables_and_ids_for_ever() -> None:
+    master = await FakeMaster().lead()
+    first = await master.create("t")
+    again = await master.create("t")
+    assert again.error is not None
+    assert (
+        again.error.code,
+        again.error.status,
+    ) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
+    deleted = await master.delete("t")
+    assert (first.table_id, 0, None) == (
+        deleted.table_id,
+        deleted.schema_version,
+        deleted.error,
+    )
+    second = await master.create("t")
+    assert second.error is None
+    assert first.table_id != second.table_id
+    by_id = m.GetTableSchemaRequest(m.TableIdentifier(table_id=first.table_id))
+    answer = await master.service.get_table_schema(by_id, "client")
+    assert answer.error is not None
+    assert Code.TABLE_NOT_FOUND is answer.error.code
 
 
-def test_alter_chains_keep_ids_and_count_versions() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", "a")
-        assert (await master.alter("t", add("b"), drop("a"), rename("b", "c"))).schema_version == 1
-        assert (await master.alter("t", add("a"))).schema_version == 2
-        renamed = await master.alter("t", to="u")
-        assert renamed.schema_version == 3
-        table = master.rows.tables[renamed.table_id]
-        assert [(c.name, c.id) for c in table.schema.columns] == [("key", 0), ("c", 2), ("a", 3)]
-        got = await master.get("u")
-        assert (got.schema_version, got.applied_schema_version, got.state) == (3, 0, "ALTERING")
-        assert [c.name for c in got.schema.columns] == ["key", "a"]
-        assert await master.names() == ["u"]
-        assert (await master.get("t")).error is not None
-
-    run(scenario())
+async def test_alter_chains_keep_ids_and_count_versions() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t", "a")
+    assert (await master.alter("t", add("b"), drop("a"), rename("b", "c"))).schema_version == 1
+    assert (await master.alter("t", add("a"))).schema_version == 2
+    renamed = await master.alter("t", to="u")
+    assert renamed.schema_version == 3
+    table = master.rows.tables[renamed.table_id]
+    assert [(c.name, c.id) for c in table.schema.columns] == [("key", 0), ("c", 2), ("a", 3)]
+    got = await master.get("u")
+    assert (got.schema_version, got.applied_schema_version, got.state) == (3, 0, "ALTERING")
+    assert [c.name for c in got.schema.columns] == ["key", "a"]
+    assert await master.names() == ["u"]
+    assert (await master.get("t")).error is not None
 
 
 BAD_STEPS = {
@@ -197,304 +183,245 @@ BAD_STEPS = {
 
 
 @pytest.mark.parametrize("case", BAD_STEPS)
-def test_a_bad_step_spoils_the_whole_alter(case: str) -> None:
+async def test_a_bad_step_spoils_the_whole_alter(case: str) -> None:
     step, status = BAD_STEPS[case]
 
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", "a")
-        before = master.rows.snapshot()
-        answer = await master.alter("t", add("fine"), step, to="u")
+    master = await FakeMaster().lead()
+    await master.create("t", "a")
+    before = master.rows.snapshot()
+    answer = await master.alter("t", add("fine"), step, to="u")
+    assert answer.error is not None
+    assert (Code.INVALID_SCHEMA, status) == (answer.error.code, answer.error.status)
+    assert before == master.rows.snapshot()
+
+
+async def test_a_full_table_takes_no_more_columns() -> None:
+    master = await FakeMaster(flags=Flags(max_num_columns=2)).lead()
+    await master.create("t", "a")
+    answer = await master.alter("t", add("b"))
+    assert answer.error is not None
+    assert Code.INVALID_SCHEMA is answer.error.code
+
+
+async def test_renames_onto_taken_names_are_refused() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await master.create("u")
+    for name in ("u", "t"):
+        answer = await master.alter("t", to=name)
         assert answer.error is not None
-        assert (Code.INVALID_SCHEMA, status) == (answer.error.code, answer.error.status)
-        assert before == master.rows.snapshot()
-
-    run(scenario())
-
-
-def test_a_full_table_takes_no_more_columns() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster(flags=Flags(max_num_columns=2)).lead()
-        await master.create("t", "a")
-        answer = await master.alter("t", add("b"))
-        assert answer.error is not None
-        assert Code.INVALID_SCHEMA is answer.error.code
-
-    run(scenario())
+        assert (
+            answer.error.code,
+            answer.error.status,
+        ) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
+    bad = await master.alter("t", to="")
+    assert bad.error is not None
+    assert Code.INVALID_SCHEMA is bad.error.code
 
 
-def test_renames_onto_taken_names_are_refused() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await master.create("u")
-        for name in ("u", "t"):
-            answer = await master.alter("t", to=name)
-            assert answer.error is not None
-            assert (
-                answer.error.code,
-                answer.error.status,
-            ) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
-        bad = await master.alter("t", to="")
-        assert bad.error is not None
-        assert Code.INVALID_SCHEMA is bad.error.code
-
-    run(scenario())
+async def test_an_alter_without_steps_changes_nothing() -> None:
+    master = await FakeMaster().lead()
+    created = await master.create("t")
+    before = master.rows.snapshot()
+    answer = await master.alter("t")
+    assert (created.table_id, 0, None) == (
+        answer.table_id,
+        answer.schema_version,
+        answer.error,
+    )
+    assert before == master.rows.snapshot()
 
 
-def test_an_alter_without_steps_changes_nothing() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        created = await master.create("t")
-        before = master.rows.snapshot()
-        answer = await master.alter("t")
-        assert (created.table_id, 0, None) == (
-            answer.table_id,
-            answer.schema_version,
-            answer.error,
-        )
-        assert before == master.rows.snapshot()
-
-    run(scenario())
-
-
-def test_identifiers_need_a_name_or_an_id_that_agree() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        t, u = await master.create("t"), await master.create("u")
-        cases: list[tuple[m.TableIdentifier, Code | None]] = [
-            (m.TableIdentifier(), Code.UNKNOWN_ERROR),
-            (m.TableIdentifier(t.table_id, "t"), None),
-            (m.TableIdentifier(t.table_id, "u"), Code.TABLE_NOT_FOUND),
-            (m.TableIdentifier(u.table_id, None), None),
-            (m.TableIdentifier("f" * 32, None), Code.TABLE_NOT_FOUND),
-            (m.TableIdentifier(None, "nowhere"), Code.TABLE_NOT_FOUND),
-        ]
-        for identifier, code in cases:
-            for answer in (
-                await master.service.get_table_schema(m.GetTableSchemaRequest(identifier), "c"),
-                await master.service.is_create_table_done(
-                    m.IsCreateTableDoneRequest(identifier), "c"
-                ),
-                await master.service.is_alter_table_done(
-                    m.IsAlterTableDoneRequest(identifier), "c"
-                ),
-                await master.service.get_table_locations(
-                    m.GetTableLocationsRequest(identifier), "c"
-                ),
-                await master.service.alter_table(
-                    m.AlterTableRequest(identifier, request_id()), "c"
-                ),
-            ):
-                if isinstance(answer, m.GetTableLocationsResponse) and code is None:
-                    assert answer.error is not None
-                    assert Code.TABLET_NOT_RUNNING is answer.error.code
-                else:
-                    assert code is (None if answer.error is None else answer.error.code)
-
-    run(scenario())
+async def test_identifiers_need_a_name_or_an_id_that_agree() -> None:
+    master = await FakeMaster().lead()
+    t, u = await master.create("t"), await master.create("u")
+    cases: list[tuple[m.TableIdentifier, Code | None]] = [
+        (m.TableIdentifier(), Code.UNKNOWN_ERROR),
+        (m.TableIdentifier(t.table_id, "t"), None),
+        (m.TableIdentifier(t.table_id, "u"), Code.TABLE_NOT_FOUND),
+        (m.TableIdentifier(u.table_id, None), None),
+        (m.TableIdentifier("f" * 32, None), Code.TABLE_NOT_FOUND),
+        (m.TableIdentifier(None, "nowhere"), Code.TABLE_NOT_FOUND),
+    ]
+    for identifier, code in cases:
+        for answer in (
+            await master.service.get_table_schema(m.GetTableSchemaRequest(identifier), "c"),
+            await master.service.is_create_table_done(m.IsCreateTableDoneRequest(identifier), "c"),
+            await master.service.is_alter_table_done(m.IsAlterTableDoneRequest(identifier), "c"),
+            await master.service.get_table_locations(m.GetTableLocationsRequest(identifier), "c"),
+            await master.service.alter_table(m.AlterTableRequest(identifier, request_id()), "c"),
+        ):
+            if isinstance(answer, m.GetTableLocationsResponse) and code is None:
+                assert answer.error is not None
+                assert Code.TABLET_NOT_RUNNING is answer.error.code
+            else:
+                assert code is (None if answer.error is None else answer.error.code)
 
 
 # --- exactly once ----------------------------------------------------------------------------
 
 
-def test_a_resent_request_gets_the_first_answer_and_acts_once() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        first = await master.create("t", seq_no=1)
-        assert first == await master.create("t", seq_no=1)
-        altered = await master.alter("t", add("x"), seq_no=2)
-        await master.alter("t", to="u", seq_no=3)
-        deleted = await master.delete("u", seq_no=4)
-        await master.create("t", seq_no=5)
-        assert altered == await master.alter("t", add("x"), seq_no=2)
-        assert deleted == await master.delete("u", seq_no=4)
-        assert await master.names() == ["t"]
-        master.replica.depose()
-        await master.lead(9)
-        assert deleted == await master.delete("u", seq_no=4)
-        assert first == await master.create("t", seq_no=1)
-        assert await master.names() == ["t"]
-
-    run(scenario())
+async def test_a_resent_request_gets_the_first_answer_and_acts_once() -> None:
+    master = await FakeMaster().lead()
+    first = await master.create("t", seq_no=1)
+    assert first == await master.create("t", seq_no=1)
+    altered = await master.alter("t", add("x"), seq_no=2)
+    await master.alter("t", to="u", seq_no=3)
+    deleted = await master.delete("u", seq_no=4)
+    await master.create("t", seq_no=5)
+    assert altered == await master.alter("t", add("x"), seq_no=2)
+    assert deleted == await master.delete("u", seq_no=4)
+    assert await master.names() == ["t"]
+    master.replica.depose()
+    await master.lead(9)
+    assert deleted == await master.delete("u", seq_no=4)
+    assert first == await master.create("t", seq_no=1)
+    assert await master.names() == ["t"]
 
 
-def test_a_request_resent_while_the_first_is_under_way_waits_for_it() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        master.replica.hold()
-        first = asyncio.ensure_future(master.create("t", seq_no=1))
-        second = asyncio.ensure_future(master.create("t", seq_no=1))
-        await asyncio.sleep(0.1)
-        writes = len(master.replica.log)
-        master.replica.commit()
-        assert await first == await second
-        assert (await first).error is None
-        assert len(master.rows.tables) == 1
-        assert writes == len(master.replica.log) or master.rows.tables
-
-    run(scenario())
+async def test_a_request_resent_while_the_first_is_under_way_waits_for_it() -> None:
+    master = await FakeMaster().lead()
+    master.replica.hold()
+    first = asyncio.ensure_future(master.create("t", seq_no=1))
+    second = asyncio.ensure_future(master.create("t", seq_no=1))
+    await asyncio.sleep(0.1)
+    writes = len(master.replica.log)
+    master.replica.commit()
+    assert await first == await second
+    assert (await first).error is None
+    assert len(master.rows.tables) == 1
+    assert writes == len(master.replica.log) or master.rows.tables
 
 
-def test_a_request_whose_first_write_was_lost_acts_when_resent() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        master.replica.hold()
-        lost = asyncio.ensure_future(master.create("t", seq_no=1))
-        await asyncio.sleep(0.1)
-        master.replica.depose(lose_tail=True)
-        answer = await lost
-        assert answer.error is not None
-        assert answer.error.indeterminate
-        await master.lead(9)
-        assert (await master.create("t", seq_no=1)).error is None
-
-    run(scenario())
+async def test_a_request_whose_first_write_was_lost_acts_when_resent() -> None:
+    master = await FakeMaster().lead()
+    master.replica.hold()
+    lost = asyncio.ensure_future(master.create("t", seq_no=1))
+    await asyncio.sleep(0.1)
+    master.replica.depose(lose_tail=True)
+    answer = await lost
+    assert answer.error is not None
+    assert answer.error.indeterminate
+    await master.lead(9)
+    assert (await master.create("t", seq_no=1)).error is None
 
 
-def test_a_request_whose_unknown_write_committed_is_answered_by_it() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        master.replica.hold()
-        lost = asyncio.ensure_future(master.create("t", seq_no=1))
-        await asyncio.sleep(0.1)
-        master.replica.depose()
-        answer = await lost
-        assert answer.error is not None
-        await master.lead(9)
-        again = await master.create("t", seq_no=1)
-        assert again.error is None
-        assert [again.table_id] == list(master.rows.tables)
-
-    run(scenario())
+async def test_a_request_whose_unknown_write_committed_is_answered_by_it() -> None:
+    master = await FakeMaster().lead()
+    master.replica.hold()
+    lost = asyncio.ensure_future(master.create("t", seq_no=1))
+    await asyncio.sleep(0.1)
+    master.replica.depose()
+    answer = await lost
+    assert answer.error is not None
+    await master.lead(9)
+    again = await master.create("t", seq_no=1)
+    assert again.error is None
+    assert [again.table_id] == list(master.rows.tables)
 
 
-def test_a_request_id_with_another_nonce_is_refused() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", seq_no=1)
-        answer = await master.create("u", request_id=m.RequestId("client-1", 1, "another"))
-        assert answer.error is not None
-        assert (
-            answer.error.code,
-            answer.error.status,
-        ) == (Code.UNKNOWN_ERROR, Status.INVALID_ARGUMENT)
-
-    run(scenario())
+async def test_a_request_id_with_another_nonce_is_refused() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t", seq_no=1)
+    answer = await master.create("u", request_id=m.RequestId("client-1", 1, "another"))
+    assert answer.error is not None
+    assert (
+        answer.error.code,
+        answer.error.status,
+    ) == (Code.UNKNOWN_ERROR, Status.INVALID_ARGUMENT)
 
 
 # --- concurrency -----------------------------------------------------------------------------
 
 
-def test_two_tables_never_get_one_name() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("a")
-        await master.create("b")
-        answers = await asyncio.gather(
-            master.alter("a", to="x"), master.alter("b", to="x"), master.create("x")
-        )
-        assert sum(answer.error is None for answer in answers) == 1
-        live = [t.name for t in master.rows.tables.values() if t.is_live]
-        assert len(live) == len(set(live))
-        assert master.catalog.reserved == {}
-
-    run(scenario())
+async def test_two_tables_never_get_one_name() -> None:
+    master = await FakeMaster().lead()
+    await master.create("a")
+    await master.create("b")
+    answers = await asyncio.gather(
+        master.alter("a", to="x"), master.alter("b", to="x"), master.create("x")
+    )
+    assert sum(answer.error is None for answer in answers) == 1
+    live = [t.name for t in master.rows.tables.values() if t.is_live]
+    assert len(live) == len(set(live))
+    assert master.catalog.reserved == {}
 
 
-def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        a, b = await master.create("a"), await master.create("b")
-        master.replica.hold()
-        away = asyncio.ensure_future(master.alter("a", to="c"))
-        await asyncio.sleep(0.1)
-        waiting = asyncio.ensure_future(master.delete("a"))
-        await asyncio.sleep(0.1)
-        master.replica.commit()
-        master.replica.hold()
-        assert (await away).table_id == a.table_id
-        await asyncio.sleep(0.1)
-        master.replica.commit()
-        gone = await waiting
-        assert gone.error is not None
-        assert Code.TABLE_NOT_FOUND is gone.error.code
-        assert await master.names() == ["b", "c"]
-        assert b.error is None
-
-    run(scenario())
+async def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to() -> None:
+    master = await FakeMaster().lead()
+    a, b = await master.create("a"), await master.create("b")
+    master.replica.hold()
+    away = asyncio.ensure_future(master.alter("a", to="c"))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.ensure_future(master.delete("a"))
+    await asyncio.sleep(0.1)
+    master.replica.commit()
+    master.replica.hold()
+    assert (await away).table_id == a.table_id
+    await asyncio.sleep(0.1)
+    master.replica.commit()
+    gone = await waiting
+    assert gone.error is not None
+    assert Code.TABLE_NOT_FOUND is gone.error.code
+    assert await master.names() == ["b", "c"]
+    assert b.error is None
 
 
-def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        old = await master.create("a")
-        await asyncio.sleep(0.1)  # placed: nobody holds its lock
-        master.replica.hold()
-        away = asyncio.ensure_future(master.alter("a", to="c"))
-        await asyncio.sleep(0.1)
-        waiting = asyncio.ensure_future(master.delete("a"))
-        await asyncio.sleep(0.1)
-        master.replica.commit()
-        new = await master.create("a")
-        assert new.error is None, new.error
-        assert (await away).table_id == old.table_id
-        deleted = await waiting
-        assert (new.table_id, None) == (deleted.table_id, deleted.error)
-        assert await master.names() == ["c"]
-
-    run(scenario())
+async def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew() -> None:
+    master = await FakeMaster().lead()
+    old = await master.create("a")
+    await asyncio.sleep(0.1)  # placed: nobody holds its lock
+    master.replica.hold()
+    away = asyncio.ensure_future(master.alter("a", to="c"))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.ensure_future(master.delete("a"))
+    await asyncio.sleep(0.1)
+    master.replica.commit()
+    new = await master.create("a")
+    assert new.error is None, new.error
+    assert (await away).table_id == old.table_id
+    deleted = await waiting
+    assert (new.table_id, None) == (deleted.table_id, deleted.error)
+    assert await master.names() == ["c"]
 
 
-def test_deleting_and_altering_at_once_is_one_after_the_other() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        deleted, altered = await asyncio.gather(master.delete("t"), master.alter("t", add("x")))
-        assert deleted.error is None
-        assert altered.error is not None
-        assert Code.TABLE_NOT_FOUND is altered.error.code
-
-    run(scenario())
+async def test_deleting_and_altering_at_once_is_one_after_the_other() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    deleted, altered = await asyncio.gather(master.delete("t"), master.alter("t", add("x")))
+    assert deleted.error is None
+    assert altered.error is not None
+    assert Code.TABLE_NOT_FOUND is altered.error.code
 
 
 # --- live tablet servers ---------------------------------------------------------------------
 
 
-def test_a_fresh_leader_waits_two_heartbeats_for_tablet_servers() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead(tservers=0)
-        create = asyncio.ensure_future(master.create("t"))
-        await asyncio.sleep(1)
-        for number in range(3):
-            await master.heartbeat(f"ts{number}")
-        assert (await create).error is None
-
-    run(scenario())
+async def test_a_fresh_leader_waits_two_heartbeats_for_tablet_servers() -> None:
+    master = await FakeMaster().lead(tservers=0)
+    create = asyncio.ensure_future(master.create("t"))
+    await asyncio.sleep(1)
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    assert (await create).error is None
 
 
-def test_a_fresh_leader_refuses_after_two_heartbeats() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead(tservers=2)
-        start = asyncio.get_running_loop().time()
-        answer = await master.create("t")
-        assert answer.error is not None
-        assert Code.REPLICATION_FACTOR_TOO_HIGH is answer.error.code
-        assert "3: 2 tablet servers are alive" in answer.error.message
-        assert 1.5 < asyncio.get_running_loop().time() - start < 2.1
-        start = asyncio.get_running_loop().time()
-        await master.create("t")
-        assert asyncio.get_running_loop().time() - start < 0.1
-
-    run(scenario())
+async def test_a_fresh_leader_refuses_after_two_heartbeats() -> None:
+    master = await FakeMaster().lead(tservers=2)
+    start = asyncio.get_running_loop().time()
+    answer = await master.create("t")
+    assert answer.error is not None
+    assert Code.REPLICATION_FACTOR_TOO_HIGH is answer.error.code
+    assert "3: 2 tablet servers are alive" in answer.error.message
+    assert 1.5 < asyncio.get_running_loop().time() - start < 2.1
+    start = asyncio.get_running_loop().time()
+    await master.create("t")
+    assert asyncio.get_running_loop().time() - start < 0.1
 
 
-def test_an_operation_larger_than_a_message_is_refused() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster(flags=Flags(rpc_max_message_size=300)).lead()
-        answer = await master.create("t", partitions=20)
-        assert answer.error is not None
-        assert Status.INVALID_ARGUMENT is answer.error.status
-        assert "rpc_max_message_size" in answer.error.message
-
-    run(scenario())
+async def test_an_operation_larger_than_a_message_is_refused() -> None:
+    master = await FakeMaster(flags=Flags(rpc_max_message_size=300)).lead()
+    answer = await master.create("t", partitions=20)
+    assert answer.error is not None
+    assert Status.INVALID_ARGUMENT is answer.error.status
+    assert "rpc_max_message_size" in answer.error.message

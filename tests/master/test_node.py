@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from targets.kudu import messages as m
 from targets.kudu.master.node import main
 from targets.kudu.rpc import RpcClient
+from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 from tests.master.fakes import FakeEnv, run
 
@@ -27,46 +28,44 @@ async def dump(cluster: Deployed, node: str) -> dict:
     return answer.data
 
 
-def test_identity_and_rows_survive_restarts_and_no_other_master_is_needed_for_them():
-    async def body(cluster: Deployed) -> None:
-        world = cluster.session.cluster
-        client = cluster.new_client()
-        await cluster.ok(client, "create", name="t")
-        await cluster.until_converged()
-        before = await dump(cluster, "m1")
-        for node in ("m1", "m2", "m3"):
-            await world.kill(node)
-        await world.start("m1")
-        await asyncio.sleep(1)
-        alone = await dump(cluster, "m1")
-        assert before["uuid"] == alone["uuid"]
-        assert before["raft"]["config"] == alone["raft"]["config"]
-        assert not alone["ready"]
-        await world.start("m2")
-        await cluster.until_ready()
-        after = await dump(cluster, "m1")
-        assert (before["tables"], before["cluster_id"]) == (after["tables"], after["cluster_id"])
+@on(deploy)
+async def test_identity_and_rows_survive_restarts_and_no_other_master_is_needed_for_them(
+    cluster: Deployed,
+):
+    world = cluster.session.cluster
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="t")
+    await cluster.until_converged()
+    before = await dump(cluster, "m1")
+    for node in ("m1", "m2", "m3"):
+        await world.kill(node)
+    await world.start("m1")
+    await asyncio.sleep(1)
+    alone = await dump(cluster, "m1")
+    assert before["uuid"] == alone["uuid"]
+    assert before["raft"]["config"] == alone["raft"]["config"]
+    assert not alone["ready"]
+    await world.start("m2")
+    await cluster.until_ready()
+    after = await dump(cluster, "m1")
+    assert (before["tables"], before["cluster_id"]) == (after["tables"], after["cluster_id"])
 
-    deploy(body)
 
-
-def test_no_master_begins_before_it_knows_all_others():
-    async def body(cluster: Deployed) -> None:
-        world = cluster.session.cluster
-        for node in ("m1", "m2", "m3"):
-            await world.kill(node)
-            await world.wipe(node)
-        await world.start("m1")
-        await world.start("m2")
-        await asyncio.sleep(3)
-        assert (await dump(cluster, "m1"))["role"] == "NOT_INITIALIZED"
-        await world.start("m3")
-        await cluster.until_ready()
-        configs = [(await dump(cluster, node))["raft"]["config"] for node in ("m1", "m2", "m3")]
-        assert configs[0] == configs[1] == configs[2]
-        assert [p["address"] for p in configs[0]["peers"]] == ["m1:7051", "m2:7051", "m3:7051"]
-
-    deploy(body)
+@on(deploy)
+async def test_no_master_begins_before_it_knows_all_others(cluster: Deployed):
+    world = cluster.session.cluster
+    for node in ("m1", "m2", "m3"):
+        await world.kill(node)
+        await world.wipe(node)
+    await world.start("m1")
+    await world.start("m2")
+    await asyncio.sleep(3)
+    assert (await dump(cluster, "m1"))["role"] == "NOT_INITIALIZED"
+    await world.start("m3")
+    await cluster.until_ready()
+    configs = [(await dump(cluster, node))["raft"]["config"] for node in ("m1", "m2", "m3")]
+    assert configs[0] == configs[1] == configs[2]
+    assert [p["address"] for p in configs[0]["peers"]] == ["m1:7051", "m2:7051", "m3:7051"]
 
 
 BAD = {

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ from targets.kudu.master.tasks import retry_delay_ms
 from targets.kudu.master.tservers import TServer, TServerMap
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, run
 
+pytestmark = pytest.mark.loop(run=run)
 TABLET = "a" * 32
 TABLE = "b" * 32
 
@@ -211,243 +213,213 @@ def test_stored_terms_and_configurations_never_fall(
 # --- from creation to rest -------------------------------------------------------------------
 
 
-def test_a_table_is_placed_created_and_located() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        created = await master.create("t", partitions=2)
-        assert (await master.locate("t")).error is not None
-        await asyncio.sleep(0.1)
-        calls = master.client.of("CreateTablet")
-        assert len(calls) == 6
-        assert {call.table_id for call in calls} == {created.table_id}
-        for call in calls:
-            assert call.dest_uuid in {peer.uuid for peer in call.config.peers}
-            assert len({peer.uuid for peer in call.config.peers}) == 3
-        done = m.IsCreateTableDoneRequest(m.TableIdentifier(table_name="t"))
-        assert not (await master.service.is_create_table_done(done, "c")).done
-        await master.run_tablets("t")
-        assert (await master.service.is_create_table_done(done, "c")).done
-        located = await master.locate("t")
-        assert located.error is None
-        assert [t.partition.start for t in located.tablets] == [b"", b"\x00\x00\x00\x01"]
-        assert {
-            role: sum(r.role == role for r in located.tablets[0].replicas)
-            for role in ("LEADER", "FOLLOWER")
-        } == {"LEADER": 1, "FOLLOWER": 2}
-        assert len((await master.locate("t", max_returned_locations=1)).tablets) == 1
-        upper = await master.locate("t", key_start=b"\x00\x00\x00\x01")
-        assert [located.tablets[1]] == list(upper.tablets)
-        lower = await master.locate("t", key_end=b"\x00\x00\x00\x01")
-        assert [located.tablets[0]] == list(lower.tablets)
-        assert (await master.locate("t", max_returned_locations=0)).error is not None
-        assert (await master.locate("t", key_start=b"b", key_end=b"a")).error is not None
-
-    run(scenario())
+async def test_a_table_is_placed_created_and_located() -> None:
+    master = await FakeMaster().lead()
+    created = await master.create("t", partitions=2)
+    assert (await master.locate("t")).error is not None
+    await asyncio.sleep(0.1)
+    calls = master.client.of("CreateTablet")
+    assert len(calls) == 6
+    assert {call.table_id for call in calls} == {created.table_id}
+    for call in calls:
+        assert call.dest_uuid in {peer.uuid for peer in call.config.peers}
+        assert len({peer.uuid for peer in call.config.peers}) == 3
+    done = m.IsCreateTableDoneRequest(m.TableIdentifier(table_name="t"))
+    assert not (await master.service.is_create_table_done(done, "c")).done
+    await master.run_tablets("t")
+    assert (await master.service.is_create_table_done(done, "c")).done
+    located = await master.locate("t")
+    assert located.error is None
+    assert [t.partition.start for t in located.tablets] == [b"", b"\x00\x00\x00\x01"]
+    assert {
+        role: sum(r.role == role for r in located.tablets[0].replicas)
+        for role in ("LEADER", "FOLLOWER")
+    } == {"LEADER": 1, "FOLLOWER": 2}
+    assert len((await master.locate("t", max_returned_locations=1)).tablets) == 1
+    upper = await master.locate("t", key_start=b"\x00\x00\x00\x01")
+    assert [located.tablets[1]] == list(upper.tablets)
+    lower = await master.locate("t", key_end=b"\x00\x00\x00\x01")
+    assert [located.tablets[0]] == list(lower.tablets)
+    assert (await master.locate("t", max_returned_locations=0)).error is not None
+    assert (await master.locate("t", key_start=b"b", key_end=b"a")).error is not None
 
 
-def test_an_alter_ends_when_every_tablet_reported_it() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", "a", partitions=2)
-        await asyncio.sleep(0.1)
-        await master.run_tablets("t")
-        altered = await master.alter("t", add("b"))
-        done = m.IsAlterTableDoneRequest(m.TableIdentifier(table_name="t"))
-        answer = await master.service.is_alter_table_done(done, "c")
-        assert (answer.done, answer.schema_version) == (False, 1)
-        await asyncio.sleep(0.1)
-        sent = master.client.of("AlterSchema")
-        assert {1} == {call.schema_version for call in sent}
-        assert len({call.tablet_id for call in sent}) == 2
-        first, _ = master.catalog.live_tablets(altered.table_id)
-        assert first.consensus is not None
-        one = reported(first.id, first.consensus.config, first.consensus.leader_uuid, 1)
-        await master.heartbeat("ts0", m.TabletReport(True, 2, (one,)))
-        await asyncio.sleep(0.1)
-        assert not (await master.service.is_alter_table_done(done, "c")).done
-        await master.run_tablets("t")
-        await asyncio.sleep(0.1)
-        assert (await master.service.is_alter_table_done(done, "c")).done
-        got = await master.get("t")
-        assert (got.schema_version, got.applied_schema_version, got.state) == (1, 1, "RUNNING")
-        assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
-
-    run(scenario())
+async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t", "a", partitions=2)
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    altered = await master.alter("t", add("b"))
+    done = m.IsAlterTableDoneRequest(m.TableIdentifier(table_name="t"))
+    answer = await master.service.is_alter_table_done(done, "c")
+    assert (answer.done, answer.schema_version) == (False, 1)
+    await asyncio.sleep(0.1)
+    sent = master.client.of("AlterSchema")
+    assert {1} == {call.schema_version for call in sent}
+    assert len({call.tablet_id for call in sent}) == 2
+    first, _ = master.catalog.live_tablets(altered.table_id)
+    assert first.consensus is not None
+    one = reported(first.id, first.consensus.config, first.consensus.leader_uuid, 1)
+    await master.heartbeat("ts0", m.TabletReport(True, 2, (one,)))
+    await asyncio.sleep(0.1)
+    assert not (await master.service.is_alter_table_done(done, "c")).done
+    await master.run_tablets("t")
+    await asyncio.sleep(0.1)
+    assert (await master.service.is_alter_table_done(done, "c")).done
+    got = await master.get("t")
+    assert (got.schema_version, got.applied_schema_version, got.state) == (1, 1, "RUNNING")
+    assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
 
 
-def test_an_alter_outlives_a_failover_through_full_reports() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", "a")
-        await asyncio.sleep(0.1)
-        await master.run_tablets("t")
-        master.client.answers["AlterSchema"] = UNREACHABLE
-        await master.alter("t", add("b"))
-        await asyncio.sleep(0.1)
-        master.replica.depose()
-        await master.lead(5)
-        master.client.answers.clear()
-        master.client.calls.clear()
-        (tablet,) = master.catalog.tablets.values()
-        consensus = tablet.consensus
-        assert consensus is not None
-        assert (await master.heartbeat("ts0")).needs_full_tablet_report
-        old = reported(tablet.id, consensus.config, consensus.leader_uuid, 0)
-        full = m.TabletReport(False, 3, (old,))
-        answer = await master.heartbeat("ts0", full)
-        assert (answer.needs_full_tablet_report, answer.processed_sequence) == (False, 3)
-        await asyncio.sleep(0.1)
-        assert [call.schema_version for call in master.client.of("AlterSchema")] == [1]
-
-    run(scenario())
+async def test_an_alter_outlives_a_failover_through_full_reports() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    master.client.answers["AlterSchema"] = UNREACHABLE
+    await master.alter("t", add("b"))
+    await asyncio.sleep(0.1)
+    master.replica.depose()
+    await master.lead(5)
+    master.client.answers.clear()
+    master.client.calls.clear()
+    (tablet,) = master.catalog.tablets.values()
+    consensus = tablet.consensus
+    assert consensus is not None
+    assert (await master.heartbeat("ts0")).needs_full_tablet_report
+    old = reported(tablet.id, consensus.config, consensus.leader_uuid, 0)
+    full = m.TabletReport(False, 3, (old,))
+    answer = await master.heartbeat("ts0", full)
+    assert (answer.needs_full_tablet_report, answer.processed_sequence) == (False, 3)
+    await asyncio.sleep(0.1)
+    assert [call.schema_version for call in master.client.of("AlterSchema")] == [1]
 
 
-def test_deletes_reach_replicas_after_a_failover_too() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        await master.run_tablets("t")
-        (tablet,) = master.catalog.tablets.values()
-        master.client.answers["DeleteTablet"] = UNREACHABLE
-        await master.delete("t")
-        await asyncio.sleep(0.1)
-        assert master.client.of("DeleteTablet")
-        master.replica.depose()
-        await master.lead(5)
-        master.client.answers.clear()
-        master.client.calls.clear()
+async def test_deletes_reach_replicas_after_a_failover_too() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    (tablet,) = master.catalog.tablets.values()
+    master.client.answers["DeleteTablet"] = UNREACHABLE
+    await master.delete("t")
+    await asyncio.sleep(0.1)
+    assert master.client.of("DeleteTablet")
+    master.replica.depose()
+    await master.lead(5)
+    master.client.answers.clear()
+    master.client.calls.clear()
+    replica = reported(tablet.id, tablet.consensus.config, "ts0")
+    await master.heartbeat("ts1", m.TabletReport(False, 3, (replica,)))
+    await asyncio.sleep(0.1)
+    (call,) = master.client.of("DeleteTablet")
+    assert (call.dest_uuid, call.delete_type) == ("ts1", DELETED)
+
+
+async def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    (tablet,) = master.catalog.tablets.values()
+    master.client.answers["DeleteTablet"] = UNREACHABLE
+    await master.delete("t")
+    epoch = master.leadership.epoch
+    assert epoch is not None
+    for _ in range(5):
         replica = reported(tablet.id, tablet.consensus.config, "ts0")
-        await master.heartbeat("ts1", m.TabletReport(False, 3, (replica,)))
-        await asyncio.sleep(0.1)
-        (call,) = master.client.of("DeleteTablet")
-        assert (call.dest_uuid, call.delete_type) == ("ts1", DELETED)
-
-    run(scenario())
-
-
-def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        await master.run_tablets("t")
-        (tablet,) = master.catalog.tablets.values()
-        master.client.answers["DeleteTablet"] = UNREACHABLE
-        await master.delete("t")
-        epoch = master.leadership.epoch
-        assert epoch is not None
-        for _ in range(5):
-            replica = reported(tablet.id, tablet.consensus.config, "ts0")
-            await master.heartbeat("ts1", m.TabletReport(True, 3, (replica,)))
-        assert len(epoch.tasks) == 3
-        await asyncio.sleep(0.005)
-        assert len(master.client.of("DeleteTablet")) == 3
-        await asyncio.sleep(60)
-        master.client.answers["DeleteTablet"] = m.TabletError(
-            m.TabletErrorCode.TABLET_NOT_FOUND, "gone"
-        )
-        await asyncio.sleep(70)
-        assert len(epoch.tasks) == 0
-        total = len(master.client.of("DeleteTablet"))
-        await asyncio.sleep(300)
-        assert total == len(master.client.of("DeleteTablet"))
-
-    run(scenario())
+        await master.heartbeat("ts1", m.TabletReport(True, 3, (replica,)))
+    assert len(epoch.tasks) == 3
+    await asyncio.sleep(0.005)
+    assert len(master.client.of("DeleteTablet")) == 3
+    await asyncio.sleep(60)
+    master.client.answers["DeleteTablet"] = m.TabletError(
+        m.TabletErrorCode.TABLET_NOT_FOUND, "gone"
+    )
+    await asyncio.sleep(70)
+    assert len(epoch.tasks) == 0
+    total = len(master.client.of("DeleteTablet"))
+    await asyncio.sleep(300)
+    assert total == len(master.client.of("DeleteTablet"))
 
 
-def test_a_tablet_server_back_from_silence_is_called_at_once() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        master.client.answers["DeleteTablet"] = UNREACHABLE
-        await master.delete("t")
-        await asyncio.sleep(55)
-        master.client.answers.clear()
-        master.client.calls.clear()
-        await master.heartbeat("ts2")
-        await asyncio.sleep(0.1)
-        assert [call.dest_uuid for call in master.client.of("DeleteTablet")] == ["ts2"]
-
-    run(scenario())
+async def test_a_tablet_server_back_from_silence_is_called_at_once() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    master.client.answers["DeleteTablet"] = UNREACHABLE
+    await master.delete("t")
+    await asyncio.sleep(55)
+    master.client.answers.clear()
+    master.client.calls.clear()
+    await master.heartbeat("ts2")
+    await asyncio.sleep(0.1)
+    assert [call.dest_uuid for call in master.client.of("DeleteTablet")] == ["ts2"]
 
 
-def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster(flags=Flags(tablet_creation_timeout_ms=3000)).lead()
-        created = await master.create("t")
-        await asyncio.sleep(2)
-        (old,) = master.catalog.live_tablets(created.table_id)
-        master.replica.depose()
-        await master.lead(5)
-        master.client.calls.clear()
-        await asyncio.sleep(2.2)
-        (new,) = master.catalog.live_tablets(created.table_id)
-        assert old.id != new.id
-        assert (old.partition, TabletState.CREATING) == (new.partition, new.state)
-        assert TabletState.REPLACED is master.rows.tablets[old.id].state
-        assert {old.id} == {call.tablet_id for call in master.client.of("DeleteTablet")}
-        assert new.id in {call.tablet_id for call in master.client.of("CreateTablet")}
-        assert len(master.rows.tablets) == 2
-
-    run(scenario())
+async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come() -> None:
+    master = await FakeMaster(flags=Flags(tablet_creation_timeout_ms=3000)).lead()
+    created = await master.create("t")
+    await asyncio.sleep(2)
+    (old,) = master.catalog.live_tablets(created.table_id)
+    master.replica.depose()
+    await master.lead(5)
+    master.client.calls.clear()
+    await asyncio.sleep(2.2)
+    (new,) = master.catalog.live_tablets(created.table_id)
+    assert old.id != new.id
+    assert (old.partition, TabletState.CREATING) == (new.partition, new.state)
+    assert TabletState.REPLACED is master.rows.tablets[old.id].state
+    assert {old.id} == {call.tablet_id for call in master.client.of("DeleteTablet")}
+    assert new.id in {call.tablet_id for call in master.client.of("CreateTablet")}
+    assert len(master.rows.tablets) == 2
 
 
-def test_a_new_leader_sends_creations_again() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        master.replica.depose()
-        master.client.calls.clear()
-        await master.lead(5)
-        await asyncio.sleep(0.1)
-        assert len(master.client.of("CreateTablet")) == 3
-
-    run(scenario())
+async def test_a_new_leader_sends_creations_again() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    master.replica.depose()
+    master.client.calls.clear()
+    await master.lead(5)
+    await asyncio.sleep(0.1)
+    assert len(master.client.of("CreateTablet")) == 3
 
 
 # --- heartbeats ------------------------------------------------------------------------------
 
 
-def test_followers_take_note_and_drop_reports() -> None:
-    async def scenario() -> None:
-        master = FakeMaster()
-        master.leadership.on_role_change(master.replica)
-        stranger = await master.heartbeat("ts9", registration=None)
-        assert (
-            stranger.needs_reregister,
-            stranger.needs_full_tablet_report,
-            stranger.leader_master,
-        ) == (True, False, False)
-        replica = reported(TABLET, ABC, "A")
-        answer = await master.heartbeat("ts0", m.TabletReport(False, 1, (replica,)))
-        assert (
-            answer.leader_master,
-            answer.processed_sequence,
-            answer.error,
-        ) == (False, -1, None)
-        listed = master.service.list_tablet_servers(m.ListTabletServersRequest(), "c").servers
-        assert [server.uuid for server in listed] == ["ts0"]
-
-    run(scenario())
+async def test_followers_take_note_and_drop_reports() -> None:
+    master = FakeMaster()
+    master.leadership.on_role_change(master.replica)
+    stranger = await master.heartbeat("ts9", registration=None)
+    assert (
+        stranger.needs_reregister,
+        stranger.needs_full_tablet_report,
+        stranger.leader_master,
+    ) == (True, False, False)
+    replica = reported(TABLET, ABC, "A")
+    answer = await master.heartbeat("ts0", m.TabletReport(False, 1, (replica,)))
+    assert (
+        answer.leader_master,
+        answer.processed_sequence,
+        answer.error,
+    ) == (False, -1, None)
+    listed = master.service.list_tablet_servers(m.ListTabletServersRequest(), "c").servers
+    assert [server.uuid for server in listed] == ["ts0"]
 
 
-def test_each_term_asks_for_one_full_report() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        for term in (3, 5):
-            assert (await master.heartbeat("ts0")).needs_full_tablet_report
-            part = await master.heartbeat("ts0", m.TabletReport(True, 1))
-            assert (part.needs_full_tablet_report, part.processed_sequence) == (True, 1)
-            full = await master.heartbeat("ts0", m.TabletReport(False, 2))
-            assert not full.needs_full_tablet_report
-            assert not (await master.heartbeat("ts0")).needs_full_tablet_report
-            master.replica.depose()
-            await master.lead(term)
-
-    run(scenario())
+async def test_each_term_asks_for_one_full_report() -> None:
+    master = await FakeMaster().lead()
+    for term in (3, 5):
+        assert (await master.heartbeat("ts0")).needs_full_tablet_report
+        part = await master.heartbeat("ts0", m.TabletReport(True, 1))
+        assert (part.needs_full_tablet_report, part.processed_sequence) == (True, 1)
+        full = await master.heartbeat("ts0", m.TabletReport(False, 2))
+        assert not full.needs_full_tablet_report
+        assert not (await master.heartbeat("ts0")).needs_full_tablet_report
+        master.replica.depose()
+        await master.lead(term)
 
 
 def test_a_restarted_tablet_server_registers_anew() -> None:
@@ -465,40 +437,32 @@ def test_a_restarted_tablet_server_registers_anew() -> None:
     assert servers.alive(11, 8) == []
 
 
-def test_reports_that_change_nothing_write_nothing() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
+async def test_reports_that_change_nothing_write_nothing() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    await asyncio.sleep(5)
+    entries = len(master.replica.log)
+    for _ in range(10):
         await master.run_tablets("t")
-        await asyncio.sleep(5)
-        entries = len(master.replica.log)
-        for _ in range(10):
-            await master.run_tablets("t")
-            await asyncio.sleep(1)
-        assert entries == len(master.replica.log)
-
-    run(scenario())
+        await asyncio.sleep(1)
+    assert entries == len(master.replica.log)
 
 
-def test_a_report_is_not_acknowledged_when_its_write_is_lost() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        (tablet,) = master.catalog.tablets.values()
-        master.replica.hold()
-        replica = reported(tablet.id, tablet.consensus.config, "ts0")
-        answer = asyncio.ensure_future(
-            master.heartbeat("ts0", m.TabletReport(False, 4, (replica,)))
-        )
-        await asyncio.sleep(0.1)
-        master.replica.depose(lose_tail=True)
-        lost = await answer
-        assert lost.error is not None
-        assert lost.processed_sequence == -1
-
-    run(scenario())
+async def test_a_report_is_not_acknowledged_when_its_write_is_lost() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    (tablet,) = master.catalog.tablets.values()
+    master.replica.hold()
+    replica = reported(tablet.id, tablet.consensus.config, "ts0")
+    answer = asyncio.ensure_future(master.heartbeat("ts0", m.TabletReport(False, 4, (replica,))))
+    await asyncio.sleep(0.1)
+    master.replica.depose(lose_tail=True)
+    lost = await answer
+    assert lost.error is not None
+    assert lost.processed_sequence == -1
 
 
 # --- placement and records -------------------------------------------------------------------
@@ -534,78 +498,66 @@ def test_retry_delays_double_and_then_stay_at_a_minute() -> None:
         assert base <= delay < base + 50
 
 
-def test_dumps_are_plain_sorted_data() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t")
-        await asyncio.sleep(0.1)
-        dump = (await master.service.dump_entities(m.DumpEntitiesRequest(), "c")).data
-        assert dump == msgspec.json.decode(msgspec.json.encode(dump))
-        assert (dump["role"], dump["term"], dump["ready"]) == ("LEADER", 1, True)
-        assert [table["name"] for table in dump["tables"]] == ["t"]
-        assert {"t": dump["tables"][0]["id"]} == dump["name_map"]
-        assert [server["uuid"] for server in dump["tservers"]] == ["ts0", "ts1", "ts2"]
-        assert dump["raft"] == {"applied": master.replica.applied}
-        assert len(dump["cluster_id"]) == 32
-
-    run(scenario())
+async def test_dumps_are_plain_sorted_data() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(0.1)
+    dump = (await master.service.dump_entities(m.DumpEntitiesRequest(), "c")).data
+    assert dump == msgspec.json.decode(msgspec.json.encode(dump))
+    assert (dump["role"], dump["term"], dump["ready"]) == ("LEADER", 1, True)
+    assert [table["name"] for table in dump["tables"]] == ["t"]
+    assert {"t": dump["tables"][0]["id"]} == dump["name_map"]
+    assert [server["uuid"] for server in dump["tservers"]] == ["ts0", "ts1", "ts2"]
+    assert dump["raft"] == {"applied": master.replica.applied}
+    assert len(dump["cluster_id"]) == 32
 
 
-def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        created = await master.create("t", "a")
-        await asyncio.sleep(0.1)
-        await master.run_tablets("t")
-        await master.alter("t", add("b"), to="u")
-        await asyncio.sleep(0.1)
-        await master.run_tablets("u")
-        master.client.calls.clear()
-        master.replica.depose()
-        await master.lead(5)
-        await master.heartbeat("ts1", m.TabletReport(False, 3))
-        await asyncio.sleep(0.1)
-        (call,) = master.client.of("CreateTablet")
-        assert ("ts1", created.table_id, "t", 0) == (
-            call.dest_uuid,
-            call.table_id,
-            call.table_name,
-            call.schema_version,
-        )
-        assert [column.name for column in call.schema.columns] == ["key", "a"]
-
-    run(scenario())
+async def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> None:
+    master = await FakeMaster().lead()
+    created = await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    await master.alter("t", add("b"), to="u")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("u")
+    master.client.calls.clear()
+    master.replica.depose()
+    await master.lead(5)
+    await master.heartbeat("ts1", m.TabletReport(False, 3))
+    await asyncio.sleep(0.1)
+    (call,) = master.client.of("CreateTablet")
+    assert ("ts1", created.table_id, "t", 0) == (
+        call.dest_uuid,
+        call.table_id,
+        call.table_name,
+        call.schema_version,
+    )
+    assert [column.name for column in call.schema.columns] == ["key", "a"]
 
 
-def test_all_replicas_start_alike_whatever_happened_between_their_creations() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.create("t", "a")
-        await asyncio.sleep(0.1)
-        master.client.answers["CreateTablet"] = UNREACHABLE
-        await master.create("v", "a")
-        await asyncio.sleep(0.1)
-        await master.alter("v", add("b"), to="w")
-        master.client.answers.clear()
-        await asyncio.sleep(10)
-        origins = {
-            (call.tablet_id, call.table_name, call.schema_version)
-            for call in master.client.of("CreateTablet")
-        }
-        assert sorted(name for _, name, _ in origins) == ["t", "v"]
-
-    run(scenario())
+async def test_all_replicas_start_alike_whatever_happened_between_their_creations() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    master.client.answers["CreateTablet"] = UNREACHABLE
+    await master.create("v", "a")
+    await asyncio.sleep(0.1)
+    await master.alter("v", add("b"), to="w")
+    master.client.answers.clear()
+    await asyncio.sleep(10)
+    origins = {
+        (call.tablet_id, call.table_name, call.schema_version)
+        for call in master.client.of("CreateTablet")
+    }
+    assert sorted(name for _, name, _ in origins) == ["t", "v"]
 
 
-def test_a_tablet_server_back_from_silence_owes_a_full_report() -> None:
-    async def scenario() -> None:
-        master = await FakeMaster().lead()
-        await master.heartbeat("ts0", m.TabletReport(False, 2))
-        assert not (await master.heartbeat("ts0")).needs_full_tablet_report
-        await asyncio.sleep(3)
-        assert (await master.heartbeat("ts0")).needs_full_tablet_report
-
-    run(scenario())
+async def test_a_tablet_server_back_from_silence_owes_a_full_report() -> None:
+    master = await FakeMaster().lead()
+    await master.heartbeat("ts0", m.TabletReport(False, 2))
+    assert not (await master.heartbeat("ts0")).needs_full_tablet_report
+    await asyncio.sleep(3)
+    assert (await master.heartbeat("ts0")).needs_full_tablet_report
 
 
 def test_only_first_members_are_created_from_nothing() -> None:

@@ -86,20 +86,17 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
                 book.find(there, here)
 
 
-def test_who_is_in_the_book_only_later_is_waited_for(listener, tmp_path):
+async def test_who_is_in_the_book_only_later_is_waited_for(listener, tmp_path):
     here = listener.getsockname()
     book = CallerBook(tmp_path)
 
-    async def body():
-        with socket.create_connection(here) as conn:
-            search = asyncio.create_task(book.wait_found(conn.getsockname(), here))
-            await asyncio.sleep(0)
-            (tmp_path / "n1~").touch()  # half written
-            await asyncio.sleep(0)
-            book.note("n1", procfs.identify(os.getpid()))
-            assert await search == "n1"
-
-    asyncio.run(body())
+    with socket.create_connection(here) as conn:
+        search = asyncio.create_task(book.wait_found(conn.getsockname(), here))
+        await asyncio.sleep(0)
+        (tmp_path / "n1~").touch()  # half written
+        await asyncio.sleep(0)
+        book.note("n1", procfs.identify(os.getpid()))
+        assert await search == "n1"
 
 
 def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):

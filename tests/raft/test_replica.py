@@ -17,6 +17,7 @@ from harness.plugins import DeploymentPlan, Session
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.wal import Wal
 from targets.kudu.rpc import RpcClient, RpcError
+from tests.async_tests import on
 from tests.raft.group import GROUP, PORT, Ask, Told, specs
 
 T = TypeVar("T")
@@ -150,12 +151,10 @@ def test_a_group_elects_a_leader_and_replicates(nodes: int) -> None:
     assert simulate(main, nodes=nodes) == 20
 
 
-def test_a_single_node_leads_at_once() -> None:
-    async def main(group: Group) -> float:
-        await group.leader()
-        return asyncio.get_running_loop().time()
-
-    assert simulate(main, nodes=1) < 0.5
+@on(simulate, nodes=1)
+async def test_a_single_node_leads_at_once(group: Group) -> None:
+    await group.leader()
+    assert asyncio.get_running_loop().time() < 0.5
 
 
 async def _first_leader_s(group: Group) -> float:
@@ -169,19 +168,17 @@ def test_a_new_group_does_not_wait_for_a_leader_it_never_had(seed: int) -> None:
     assert simulate(_first_leader_s, seed=seed) < 0.5
 
 
-def test_only_a_new_group_does_not_wait() -> None:
-    async def main(group: Group) -> float:
-        await _first_leader_s(group)
-        await asyncio.sleep(1)
-        for name in group.names:
-            await group.session.cluster.kill(name)
-        group.leaders.clear()
-        for name in group.names:
-            await group.session.cluster.start(name)
-        before = asyncio.get_running_loop().time()
-        return await _first_leader_s(group) - before
-
-    assert 1.5 <= simulate(main) < 3
+@on(simulate)
+async def test_only_a_new_group_does_not_wait(group: Group) -> None:
+    await _first_leader_s(group)
+    await asyncio.sleep(1)
+    for name in group.names:
+        await group.session.cluster.kill(name)
+    group.leaders.clear()
+    for name in group.names:
+        await group.session.cluster.start(name)
+    before = asyncio.get_running_loop().time()
+    assert 1.5 <= await _first_leader_s(group) - before < 3
 
 
 def test_without_pre_elections_a_new_group_waits_too() -> None:
@@ -190,119 +187,101 @@ def test_without_pre_elections_a_new_group_waits_too() -> None:
     assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
 
 
-def test_a_late_member_of_a_new_group_does_not_disturb_its_leader() -> None:
-    async def main(group: Group) -> dict[int, str]:
-        late = group.names[-1]
-        await group.session.cluster.kill(late)
-        await group.leader(among=group.names[:-1])
-        await group.session.cluster.start(late)
-        await asyncio.sleep(5)
-        await group.check()
-        return group.leaders
-
-    assert len(simulate(main)) == 1
+@on(simulate)
+async def test_a_late_member_of_a_new_group_does_not_disturb_its_leader(group: Group) -> None:
+    late = group.names[-1]
+    await group.session.cluster.kill(late)
+    await group.leader(among=group.names[:-1])
+    await group.session.cluster.start(late)
+    await asyncio.sleep(5)
+    await group.check()
+    assert len(group.leaders) == 1
 
 
-def test_what_is_sent_to_all_counts_as_a_heartbeat() -> None:
-    async def main(group: Group) -> tuple[int, int]:
-        leader = await group.leader()
-        counts = []
-        for writes in (0, 30):
-            before = group.kinds.get("acked", 0)
-            for number in range(writes):
-                await asyncio.sleep(0.1)
-                assert await group.write(leader, f"w{number}") == "ok"
-            await asyncio.sleep(0.4 if writes else 3)
-            counts.append(group.kinds.get("acked", 0) - before)
-        await group.check()
-        return counts[0], counts[1]
-
-    idle, busy = simulate(main, trace_steps=True)
+@on(simulate, trace_steps=True)
+async def test_what_is_sent_to_all_counts_as_a_heartbeat(group: Group) -> None:
+    leader = await group.leader()
+    counts = []
+    for writes in (0, 30):
+        before = group.kinds.get("acked", 0)
+        for number in range(writes):
+            await asyncio.sleep(0.1)
+            assert await group.write(leader, f"w{number}") == "ok"
+        await asyncio.sleep(0.4 if writes else 3)
+        counts.append(group.kinds.get("acked", 0) - before)
+    await group.check()
+    idle, busy = counts[0], counts[1]
     assert 10 <= idle <= 12  # every half second, to two followers
     assert busy == 60  # two for each write, and not one heartbeat more
 
 
-def test_followers_say_who_leads() -> None:
-    async def main(group: Group) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        leader = await group.leader()
-        follower = next(name for name in group.names if name != leader)
-        return leader, await group.ask(follower, "Write", "x"), await group.ask(follower, "Read")
-
-    leader, write, read = simulate(main)
+@on(simulate)
+async def test_followers_say_who_leads(group: Group) -> None:
+    leader = await group.leader()
+    follower = next(name for name in group.names if name != leader)
+    write, read = await group.ask(follower, "Write", "x"), await group.ask(follower, "Read")
     assert write["fail"] == read["fail"] == f"not the leader; that is uuid-{leader}"
 
 
-def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down() -> None:
-    async def main(group: Group) -> tuple[str, dict[str, Any], str]:
-        old = await group.leader()
-        await group.session.cluster.cut(group.links(old), lease_s=60)
-        write = asyncio.create_task(group.write(old, "lost?"))
-        read = await group.ask(old, "Read")
-        rest = [name for name in group.names if name != old]
-        new = await group.leader(among=rest)
-        await group.write(new, "kept")
-        outcome = await write
-        dump = await group.ask(old, "Dump")
-        assert new != old
-        await group.session.cluster.heal_all()
-        await group.check()
-        return outcome, read, dump["role"]
-
-    outcome, read, role = simulate(main)
+@on(simulate)
+async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group: Group) -> None:
+    old = await group.leader()
+    await group.session.cluster.cut(group.links(old), lease_s=60)
+    write = asyncio.create_task(group.write(old, "lost?"))
+    read = await group.ask(old, "Read")
+    rest = [name for name in group.names if name != old]
+    new = await group.leader(among=rest)
+    await group.write(new, "kept")
+    outcome = await write
+    dump = await group.ask(old, "Dump")
+    assert new != old
+    await group.session.cluster.heal_all()
+    await group.check()
     assert outcome == "info"
     assert "fail" in read
-    assert role == "FOLLOWER"
+    assert dump["role"] == "FOLLOWER"
 
 
-def test_a_returning_node_does_not_depose_the_leader() -> None:
+@on(simulate)
+async def test_a_returning_node_does_not_depose_the_leader(group: Group) -> None:
     """Pre-elections and withheld votes (KUDU-562, KUDU-1365): terms do not grow."""
-
-    async def main(group: Group) -> tuple[int, int]:
-        leader = await group.leader()
-        before = (await group.ask(leader, "Dump"))["term"]
-        lonely = next(name for name in group.names if name != leader)
-        for _ in range(5):
-            fault = await group.session.cluster.cut(group.links(lonely), lease_s=60)
-            await asyncio.sleep(10)
-            await group.session.cluster.heal(fault)
-            await asyncio.sleep(10)
-        return before, (await group.ask(leader, "Dump"))["term"]
-
-    before, after = simulate(main)
-    assert before == after
+    leader = await group.leader()
+    before = (await group.ask(leader, "Dump"))["term"]
+    lonely = next(name for name in group.names if name != leader)
+    for _ in range(5):
+        fault = await group.session.cluster.cut(group.links(lonely), lease_s=60)
+        await asyncio.sleep(10)
+        await group.session.cluster.heal(fault)
+        await asyncio.sleep(10)
+    assert before == (await group.ask(leader, "Dump"))["term"]
 
 
-def test_an_idle_group_keeps_its_leader() -> None:
-    async def main(group: Group) -> int:
-        await group.leader()
-        await asyncio.sleep(600)
-        return len(group.leaders)
-
-    assert simulate(main) == 1
+@on(simulate)
+async def test_an_idle_group_keeps_its_leader(group: Group) -> None:
+    await group.leader()
+    await asyncio.sleep(600)
+    assert len(group.leaders) == 1
 
 
-def test_leadership_can_be_handed_over() -> None:
-    async def main(group: Group) -> tuple[str, str, float]:
-        leader = await group.leader()
-        heir = next(name for name in group.names if name != leader)
-        await group.write_all(3)
-        await asyncio.sleep(1)
-        request = msg.LeaderStepDownRequest(f"uuid-{leader}", GROUP, f"uuid-{heir}")
-        start_s = asyncio.get_running_loop().time()
-        answer = await group.client.call(
-            f"{leader}:{PORT}",
-            "ConsensusService.LeaderStepDown",
-            request,
-            msg.LeaderStepDownResponse,
-            timeout_s=5.0,
-        )
-        assert answer.error is None
-        found = await group.leader(among=[heir])
-        return heir, found, asyncio.get_running_loop().time() - start_s
-
-    heir, found, took_s = simulate(main)
+@on(simulate)
+async def test_leadership_can_be_handed_over(group: Group) -> None:
+    leader = await group.leader()
+    heir = next(name for name in group.names if name != leader)
+    await group.write_all(3)
+    await asyncio.sleep(1)
+    request = msg.LeaderStepDownRequest(f"uuid-{leader}", GROUP, f"uuid-{heir}")
+    start_s = asyncio.get_running_loop().time()
+    answer = await group.client.call(
+        f"{leader}:{PORT}",
+        "ConsensusService.LeaderStepDown",
+        request,
+        msg.LeaderStepDownResponse,
+        timeout_s=5.0,
+    )
+    assert answer.error is None
+    found = await group.leader(among=[heir])
     assert heir == found
-    assert took_s < 0.5
+    assert asyncio.get_running_loop().time() - start_s < 0.5
 
 
 @pytest.mark.parametrize(
@@ -312,28 +291,26 @@ def test_leadership_can_be_handed_over() -> None:
         ("uuid-n1", "x", msg.ConsensusErrorCode.TABLET_NOT_FOUND),
     ],
 )
-def test_strangers_calls_are_refused(dest_uuid: str, tablet_id: str, code: int) -> None:
-    async def main(group: Group) -> msg.ConsensusError | None:
-        answer = await group.client.call(
-            f"n1:{PORT}",
-            "ConsensusService.GetConsensusState",
-            msg.GetConsensusStateRequest(dest_uuid, tablet_id),
-            msg.GetConsensusStateResponse,
-            timeout_s=5.0,
-        )
-        return answer.error
-
-    error = simulate(main)
+@on(simulate)
+async def test_strangers_calls_are_refused(
+    group: Group, dest_uuid: str, tablet_id: str, code: int
+) -> None:
+    answer = await group.client.call(
+        f"n1:{PORT}",
+        "ConsensusService.GetConsensusState",
+        msg.GetConsensusStateRequest(dest_uuid, tablet_id),
+        msg.GetConsensusStateResponse,
+        timeout_s=5.0,
+    )
+    error = answer.error
     assert error is not None
     assert error.code == code
 
 
-def test_memory_and_disk_stay_bounded() -> None:
-    async def main(group: Group) -> list[dict[str, Any]]:
-        await group.write_all(400)
-        return await group.check()
-
-    dumps = simulate(main, snapshot_every=50, flags={"log_segment_size_kb": 1})
+@on(simulate, snapshot_every=50, flags={"log_segment_size_kb": 1})
+async def test_memory_and_disk_stay_bounded(group: Group) -> None:
+    await group.write_all(400)
+    dumps = await group.check()
     for dump in dumps:
         assert len(dump["log"]) < 150
         assert len(dump["files"]) < 20
@@ -355,26 +332,26 @@ def test_a_node_that_fell_behind_is_sent_a_snapshot() -> None:
     assert dump["first_index"] > 100
 
 
-def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_restored() -> None:
-    async def main(group: Group) -> None:
-        leader = await group.leader()
-        late = next(name for name in group.names if name != leader)
-        await group.session.cluster.kill(late)
-        await group.write_all(120)
-        taken = [at for (node, at), kinds in group.told.items() if "state" in kinds]
-        assert len(taken) == 2 * 2  # by two nodes, twice
-        assert all((leader, at) in group.told for at in range(1, 121))
-        await group.session.cluster.start(late)
-        await group.check()
-        installed = [at for (node, at), k in group.told.items() if node == late and "state" in k]
-        assert set(installed) <= set(taken)
-        assert len(installed) == 1
-        await group.session.cluster.kill(late)
-        await group.session.cluster.start(late)
-        await group.check()
-        assert group.told[late, installed[0]] == ["state", "state"]
-
-    simulate(main, snapshot_every=50, flags={"log_segment_size_kb": 1})
+@on(simulate, snapshot_every=50, flags={"log_segment_size_kb": 1})
+async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_restored(
+    group: Group,
+) -> None:
+    leader = await group.leader()
+    late = next(name for name in group.names if name != leader)
+    await group.session.cluster.kill(late)
+    await group.write_all(120)
+    taken = [at for (node, at), kinds in group.told.items() if "state" in kinds]
+    assert len(taken) == 2 * 2  # by two nodes, twice
+    assert all((leader, at) in group.told for at in range(1, 121))
+    await group.session.cluster.start(late)
+    await group.check()
+    installed = [at for (node, at), k in group.told.items() if node == late and "state" in k]
+    assert set(installed) <= set(taken)
+    assert len(installed) == 1
+    await group.session.cluster.kill(late)
+    await group.session.cluster.start(late)
+    await group.check()
+    assert group.told[late, installed[0]] == ["state", "state"]
 
 
 def test_a_start_finishes_what_a_crash_left_of_a_collection(
@@ -402,44 +379,38 @@ def test_a_start_finishes_what_a_crash_left_of_a_collection(
     assert max(simulate(main, snapshot_every=60)) <= 1
 
 
-def test_a_wiped_node_is_filled_again() -> None:
-    async def main(group: Group) -> dict[str, Any]:
-        leader = await group.leader()
-        wiped = next(name for name in group.names if name != leader)
-        await group.write_all(120)
-        await group.session.cluster.kill(wiped)
-        await group.session.cluster.wipe(wiped)
-        await group.session.cluster.start(wiped)
-        await group.write_all(10, "after")
-        await group.check()
-        return await group.ask(wiped, "Dump")
-
-    assert len(simulate(main, snapshot_every=50)["items"]) == 130
+@on(simulate, snapshot_every=50)
+async def test_a_wiped_node_is_filled_again(group: Group) -> None:
+    leader = await group.leader()
+    wiped = next(name for name in group.names if name != leader)
+    await group.write_all(120)
+    await group.session.cluster.kill(wiped)
+    await group.session.cluster.wipe(wiped)
+    await group.session.cluster.start(wiped)
+    await group.write_all(10, "after")
+    await group.check()
+    assert len((await group.ask(wiped, "Dump"))["items"]) == 130
 
 
-def test_everything_survives_a_power_cut_of_all() -> None:
-    async def main(group: Group) -> int:
-        for round_number in range(4):
-            await group.write_all(30, f"r{round_number}-")
-            for name in group.names:
-                await group.session.cluster.kill(name, lose_unsynced=True, torn=True)
-            for name in group.names:
-                await group.session.cluster.start(name)
-        return len((await group.check())[0]["items"])
-
-    assert simulate(main, snapshot_every=40) >= 120
-
-
-def test_a_graceful_stop_is_an_orderly_end() -> None:
-    async def main(group: Group) -> None:
-        await group.write_all(5)
+@on(simulate, snapshot_every=40)
+async def test_everything_survives_a_power_cut_of_all(group: Group) -> None:
+    for round_number in range(4):
+        await group.write_all(30, f"r{round_number}-")
         for name in group.names:
-            await group.session.cluster.stop(name)
+            await group.session.cluster.kill(name, lose_unsynced=True, torn=True)
         for name in group.names:
             await group.session.cluster.start(name)
-        await group.check()
+    assert len((await group.check())[0]["items"]) >= 120
 
-    simulate(main)
+
+@on(simulate)
+async def test_a_graceful_stop_is_an_orderly_end(group: Group) -> None:
+    await group.write_all(5)
+    for name in group.names:
+        await group.session.cluster.stop(name)
+    for name in group.names:
+        await group.session.cluster.start(name)
+    await group.check()
 
 
 def test_traced_steps_use_the_known_words() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -130,10 +127,6 @@ class Log:
         self.wal.close()
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(main())
-
-
 async def recovered(disk: MemoryDisk, base: OpId = EMPTY) -> list[Entry]:
     return await Log(disk).wal.recover(base)
 
@@ -151,84 +144,69 @@ async def written(entries: list[Entry], *, segment_bytes: int = 10_000) -> Memor
     return disk
 
 
-def test_what_was_durable_comes_back() -> None:
+async def test_what_was_durable_comes_back() -> None:
     entries = [entry(1, 1), entry(1, 2), entry(2, 3)]
 
-    async def main() -> None:
-        assert await recovered(await written(entries)) == entries
-        assert await recovered(await written(entries, segment_bytes=60)) == entries
-
-    run(main)
+    assert await recovered(await written(entries)) == entries
+    assert await recovered(await written(entries, segment_bytes=60)) == entries
 
 
-def test_appends_queued_together_share_one_record_and_one_sync() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        log = Log(disk)
-        log.put(OpId(0, 0), entry(1, 1))
-        log.put(OpId(1, 1), entry(1, 2))
-        await log.flush()
-        await log.stop()
+async def test_appends_queued_together_share_one_record_and_one_sync() -> None:
+    disk = MemoryDisk()
+    log = Log(disk)
+    log.put(OpId(0, 0), entry(1, 1))
+    log.put(OpId(1, 1), entry(1, 2))
+    await log.flush()
+    await log.stop()
 
-        assert bytes(disk.files["g/wal-0000000001"]).count(b"\xd7KWR") == 1
-        assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
-
-    run(main)
+    assert bytes(disk.files["g/wal-0000000001"]).count(b"\xd7KWR") == 1
+    assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
 
-def test_what_a_recovery_returns_is_durable() -> None:
+async def test_what_a_recovery_returns_is_durable() -> None:
     """A killed process leaves bytes that only the page cache has; they count from here on."""
 
-    async def main() -> None:
-        disk = await written([entry(1, 1), entry(1, 2)])
-        (path,) = disk.files
-        disk.durable[path] = 20
+    disk = await written([entry(1, 1), entry(1, 2)])
+    (path,) = disk.files
+    disk.durable[path] = 20
 
-        assert len(await recovered(disk)) == 2
-        assert disk.durable[path] == len(disk.files[path])
-
-    run(main)
+    assert len(await recovered(disk)) == 2
+    assert disk.durable[path] == len(disk.files[path])
 
 
-def test_an_overwritten_tail_is_gone() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        log = Log(disk)
-        await log.write(OpId(0, 0), entry(1, 1), entry(1, 2), entry(1, 3))
-        await log.write(OpId(1, 1), entry(2, 2))
-        await log.stop()
+async def test_an_overwritten_tail_is_gone() -> None:
+    disk = MemoryDisk()
+    log = Log(disk)
+    await log.write(OpId(0, 0), entry(1, 1), entry(1, 2), entry(1, 3))
+    await log.write(OpId(1, 1), entry(2, 2))
+    await log.stop()
 
-        assert await recovered(disk) == [entry(1, 1), entry(2, 2)]
-
-    run(main)
+    assert await recovered(disk) == [entry(1, 1), entry(2, 2)]
 
 
-def test_a_cut_at_any_byte_loses_only_the_end() -> None:
+async def test_a_cut_at_any_byte_loses_only_the_end() -> None:
     entries = [entry(1, index) for index in range(1, 6)]
 
-    async def main() -> None:
-        whole = await written(entries, segment_bytes=170)
-        last = max(whole.files)
-        assert len(whole.files) > 1
-        before = sum(1 for _ in await recovered_without(whole, last))
-        for size in range(len(whole.files[last]) + 1):
-            disk = MemoryDisk()
-            disk.files = {path: bytearray(data) for path, data in whole.files.items()}
-            del disk.files[last][size:]
+    whole = await written(entries, segment_bytes=170)
+    last = max(whole.files)
+    assert len(whole.files) > 1
+    before = sum(1 for _ in await recovered_without(whole, last))
+    for size in range(len(whole.files[last]) + 1):
+        disk = MemoryDisk()
+        disk.files = {path: bytearray(data) for path, data in whole.files.items()}
+        del disk.files[last][size:]
 
-            found = await recovered(disk)
+        found = await recovered(disk)
 
-            assert found == entries[: len(found)]
-            assert len(found) >= before
-            # It goes on from there, and what it adds is found again.
-            log = Log(disk)
-            assert await log.wal.recover(OpId(0, 0)) == found
-            preceding = OpId(1, len(found)) if found else OpId(0, 0)
-            await log.write(preceding, entry(7, len(found) + 1))
-            await log.stop()
-            assert await recovered(disk) == [*found, entry(7, len(found) + 1)]
-
-    run(main)
+        assert found == entries[: len(found)]
+        assert len(found) >= before
+        # It goes on from there, and what it adds is found again.
+        log = Log(disk)
+        assert await log.wal.recover(OpId(0, 0)) == found
+        preceding = OpId(1, len(found)) if found else OpId(0, 0)
+        await log.write(preceding, entry(7, len(found) + 1))
+        await log.stop()
+        assert await recovered(disk) == [*found, entry(7, len(found) + 1)]
 
 
 async def recovered_without(disk: MemoryDisk, path: str) -> list[Entry]:
@@ -250,112 +228,91 @@ def test_damage_to_what_was_synced_is_noticed(data: st.DataObject) -> None:
         with pytest.raises(WalCorruptionError):
             await recovered(disk)
 
-    run(main)
+    asyncio.run(main())
 
 
-def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it_is() -> None:
-    async def main() -> None:
-        disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
-        first = min(disk.files)
-        del disk.files[first][-1]
-        left = bytes(disk.files[first])
+async def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it_is() -> None:
+    disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
+    first = min(disk.files)
+    del disk.files[first][-1]
+    left = bytes(disk.files[first])
 
-        with pytest.raises(WalCorruptionError):
-            await recovered(disk)
-        assert disk.files[first] == left
-
-    run(main)
+    with pytest.raises(WalCorruptionError):
+        await recovered(disk)
+    assert disk.files[first] == left
 
 
-def test_a_missing_segment_is_corruption() -> None:
-    async def main() -> None:
-        disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
-        del disk.files[sorted(disk.files)[1]]
+async def test_a_missing_segment_is_corruption() -> None:
+    disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
+    del disk.files[sorted(disk.files)[1]]
 
-        with pytest.raises(WalCorruptionError, match="segment is missing"):
-            await recovered(disk)
-
-    run(main)
+    with pytest.raises(WalCorruptionError, match="segment is missing"):
+        await recovered(disk)
 
 
-def test_a_blank_last_segment_is_removed() -> None:
+async def test_a_blank_last_segment_is_removed() -> None:
     """KUDU-1551: a crash between creating a segment and writing its header."""
 
-    async def main() -> None:
-        disk = await written([entry(1, 1)])
-        disk.files["g/wal-0000000002"] = bytearray()
+    disk = await written([entry(1, 1)])
+    disk.files["g/wal-0000000002"] = bytearray()
 
-        log = Log(disk)
-        assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
-        assert sorted(disk.files) == ["g/wal-0000000001"]
-        await log.write(OpId(1, 1), entry(1, 2))
-        await log.stop()
-        assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
-
-    run(main)
+    log = Log(disk)
+    assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
+    assert sorted(disk.files) == ["g/wal-0000000001"]
+    await log.write(OpId(1, 1), entry(1, 2))
+    await log.stop()
+    assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
 
-def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
+async def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
     """The snapshot of another history was installed, and the power failed before the log went."""
 
-    async def main() -> None:
-        disk = await written([entry(1, index) for index in range(1, 8)])
+    disk = await written([entry(1, index) for index in range(1, 8)])
 
-        assert await recovered(disk, OpId(1, 4)) == [entry(1, index) for index in range(5, 8)]
-        assert await recovered(disk, OpId(2, 4)) == []
-        assert await recovered(disk, OpId(2, 9)) == []
-
-    run(main)
+    assert await recovered(disk, OpId(1, 4)) == [entry(1, index) for index in range(5, 8)]
+    assert await recovered(disk, OpId(2, 4)) == []
+    assert await recovered(disk, OpId(2, 9)) == []
 
 
-def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        log = Log(disk)
-        await log.write(OpId(0, 0), entry(1, 1))
-        await log.write(OpId(3, 9), entry(3, 10))
-        await log.stop()
+async def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
+    disk = MemoryDisk()
+    log = Log(disk)
+    await log.write(OpId(0, 0), entry(1, 1))
+    await log.write(OpId(3, 9), entry(3, 10))
+    await log.stop()
 
-        assert await recovered(disk, OpId(3, 9)) == [entry(3, 10)]
-        with pytest.raises(WalCorruptionError, match="entries are missing"):
-            await recovered(disk, OpId(1, 1))
-
-    run(main)
+    assert await recovered(disk, OpId(3, 9)) == [entry(3, 10)]
+    with pytest.raises(WalCorruptionError, match="entries are missing"):
+        await recovered(disk, OpId(1, 1))
 
 
-def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        log = Log(disk, segment_bytes=120)
-        preceding = OpId(0, 0)
-        for index in range(1, 20):
-            await log.write(preceding, entry(1, index))
-            preceding = OpId(1, index)
-        before = log.wal.segment_count
+async def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> None:
+    disk = MemoryDisk()
+    log = Log(disk, segment_bytes=120)
+    preceding = OpId(0, 0)
+    for index in range(1, 20):
+        await log.write(preceding, entry(1, index))
+        preceding = OpId(1, index)
+    before = log.wal.segment_count
 
-        await log.wal.collect(10)
-        await log.stop()
+    await log.wal.collect(10)
+    await log.stop()
 
-        assert 1 < log.wal.segment_count < before
-        assert await recovered(disk, OpId(1, 10)) == [entry(1, i) for i in range(11, 20)]
-
-    run(main)
+    assert 1 < log.wal.segment_count < before
+    assert await recovered(disk, OpId(1, 10)) == [entry(1, i) for i in range(11, 20)]
 
 
-def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        log = Log(disk)
-        await log.write(OpId(0, 0), entry(1, 1))
-        log.put(OpId(1, 1), entry(1, 2))
-        await log.wal.reset()
-        log.sequence = log.durable
-        await log.write(OpId(4, 8), entry(4, 9))
-        await log.stop()
+async def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
+    disk = MemoryDisk()
+    log = Log(disk)
+    await log.write(OpId(0, 0), entry(1, 1))
+    log.put(OpId(1, 1), entry(1, 2))
+    await log.wal.reset()
+    log.sequence = log.durable
+    await log.write(OpId(4, 8), entry(4, 9))
+    await log.stop()
 
-        assert await recovered(disk, OpId(4, 8)) == [entry(4, 9)]
-
-    run(main)
+    assert await recovered(disk, OpId(4, 8)) == [entry(4, 9)]
 
 
 def test_random_logs_come_back() -> None:
@@ -381,27 +338,24 @@ def test_random_logs_come_back() -> None:
         assert await recovered(disk) == expected
 
     for seed in range(20):
-        run(functools.partial(main, random.Random(seed)))
+        asyncio.run(main(random.Random(seed)))
 
 
-def test_vote_state_and_snapshots_come_back_or_are_refused() -> None:
+async def test_vote_state_and_snapshots_come_back_or_are_refused() -> None:
     state = cmeta.VoteState(7, "u1", RaftConfig(-1, ()))
     snapshot = cmeta.Snapshot(OpId(3, 9), RaftConfig(-1, ()), b"d", b"state")
 
-    async def main() -> None:
-        disk = MemoryDisk()
-        assert await cmeta.load(disk, "g/cmeta", cmeta.VoteState) is None
-        await cmeta.save(disk, "g/cmeta", state)
-        await cmeta.save(disk, "g/snapshot", snapshot)
+    disk = MemoryDisk()
+    assert await cmeta.load(disk, "g/cmeta", cmeta.VoteState) is None
+    await cmeta.save(disk, "g/cmeta", state)
+    await cmeta.save(disk, "g/snapshot", snapshot)
 
-        assert await cmeta.load(disk, "g/cmeta", cmeta.VoteState) == state
-        assert await cmeta.load(disk, "g/snapshot", cmeta.Snapshot) == snapshot
-        with pytest.raises(DamagedFileError, match="checksum"):
-            await cmeta.load(disk, "g/cmeta", cmeta.Snapshot)
-        for position in range(len(disk.files["g/cmeta"])):
-            disk.files["g/cmeta"][position] ^= 1
-            with pytest.raises(DamagedFileError):
-                await cmeta.load(disk, "g/cmeta", cmeta.VoteState)
-            disk.files["g/cmeta"][position] ^= 1
-
-    run(main)
+    assert await cmeta.load(disk, "g/cmeta", cmeta.VoteState) == state
+    assert await cmeta.load(disk, "g/snapshot", cmeta.Snapshot) == snapshot
+    with pytest.raises(DamagedFileError, match="checksum"):
+        await cmeta.load(disk, "g/cmeta", cmeta.Snapshot)
+    for position in range(len(disk.files["g/cmeta"])):
+        disk.files["g/cmeta"][position] ^= 1
+        with pytest.raises(DamagedFileError):
+            await cmeta.load(disk, "g/cmeta", cmeta.VoteState)
+        disk.files["g/cmeta"][position] ^= 1

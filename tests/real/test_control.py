@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import random
 import threading
@@ -27,14 +26,6 @@ from tests.waiting import LIMIT_S, until, wait_until
 
 HOUR_NS = 3600 * 10**9
 FULL = DiskQuality(full=True)
-
-
-def on_a_loop(test):
-    @functools.wraps(test)
-    def run(**arguments):
-        asyncio.run(test(**arguments))
-
-    return run
 
 
 class Life:
@@ -115,7 +106,6 @@ def patience(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", LIMIT_S)
 
 
-@on_a_loop
 async def test_what_is_set_is_in_force_and_nobody_else_hears_of_it():
     world = World()
     life = world.start()
@@ -132,7 +122,6 @@ async def test_what_is_set_is_in_force_and_nobody_else_hears_of_it():
     assert world.events == []
 
 
-@on_a_loop
 async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     world = World()
     await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
@@ -153,7 +142,6 @@ async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     assert life.lines == []
 
 
-@on_a_loop
 async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
     world = World()
     life = world.start()
@@ -171,7 +159,6 @@ async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
 
 
 @pytest.mark.parametrize("state", [NodeState.DOWN, NodeState.PAUSED])
-@on_a_loop
 async def test_nobody_waits_for_a_node_that_goes_away(state):
     world = World()
     life = world.start()
@@ -182,7 +169,6 @@ async def test_nobody_waits_for_a_node_that_goes_away(state):
     assert await setting == 0
 
 
-@on_a_loop
 async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.01)
     world = World()
@@ -202,7 +188,6 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
         await world.control.worsen_disk(FULL)
 
 
-@on_a_loop
 async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.02)
     world = World()
@@ -217,7 +202,6 @@ async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
     assert world.ahead_h() == 0
 
 
-@on_a_loop
 async def test_an_answer_that_was_lost_is_had_again(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.2)
     world = World()
@@ -230,7 +214,6 @@ async def test_an_answer_that_was_lost_is_had_again(monkeypatch):
     life.feel(1)
 
 
-@on_a_loop
 async def test_mending_a_machine_that_is_well_says_nothing():
     world = World()
     life = world.start()
@@ -242,7 +225,6 @@ async def test_mending_a_machine_that_is_well_says_nothing():
     assert (life.clock.rate, life.trouble.well) == (1.0, True)
 
 
-@on_a_loop
 async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
     control = World(foreign=True).control
     with pytest.raises(UsageError, match="a clock fault cannot reach a: a foreign program"):
@@ -252,7 +234,6 @@ async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
     await control.mend()
 
 
-@on_a_loop
 async def test_an_answer_that_is_none_is_passed_over(caplog):
     world = World()
     world.start()
@@ -261,7 +242,6 @@ async def test_an_answer_that_is_none_is_passed_over(caplog):
     assert await world.control.worsen_disk(FULL) == 0
 
 
-@on_a_loop
 async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     world = World()
     life = world.start()
@@ -293,7 +273,6 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     assert told().condition.disk == FULL
 
 
-@on_a_loop
 async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
     world = World()
     life = world.start()
@@ -313,7 +292,6 @@ async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
     assert msgspec.json.decode(life.lines[0], type=Command).goes_on == 3
 
 
-@on_a_loop
 async def test_nodes_that_start_know_the_traps_and_new_lives_count_from_the_first_stop():
     world = World()
 
@@ -371,7 +349,6 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
     assert node.answers == [1, 2, 5]
 
 
-@on_a_loop
 async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
     node = Node()
     receiver, sender = os.pipe()
@@ -387,7 +364,6 @@ async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
 
 
 @pytest.mark.parametrize("path", ["/dev/null", __file__])
-@on_a_loop
 async def test_what_is_no_pipe_is_no_channel(path):
     node = Node()
     descriptor = os.open(path, os.O_RDONLY)
@@ -408,7 +384,6 @@ def stops(node: Node, receiver: int) -> float:
     return time.monotonic() - begin_s
 
 
-@on_a_loop
 async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, caplog):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", 0.2)
     receiver, sender = os.pipe()
@@ -421,7 +396,6 @@ async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, capl
     os.close(receiver)
 
 
-@on_a_loop
 async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch, caplog):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
     receiver, sender = os.pipe()
@@ -433,7 +407,6 @@ async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch,
     os.close(receiver)
 
 
-@on_a_loop
 async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
     receiver, sender = os.pipe()

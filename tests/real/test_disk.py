@@ -65,16 +65,13 @@ def test_against_a_model(steps):
 
 
 @pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a\0b"])
-def test_paths_stay_inside(tmp_path, path):
-    async def main():
-        disk = RealDisk(tmp_path)
-        with pytest.raises(ValueError, match="must be relative"):
-            await disk.open(path)
-        with pytest.raises(ValueError, match="must be relative"):
-            await disk.replace(path, b"")
-        disk.close()
-
-    asyncio.run(main())
+async def test_paths_stay_inside(tmp_path, path):
+    disk = RealDisk(tmp_path)
+    with pytest.raises(ValueError, match="must be relative"):
+        await disk.open(path)
+    with pytest.raises(ValueError, match="must be relative"):
+        await disk.replace(path, b"")
+    disk.close()
 
 
 @pytest.fixture
@@ -91,62 +88,53 @@ def synced(monkeypatch):
     return names
 
 
-def test_a_new_file_is_synced_with_its_folders_once(tmp_path, synced):
-    async def main():
-        disk = RealDisk(tmp_path / "disk")
-        file = await disk.open("one/two/f")
-        await file.append(b"x")
-        assert synced == []
-        await file.sync()
-        assert synced == ["f", "two", "one", "disk"]
-        await file.sync()
-        assert synced[4:] == ["f"]
-        file.close()
-        disk.close()
-
-    asyncio.run(main())
+async def test_a_new_file_is_synced_with_its_folders_once(tmp_path, synced):
+    disk = RealDisk(tmp_path / "disk")
+    file = await disk.open("one/two/f")
+    await file.append(b"x")
+    assert synced == []
+    await file.sync()
+    assert synced == ["f", "two", "one", "disk"]
+    await file.sync()
+    assert synced[4:] == ["f"]
+    file.close()
+    disk.close()
 
 
-def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
-    async def main():
-        disk = RealDisk(tmp_path / "disk")
-        await disk.replace("f", b"x")
-        assert synced == ["f.harness-aside", "disk"]
-        (tmp_path / "disk" / "g.harness-aside").write_bytes(b"torn by a kill")
-        assert await disk.list() == ["f"]
-        disk.close()
-
-    asyncio.run(main())
+async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
+    disk = RealDisk(tmp_path / "disk")
+    await disk.replace("f", b"x")
+    assert synced == ["f.harness-aside", "disk"]
+    (tmp_path / "disk" / "g.harness-aside").write_bytes(b"torn by a kill")
+    assert await disk.list() == ["f"]
+    disk.close()
 
 
-def test_close_waits_for_a_sync_whose_caller_gave_up(tmp_path, monkeypatch):
+async def test_close_waits_for_a_sync_whose_caller_gave_up(tmp_path, monkeypatch):
     """Otherwise the thread might sync a descriptor that belongs to another file by then."""
 
-    async def main():
-        import threading
+    import threading
 
-        go, seen = threading.Event(), []
+    go, seen = threading.Event(), []
 
-        def fsync(descriptor: int) -> None:
-            go.wait(5)
-            seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+    def fsync(descriptor: int) -> None:
+        go.wait(5)
+        seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
 
-        monkeypatch.setattr(os, "fsync", fsync)
-        disk = RealDisk(tmp_path)
-        file = await disk.open("f")
-        task = asyncio.create_task(file.sync())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        file.close()
-        other = await disk.open("other")
-        go.set()
-        await other.sync()
-        other.close()
-        await asyncio.to_thread(disk.close)
-        assert sorted(seen) == ["f", "other", tmp_path.name, tmp_path.name]
-        with pytest.raises(ValueError, match="closed"):
-            await file.append(b"late")
-
-    asyncio.run(main())
+    monkeypatch.setattr(os, "fsync", fsync)
+    disk = RealDisk(tmp_path)
+    file = await disk.open("f")
+    task = asyncio.create_task(file.sync())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    file.close()
+    other = await disk.open("other")
+    go.set()
+    await other.sync()
+    other.close()
+    await asyncio.to_thread(disk.close)
+    assert sorted(seen) == ["f", "other", tmp_path.name, tmp_path.name]
+    with pytest.raises(ValueError, match="closed"):
+        await file.append(b"late")

@@ -13,7 +13,6 @@ from harness.environments.real import faketime, foreignclock
 from harness.environments.real.faketime import Names, preload, setting, shift_ns, without_waits
 from harness.environments.real.foreignclock import ForeignClock, why_deaf
 from harness.errors import InfrastructureError, UsageError
-from tests.real.test_control import on_a_loop
 
 S = 1_000_000_000
 NOW = 1_800_000_000 * S
@@ -128,7 +127,6 @@ def clock_of(node, *, probe=True):
         (FakeNode(asks=False), False, r"not asked for the time within .* declare a `clock_probe`"),
     ],
 )
-@on_a_loop
 async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.0)
     clock = clock_of(node, probe=probe)
@@ -140,7 +138,6 @@ async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, w
     assert node.line == setting(ClockError())
 
 
-@on_a_loop
 async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     node = FakeNode()
     clock = clock_of(node)
@@ -153,7 +150,6 @@ async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     assert node.line.startswith("+0.000000000 ")
 
 
-@on_a_loop
 async def test_a_probe_that_hangs_is_given_up_and_reads_are_looked_at(monkeypatch):
     monkeypatch.setattr(foreignclock, "_PROBE_S", 0.01)
     node = FakeNode()
@@ -163,7 +159,6 @@ async def test_a_probe_that_hangs_is_given_up_and_reads_are_looked_at(monkeypatc
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 5000
 
 
-@on_a_loop
 async def test_what_nobody_read_counts_once_somebody_has(monkeypatch):
     monkeypatch.setattr(foreignclock, "_FELT_WITHIN_S", 0.0)
     node = FakeNode(asks=False)
@@ -175,7 +170,6 @@ async def test_what_nobody_read_counts_once_somebody_has(monkeypatch):
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 6000
 
 
-@on_a_loop
 async def test_a_drift_is_felt_when_it_is_taken_away(monkeypatch):
     clock = clock_of(FakeNode(), probe=False)
     now_ns = time.time_ns()

@@ -20,6 +20,7 @@ from targets.kudu.rpc import (
 )
 from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
 from targets.kudu.rpc.wire import answer_frame
+from tests.async_tests import on
 from tests.rpc.nodes import PORT, Ping, Pong, simulate
 
 WHERE = f"n1:{PORT}"
@@ -43,100 +44,90 @@ class Told:
         self.outcomes.append(outcome)
 
 
-def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one() -> None:
-    async def main(session: Session) -> list[Pong | RpcError]:
-        told = Told(RpcClient(session.env))
-        for number in (1, 2):
-            told.start("Test.Echo", Ping(number))
-            await asyncio.sleep(1)
-        return told.outcomes
-
-    assert simulate(main) == [Pong(1, "n1 to client"), Pong(2, "n1 to client")]
+@on(simulate)
+async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: Session) -> None:
+    told = Told(RpcClient(session.env))
+    for number in (1, 2):
+        told.start("Test.Echo", Ping(number))
+        await asyncio.sleep(1)
+    assert told.outcomes == [Pong(1, "n1 to client"), Pong(2, "n1 to client")]
 
 
 @pytest.mark.parametrize("connected", [False, True])
-def test_a_cut_is_told_as_a_timeout_once(connected: bool) -> None:
-    async def main(session: Session) -> list[Pong | RpcError]:
-        told = Told(RpcClient(session.env))
-        if connected:
-            await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-        await session.cluster.cut([Link(CLIENT, "n1")], lease_s=60)
-        told.start("Test.Echo", Ping(2))
-        await asyncio.sleep(30)
-        return told.outcomes
-
-    (outcome,) = simulate(main)
+@on(simulate)
+async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool) -> None:
+    told = Told(RpcClient(session.env))
+    if connected:
+        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+    await session.cluster.cut([Link(CLIENT, "n1")], lease_s=60)
+    told.start("Test.Echo", Ping(2))
+    await asyncio.sleep(30)
+    (outcome,) = told.outcomes
     assert isinstance(outcome, RpcTimeoutError)
     assert outcome.sent is connected
 
 
-def test_a_broken_connection_is_told() -> None:
-    async def main(session: Session) -> list[Pong | RpcError]:
-        told = Told(RpcClient(session.env))
-        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-        told.start("Test.Slow", Ping(1, 1.0))
-        await asyncio.sleep(0.1)
-        await session.cluster.kill("n1")
-        await asyncio.sleep(0.1)
-        told.start("Test.Echo", Ping(2))  # nobody listens now
-        await asyncio.sleep(1)
-        return told.outcomes
-
-    first, second = simulate(main)
+@on(simulate)
+async def test_a_broken_connection_is_told(session: Session) -> None:
+    told = Told(RpcClient(session.env))
+    await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+    told.start("Test.Slow", Ping(1, 1.0))
+    await asyncio.sleep(0.1)
+    await session.cluster.kill("n1")
+    await asyncio.sleep(0.1)
+    told.start("Test.Echo", Ping(2))  # nobody listens now
+    await asyncio.sleep(1)
+    first, second = told.outcomes
     assert isinstance(first, RpcConnectionError)
     assert isinstance(second, RpcConnectionError)
     assert (first.sent, second.sent) == (True, False)
 
 
-def test_refusals_are_told() -> None:
-    async def main(session: Session) -> list[Pong | RpcError]:
-        told = Told(RpcClient(session.env))
-        for _ in range(2):
-            told.start("Test.Refuse", Ping(1))
-            await asyncio.sleep(1)
-        return told.outcomes
-
-    outcomes = simulate(main)
+@on(simulate)
+async def test_refusals_are_told(session: Session) -> None:
+    told = Told(RpcClient(session.env))
+    for _ in range(2):
+        told.start("Test.Refuse", Ping(1))
+        await asyncio.sleep(1)
+    outcomes = told.outcomes
     assert [str(outcome) for outcome in outcomes] == ["no, thank you"] * 2
     assert all(isinstance(outcome, RpcRemoteError) for outcome in outcomes)
 
 
-def test_closing_the_client_is_told() -> None:
-    async def main(session: Session) -> list[Pong | RpcError]:
-        told = Told(RpcClient(session.env))
-        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-        told.start("Test.Slow", Ping(1, 1.0))
-        told.client.close()
-        await asyncio.sleep(1)
-        return told.outcomes
-
-    (outcome,) = simulate(main)
+@on(simulate)
+async def test_closing_the_client_is_told(session: Session) -> None:
+    told = Told(RpcClient(session.env))
+    await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+    told.start("Test.Slow", Ping(1, 1.0))
+    told.client.close()
+    await asyncio.sleep(1)
+    (outcome,) = told.outcomes
     assert isinstance(outcome, RpcConnectionError)
     assert outcome.sent
 
 
-def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent() -> None:
-    async def main(session: Session) -> Pong:
-        client = RpcClient(session.env)
-        told = Told(client)
-        await client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-        await session.cluster.pause("n1", lease_s=60)
-        other = asyncio.create_task(
-            client.call(WHERE, "Test.Slow", Ping(1, 10.0), Pong, timeout_s=60.0)
-        )  # or the connection would be given up with its last call
-        await asyncio.sleep(0)
-        link = next(iter(client._links.values()))
-        ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server expects no answers
-        while link._conn.try_send(ignored):
-            pass
-        told.start("Test.Echo", Ping(5))
-        await asyncio.sleep(3)
-        assert [type(outcome) for outcome in told.outcomes] == [RpcTimeoutError]
-        await session.cluster.resume("n1")
-        await other
-        return await client.call(WHERE, "Test.Count", Ping(5), Pong, timeout_s=5.0)
-
-    assert simulate(main) == Pong(0)
+@on(simulate)
+async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(
+    session: Session,
+) -> None:
+    client = RpcClient(session.env)
+    told = Told(client)
+    await client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+    await session.cluster.pause("n1", lease_s=60)
+    other = asyncio.create_task(
+        client.call(WHERE, "Test.Slow", Ping(1, 10.0), Pong, timeout_s=60.0)
+    )  # or the connection would be given up with its last call
+    await asyncio.sleep(0)
+    link = next(iter(client._links.values()))
+    ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server expects no answers
+    while link._conn.try_send(ignored):
+        pass
+    told.start("Test.Echo", Ping(5))
+    await asyncio.sleep(3)
+    assert [type(outcome) for outcome in told.outcomes] == [RpcTimeoutError]
+    await session.cluster.resume("n1")
+    await other
+    assert await client.call(WHERE, "Test.Count", Ping(5), Pong, timeout_s=5.0) == Pong(0)
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.5])

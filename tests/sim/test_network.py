@@ -11,6 +11,7 @@ from harness.ends import call_as
 from harness.env import FRAME_BYTES_MAX, Address
 from harness.environments.sim.network import BACKLOG_MAX
 from harness.errors import UsageError
+from tests.async_tests import on
 from tests.sim.toy import LEASE_S, PORT, call, connect, run, specs, within
 
 TWO = specs("a", "b")
@@ -19,15 +20,13 @@ BOTH = [FROM_A, TO_A]
 LAN_MAX_S = 0.0011
 
 
-def test_a_call_takes_two_latencies_and_some_processor_time():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        start = s.env.clock.monotonic_ns()
-        await conn.send(b"x")
-        assert await conn.recv() == b"x@a"
-        return (s.env.clock.monotonic_ns() - start) / 1e6
-
-    took_ms = run(main, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+async def test_a_call_takes_two_latencies_and_some_processor_time(s):
+    conn = await connect(s.env, "a")
+    start = s.env.clock.monotonic_ns()
+    await conn.send(b"x")
+    assert await conn.recv() == b"x@a"
+    took_ms = (s.env.clock.monotonic_ns() - start) / 1e6
     assert 10.0 < took_ms < 10.2
 
 
@@ -51,28 +50,24 @@ def test_latency_laws_stay_within_their_bounds(law):
         assert max(took) < 2.2
 
 
-def test_frames_in_flight_are_swallowed_when_a_cut_begins():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await conn.send(b"x")  # arrives after 5 ms
-        fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
-        assert await within(1, conn.recv()) == "timeout"
-        return await s.cluster.heal(fault)
-
-    bite = run(main, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+async def test_frames_in_flight_are_swallowed_when_a_cut_begins(s):
+    conn = await connect(s.env, "a")
+    await conn.send(b"x")  # arrives after 5 ms
+    fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
+    assert await within(1, conn.recv()) == "timeout"
+    bite = await s.cluster.heal(fault)
     assert bite == Bite(1, "frames")
 
 
-def test_a_frame_sent_during_a_cut_is_swallowed_though_it_would_arrive_after_it():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
-        await conn.send(b"x")
-        await s.cluster.heal(fault)  # at once, long before the 5 ms are over
-        with pytest.raises(ConnectionResetError):
-            await conn.recv()
-
-    run(main, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0, retransmit=0.0)
+@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0, retransmit=0.0)
+async def test_a_frame_sent_during_a_cut_is_swallowed_though_it_would_arrive_after_it(s):
+    conn = await connect(s.env, "a")
+    fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
+    await conn.send(b"x")
+    await s.cluster.heal(fault)  # at once, long before the 5 ms are over
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
 
 
 @pytest.mark.parametrize("retransmit", [0.0, 1.0])
@@ -100,87 +95,76 @@ def test_after_a_cut_a_connection_delivers_late_in_order_or_is_reset(retransmit)
     assert run(main, TWO, retransmit=retransmit) == expected
 
 
-def test_a_one_way_cut_lets_the_other_direction_through():
-    async def main(s):
-        seen = []
-        s.cluster.subscribe(lambda e: seen.append(e.kind))
-        conn = await connect(s.env, "a")
-        await s.cluster.cut([FROM_A], lease_s=LEASE_S)
-        await conn.send(b"x")
-        assert await within(1, conn.recv()) == "timeout"
-        return seen
-
-    assert "served" in run(main, TWO)
+@on(run, TWO)
+async def test_a_one_way_cut_lets_the_other_direction_through(s):
+    seen = []
+    s.cluster.subscribe(lambda e: seen.append(e.kind))
+    conn = await connect(s.env, "a")
+    await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+    await conn.send(b"x")
+    assert await within(1, conn.recv()) == "timeout"
+    assert "served" in seen
 
 
-def test_a_sender_that_gets_nothing_through_is_reset_in_the_end():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.cut([TO_A], lease_s=LEASE_S)
-        start = s.env.clock.monotonic_ns()
-        await conn.send(b"x")
-        with pytest.raises(ConnectionResetError):
-            await conn.recv()
-        return (s.env.clock.monotonic_ns() - start) / 1e9
-
-    assert 7.0 <= run(main, TWO, tcp_timeout_s=7.0) < 7.1
+@on(run, TWO, tcp_timeout_s=7.0)
+async def test_a_sender_that_gets_nothing_through_is_reset_in_the_end(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.cut([TO_A], lease_s=LEASE_S)
+    start = s.env.clock.monotonic_ns()
+    await conn.send(b"x")
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
+    assert 7.0 <= (s.env.clock.monotonic_ns() - start) / 1e9 < 7.1
 
 
-def test_connecting_across_a_cut_is_silence_and_succeeds_after_the_heal():
-    async def main(s):
-        fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
-        assert await within(3, connect(s.env, "a")) == "timeout"
-        task = asyncio.create_task(call(s.env, "a", b"x", timeout_s=60))
-        await asyncio.sleep(1.5)
-        assert (await s.cluster.heal(fault)).count >= 2
-        start = s.env.clock.monotonic_ns()
-        assert await task == b"x@a"
-        return (s.env.clock.monotonic_ns() - start) / 1e9
-
-    assert 1.0 < run(main, TWO) < 2.0  # the opening packet is sent again after 1 s, then 2 s
-
-
-def test_the_kernel_gives_up_connecting_after_two_minutes():
-    async def main(s):
-        await s.cluster.cut([TO_A], lease_s=LEASE_S)
-        start = s.env.clock.monotonic_ns()
-        with pytest.raises(TimeoutError, match="a:7000"):
-            await connect(s.env, "a")
-        return (s.env.clock.monotonic_ns() - start) / 1e9
-
-    assert 126 < run(main, TWO) < 128
+@on(run, TWO)
+async def test_connecting_across_a_cut_is_silence_and_succeeds_after_the_heal(s):
+    fault = await s.cluster.cut([TO_A], lease_s=LEASE_S)
+    assert await within(3, connect(s.env, "a")) == "timeout"
+    task = asyncio.create_task(call(s.env, "a", b"x", timeout_s=60))
+    await asyncio.sleep(1.5)
+    assert (await s.cluster.heal(fault)).count >= 2
+    start = s.env.clock.monotonic_ns()
+    assert await task == b"x@a"
+    # The opening packet is sent again after 1 s, then 2 s.
+    assert 1.0 < (s.env.clock.monotonic_ns() - start) / 1e9 < 2.0
 
 
-def test_the_answer_to_connecting_can_be_cut_as_well():
-    async def main(s):
-        fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
-        assert await within(2, connect(s.env, "a")) == "timeout"
-        await s.cluster.heal(fault)
-        assert await call(s.env, "a", b"x") == b"x@a"
+@on(run, TWO)
+async def test_the_kernel_gives_up_connecting_after_two_minutes(s):
+    await s.cluster.cut([TO_A], lease_s=LEASE_S)
+    start = s.env.clock.monotonic_ns()
+    with pytest.raises(TimeoutError, match="a:7000"):
+        await connect(s.env, "a")
+    assert 126 < (s.env.clock.monotonic_ns() - start) / 1e9 < 128
 
-    run(main, TWO)
+
+@on(run, TWO)
+async def test_the_answer_to_connecting_can_be_cut_as_well(s):
+    fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+    assert await within(2, connect(s.env, "a")) == "timeout"
+    await s.cluster.heal(fault)
+    assert await call(s.env, "a", b"x") == b"x@a"
 
 
-def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.kill("a")
-        with pytest.raises(ConnectionResetError):
-            await conn.recv()
-        with pytest.raises(ConnectionRefusedError):
-            await connect(s.env, "a")
-        hidden = await connect(s.env, "b")
-        fault = await s.cluster.cut(Link.between([CLIENT], ["b"]), lease_s=LEASE_S)
-        await s.cluster.kill("b")
-        assert await within(100, hidden.recv()) == "timeout"
-        await s.cluster.heal(fault)
-        await s.cluster.start("b")
-        assert await within(100, hidden.recv()) == "timeout"  # still nobody told us
-        await hidden.send(b"x")
-        with pytest.raises(ConnectionResetError):
-            await hidden.recv()
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.kill("a")
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
+    with pytest.raises(ConnectionRefusedError):
+        await connect(s.env, "a")
+    hidden = await connect(s.env, "b")
+    fault = await s.cluster.cut(Link.between([CLIENT], ["b"]), lease_s=LEASE_S)
+    await s.cluster.kill("b")
+    assert await within(100, hidden.recv()) == "timeout"
+    await s.cluster.heal(fault)
+    await s.cluster.start("b")
+    assert await within(100, hidden.recv()) == "timeout"  # still nobody told us
+    await hidden.send(b"x")
+    with pytest.raises(ConnectionResetError):
+        await hidden.recv()
 
 
 @pytest.mark.parametrize("cut_first", [True, False])
@@ -201,114 +185,100 @@ def test_a_cut_swallows_a_reset_when_it_is_sent_and_when_it_arrives(cut_first):
     assert run(main, TWO, **knobs) == "timeout"
 
 
-def test_the_dead_retransmit_nothing():
-    async def main(s):
-        served = asyncio.Event()
-        s.cluster.subscribe(lambda e: served.set() if e.kind == "served" else None)
-        conn = await connect(s.env, "a")
-        await conn.send(b"x")
-        await served.wait()  # the answer is on its way
-        fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
-        await s.cluster.kill("a")
-        await asyncio.sleep(1)
-        await s.cluster.heal(fault)
-        return await within(100, conn.recv())
-
-    assert run(main, TWO, retransmit=1.0) == "timeout"
+@on(run, TWO, retransmit=1.0)
+async def test_the_dead_retransmit_nothing(s):
+    served = asyncio.Event()
+    s.cluster.subscribe(lambda e: served.set() if e.kind == "served" else None)
+    conn = await connect(s.env, "a")
+    await conn.send(b"x")
+    await served.wait()  # the answer is on its way
+    fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+    await s.cluster.kill("a")
+    await asyncio.sleep(1)
+    await s.cluster.heal(fault)
+    assert await within(100, conn.recv()) == "timeout"
 
 
-def test_a_full_backlog_is_silence():
-    async def main(s):
-        await call(s.env, "a", b"up?")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        waiting = [within(0.5, connect(s.env, "a")) for _ in range(BACKLOG_MAX + 3)]
-        return (await asyncio.gather(*waiting)).count("timeout")
-
-    assert run(main, TWO) == 3
+@on(run, TWO)
+async def test_a_full_backlog_is_silence(s):
+    await call(s.env, "a", b"up?")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    waiting = [within(0.5, connect(s.env, "a")) for _ in range(BACKLOG_MAX + 3)]
+    assert (await asyncio.gather(*waiting)).count("timeout") == 3
 
 
-def test_a_paused_node_completes_the_handshake_and_answers_later():
-    async def main(s):
-        await call(s.env, "a", b"up?")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        conn = await connect(s.env, "a")
-        await conn.send(b"x")
-        assert await within(60, conn.recv()) == "timeout"
-        await s.cluster.resume("a")
-        assert await within(1, conn.recv()) == b"x@a"
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_a_paused_node_completes_the_handshake_and_answers_later(s):
+    await call(s.env, "a", b"up?")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    conn = await connect(s.env, "a")
+    await conn.send(b"x")
+    assert await within(60, conn.recv()) == "timeout"
+    await s.cluster.resume("a")
+    assert await within(1, conn.recv()) == b"x@a"
 
 
-def test_back_pressure_stops_a_sender_and_a_cancelled_send_sent_nothing():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        sent = 0
-        while await within(1, conn.send(b"x" * 1_000_000)) is None:
-            sent += 1
-        assert 3 <= sent <= 6
-        await s.cluster.resume("a")
-        for _ in range(sent):
-            assert len(await conn.recv()) == 1_000_002
-        assert await within(5, conn.recv()) == "timeout"
-        await conn.send(b"end")
-        assert await conn.recv() == b"end@a"
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_back_pressure_stops_a_sender_and_a_cancelled_send_sent_nothing(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    sent = 0
+    while await within(1, conn.send(b"x" * 1_000_000)) is None:
+        sent += 1
+    assert 3 <= sent <= 6
+    await s.cluster.resume("a")
+    for _ in range(sent):
+        assert len(await conn.recv()) == 1_000_002
+    assert await within(5, conn.recv()) == "timeout"
+    await conn.send(b"end")
+    assert await conn.recv() == b"end@a"
 
 
-def test_try_send_stops_where_send_would_wait():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        sent = 0
-        while conn.try_send(b"x" * 1_000_000):
-            sent += 1
-        assert 3 <= sent <= 6
-        with pytest.raises(ValueError, match="limit"):
-            conn.try_send(bytes(FRAME_BYTES_MAX + 1))
-        await s.cluster.resume("a")
-        for _ in range(sent):
-            assert len(await conn.recv()) == 1_000_002
-        assert await within(1, conn.recv()) == "timeout"
-        conn.close()
-        with pytest.raises(ConnectionResetError):
-            conn.try_send(b"late")
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_try_send_stops_where_send_would_wait(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    sent = 0
+    while conn.try_send(b"x" * 1_000_000):
+        sent += 1
+    assert 3 <= sent <= 6
+    with pytest.raises(ValueError, match="limit"):
+        conn.try_send(bytes(FRAME_BYTES_MAX + 1))
+    await s.cluster.resume("a")
+    for _ in range(sent):
+        assert len(await conn.recv()) == 1_000_002
+    assert await within(1, conn.recv()) == "timeout"
+    conn.close()
+    with pytest.raises(ConnectionResetError):
+        conn.try_send(b"late")
 
 
-def test_back_pressure_ends_when_the_way_back_heals():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        while await within(1, conn.send(b"x" * 1_000_000)) is None:
-            pass
-        blocked = asyncio.create_task(conn.send(b"y"))
-        fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
-        await s.cluster.resume("a")
-        await asyncio.sleep(1)
-        assert not blocked.done()
-        await s.cluster.heal(fault)
-        assert await within(2, blocked) is None  # and not "timeout"
-
-    run(main, specs("a", entry="sink"))
+@on(run, specs("a", entry="sink"))
+async def test_back_pressure_ends_when_the_way_back_heals(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    while await within(1, conn.send(b"x" * 1_000_000)) is None:
+        pass
+    blocked = asyncio.create_task(conn.send(b"y"))
+    fault = await s.cluster.cut([FROM_A], lease_s=LEASE_S)
+    await s.cluster.resume("a")
+    await asyncio.sleep(1)
+    assert not blocked.done()
+    await s.cluster.heal(fault)
+    assert await within(2, blocked) is None  # and not "timeout"
 
 
-def test_a_reset_wakes_a_sender_that_waits_for_room():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        while await within(1, conn.send(b"x" * 1_000_000)) is None:
-            pass
-        blocked = asyncio.create_task(conn.send(b"y"))
-        await asyncio.sleep(1)
-        await s.cluster.kill("a")
-        with pytest.raises(ConnectionResetError):
-            await within(1, blocked)
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_a_reset_wakes_a_sender_that_waits_for_room(s):
+    conn = await connect(s.env, "a")
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    while await within(1, conn.send(b"x" * 1_000_000)) is None:
+        pass
+    blocked = asyncio.create_task(conn.send(b"y"))
+    await asyncio.sleep(1)
+    await s.cluster.kill("a")
+    with pytest.raises(ConnectionResetError):
+        await within(1, blocked)
 
 
 def test_a_cancelled_connect_leaves_no_connection():
@@ -323,56 +293,48 @@ def test_a_cancelled_connect_leaves_no_connection():
     assert [run(main, TWO, retransmit=share) for share in (0.0, 1.0)] == [(0, 0), (0, 0)]
 
 
-def test_an_orderly_end_comes_after_the_frames_before_it():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        await conn.send(b"x")
-        conn.close()
+@on(run, TWO)
+async def test_an_orderly_end_comes_after_the_frames_before_it(s):
+    conn = await connect(s.env, "a")
+    await conn.send(b"x")
+    conn.close()
+    with pytest.raises(ConnectionResetError):
+        await conn.send(b"y")
+    assert await conn.recv() is None  # our own end is closed
+    await asyncio.sleep(1)
+    assert any("served" in line for line in await s.cluster.logs("a"))
+
+
+@on(run, TWO)
+async def test_two_readers_of_one_connection_are_an_error(s):
+    conn = await connect(s.env, "a")
+    reader = asyncio.create_task(conn.recv())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="two tasks"):
+        await conn.recv()
+    reader.cancel()
+
+
+@on(run, TWO)
+async def test_reset_counts_the_connections_it_resets(s):
+    conns = [await connect(s.env, node) for node in "aab"]
+    assert await s.cluster.reset([FROM_A]) == 2
+    for conn in conns[:2]:
         with pytest.raises(ConnectionResetError):
-            await conn.send(b"y")
-        assert await conn.recv() is None  # our own end is closed
-        await asyncio.sleep(1)
-        return await s.cluster.logs("a")
-
-    assert any("served" in line for line in run(main, TWO))
-
-
-def test_two_readers_of_one_connection_are_an_error():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        reader = asyncio.create_task(conn.recv())
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="two tasks"):
             await conn.recv()
-        reader.cancel()
-
-    run(main, TWO)
-
-
-def test_reset_counts_the_connections_it_resets():
-    async def main(s):
-        conns = [await connect(s.env, node) for node in "aab"]
-        assert await s.cluster.reset([FROM_A]) == 2
-        for conn in conns[:2]:
-            with pytest.raises(ConnectionResetError):
-                await conn.recv()
-        await conns[2].send(b"x")
-        assert await conns[2].recv() == b"x@b"
-        assert await s.cluster.reset([TO_A]) == 0
-
-    run(main, TWO)
+    await conns[2].send(b"x")
+    assert await conns[2].recv() == b"x@b"
+    assert await s.cluster.reset([TO_A]) == 0
 
 
-def test_stalled_links_hold_everything_until_healed():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        fault = await s.cluster.shape([TO_A], LinkQuality(stall=True), lease_s=LEASE_S)
-        await conn.send(b"x")
-        assert await within(5, conn.recv()) == "timeout"
-        assert await s.cluster.heal(fault) == Bite(1, "frames")
-        assert await within(2, conn.recv()) == b"x@a"
-
-    run(main, TWO, retransmit=0.0)
+@on(run, TWO, retransmit=0.0)
+async def test_stalled_links_hold_everything_until_healed(s):
+    conn = await connect(s.env, "a")
+    fault = await s.cluster.shape([TO_A], LinkQuality(stall=True), lease_s=LEASE_S)
+    await conn.send(b"x")
+    assert await within(5, conn.recv()) == "timeout"
+    assert await s.cluster.heal(fault) == Bite(1, "frames")
+    assert await within(2, conn.recv()) == b"x@a"
 
 
 async def _burst(s, quality: LinkQuality, count: int = 200) -> tuple[list[bytes], float, Bite]:
@@ -409,89 +371,76 @@ def test_reorder_changes_the_order_only():
     assert len(got) == len(set(got)) == 200
 
 
-def test_delay_throttle_and_two_shapes_at_once():
+@on(run, TWO)
+async def test_delay_throttle_and_two_shapes_at_once(s):
     _, took_s, _ = run(lambda s: _burst(s, LinkQuality(delay_ms=300.0)), TWO)
     assert 0.3 < took_s < 0.32
     _, took_s, _ = run(lambda s: _burst(s, LinkQuality(rate_kb_s=1)), TWO)
     assert 0.6 < took_s < 0.62  # 200 frames of 3 bytes at 1,000 bytes a second
-
-    async def both(s):
-        await s.cluster.shape([TO_A], LinkQuality(delay_ms=100.0), lease_s=LEASE_S)
-        return await _burst(s, LinkQuality(delay_ms=300.0))
-
-    _, took_s, _ = run(both, TWO)
+    await s.cluster.shape([TO_A], LinkQuality(delay_ms=100.0), lease_s=LEASE_S)
+    _, took_s, _ = await _burst(s, LinkQuality(delay_ms=300.0))
     assert 0.4 < took_s < 0.42
 
 
-def test_healing_again_returns_the_same_bite():
-    async def main(s):
-        conn = await connect(s.env, "a")
-        fault = await s.cluster.cut(BOTH, lease_s=LEASE_S)
-        await conn.send(b"x")
-        await asyncio.sleep(1)
-        assert await s.cluster.heal(fault) == Bite(1, "frames")
-        assert await call(s.env, "a", b"y") == b"y@a"
-        assert await s.cluster.heal(fault) == Bite(1, "frames")
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_healing_again_returns_the_same_bite(s):
+    conn = await connect(s.env, "a")
+    fault = await s.cluster.cut(BOTH, lease_s=LEASE_S)
+    await conn.send(b"x")
+    await asyncio.sleep(1)
+    assert await s.cluster.heal(fault) == Bite(1, "frames")
+    assert await call(s.env, "a", b"y") == b"y@a"
+    assert await s.cluster.heal(fault) == Bite(1, "frames")
 
 
-def test_heal_among_leaves_other_links_cut():
-    async def main(s):
-        fault = await s.cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
-        await s.cluster.heal_among(["b"])
-        assert await call(s.env, "b", b"x") == b"x@b"
-        assert await within(2, call(s.env, "a", b"x")) == "timeout"
-        await s.cluster.heal_all()
-        assert await call(s.env, "a", b"x") == b"x@a"
-        assert (await s.cluster.heal(fault)).count > 0
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_heal_among_leaves_other_links_cut(s):
+    fault = await s.cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
+    await s.cluster.heal_among(["b"])
+    assert await call(s.env, "b", b"x") == b"x@b"
+    assert await within(2, call(s.env, "a", b"x")) == "timeout"
+    await s.cluster.heal_all()
+    assert await call(s.env, "a", b"x") == b"x@a"
+    assert (await s.cluster.heal(fault)).count > 0
 
 
-def test_overlapping_cuts_heal_only_together():
-    async def main(s):
-        first = await s.cluster.cut(BOTH, lease_s=LEASE_S)
-        second = await s.cluster.cut(BOTH, lease_s=LEASE_S)
-        await s.cluster.heal(first)
-        assert await within(2, call(s.env, "a", b"x")) == "timeout"
-        await s.cluster.heal(second)
-        assert await call(s.env, "a", b"x") == b"x@a"
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_overlapping_cuts_heal_only_together(s):
+    first = await s.cluster.cut(BOTH, lease_s=LEASE_S)
+    second = await s.cluster.cut(BOTH, lease_s=LEASE_S)
+    await s.cluster.heal(first)
+    assert await within(2, call(s.env, "a", b"x")) == "timeout"
+    await s.cluster.heal(second)
+    assert await call(s.env, "a", b"x") == b"x@a"
 
 
-def test_bad_faults_are_usage_errors():
-    async def main(s):
-        cluster = s.cluster
-        for work, message in [
-            (cluster.cut([Link("a", "zz")], lease_s=1), "no node is named 'zz'; there are a, b"),
-            (cluster.cut([], lease_s=1), "at least one link"),
-            (cluster.cut([Link("a", "a")], lease_s=1), "both ends at one node"),
-            (cluster.shape(BOTH, LinkQuality(drop=1.5), lease_s=1), "drop is 1.5"),
-            (cluster.shape(BOTH, LinkQuality(delay_ms=-1.0), lease_s=1), "delay_ms is -1"),
-            (cluster.heal("cut-99"), "no fault has the id 'cut-99'"),
-            (cluster.kill(CLIENT), "no node is named 'client'"),
-            (cluster.wipe("a"), "cannot wipe"),
-            (cluster.slow("a", factor=0), "factor is 0"),
-            (cluster.skew("a", offset_ns=0, drift_ppm=-1_000_000), "drift_ppm is"),
-        ]:
-            with pytest.raises(UsageError, match=message):
-                await work
-
-    run(main, TWO)
+@on(run, TWO)
+async def test_bad_faults_are_usage_errors(s):
+    cluster = s.cluster
+    for work, message in [
+        (cluster.cut([Link("a", "zz")], lease_s=1), "no node is named 'zz'; there are a, b"),
+        (cluster.cut([], lease_s=1), "at least one link"),
+        (cluster.cut([Link("a", "a")], lease_s=1), "both ends at one node"),
+        (cluster.shape(BOTH, LinkQuality(drop=1.5), lease_s=1), "drop is 1.5"),
+        (cluster.shape(BOTH, LinkQuality(delay_ms=-1.0), lease_s=1), "delay_ms is -1"),
+        (cluster.heal("cut-99"), "no fault has the id 'cut-99'"),
+        (cluster.kill(CLIENT), "no node is named 'client'"),
+        (cluster.wipe("a"), "cannot wipe"),
+        (cluster.slow("a", factor=0), "factor is 0"),
+        (cluster.skew("a", offset_ns=0, drift_ppm=-1_000_000), "drift_ppm is"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            await work
 
 
-def test_closed_connections_are_forgotten():
-    async def main(s):
-        for _ in range(20):
-            await call(s.env, "a", b"x")
-        await asyncio.sleep(1)
-        fabric = s.cluster._fabric
-        machine = s.cluster._machines["a"]
-        return len(fabric._ends), len(fabric._attempts), len(machine.incarnation.ends)
-
-    assert run(main, TWO) == (0, 0, 0)
+@on(run, TWO)
+async def test_closed_connections_are_forgotten(s):
+    for _ in range(20):
+        await call(s.env, "a", b"x")
+    await asyncio.sleep(1)
+    fabric = s.cluster._fabric
+    machine = s.cluster._machines["a"]
+    assert (len(fabric._ends), len(fabric._attempts), len(machine.incarnation.ends)) == (0, 0, 0)
 
 
 def test_a_client_that_hears_nothing_is_not_refused_either():

@@ -10,6 +10,7 @@ import pytest
 
 from harness.cluster import Capability, ClusterEvent, Fidelity, Link, NodeState
 from harness.env import Address, Env
+from tests.async_tests import on
 from tests.sim.toy import LEASE_S, PORT, forever, run, specs
 
 EVENT = "about-to-act"
@@ -90,18 +91,16 @@ def nothing_happens_in_between(verb, number, seed):
         assert later[: number + 1] == list(range(number + 1))  # it goes on where it stood still
 
 
-def test_what_a_spring_does_is_not_the_nodes_doing():
-    async def main(session: Any) -> float:
-        struck = asyncio.get_running_loop().create_future()
+@on(run, specs("a", "b", entry="tests.sim.test_traps:actor"))
+async def test_what_a_spring_does_is_not_the_nodes_doing(session: Any):
+    struck = asyncio.get_running_loop().create_future()
 
-        async def spring(event: ClusterEvent) -> None:
-            if not struck.done():
-                struck.set_result(time.monotonic())  # as progress does, which a node may not
+    async def spring(event: ClusterEvent) -> None:
+        if not struck.done():
+            struck.set_result(time.monotonic())  # as progress does, which a node may not
 
-        session.cluster.trap(EVENT, spring)
-        return await struck
-
-    assert run(main, specs("a", "b", entry="tests.sim.test_traps:actor")) > 0
+    session.cluster.trap(EVENT, spring)
+    assert await struck > 0
 
 
 def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():
@@ -124,8 +123,6 @@ def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():
     assert run(main, nodes) == ["down"]
 
 
-def test_the_simulation_aims_at_events_exactly():
-    async def main(session: Any) -> Fidelity:
-        return session.cluster.capabilities[Capability.AIM_AT_EVENTS]
-
-    assert run(main) is Fidelity.EXACT
+@on(run)
+async def test_the_simulation_aims_at_events_exactly(session: Any):
+    assert session.cluster.capabilities[Capability.AIM_AT_EVENTS] is Fidelity.EXACT

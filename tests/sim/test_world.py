@@ -25,6 +25,7 @@ from harness.environments.sim.clock import SimClock
 from harness.environments.sim.world import LOG_LINES_MAX, World
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.plugins import DeploymentPlan
+from tests.async_tests import on
 from tests.sim.toy import LEASE_S, call, connect, forever, run, specs, within
 
 
@@ -37,76 +38,68 @@ def record(session, *kinds):
 # --- asyncio on a node loop --------------------------------------------------------------------
 
 
-def test_asyncio_primitives_work_in_virtual_time():
-    async def main(s):
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[int] = asyncio.Queue(1)
-        lock, event, condition = asyncio.Lock(), asyncio.Event(), asyncio.Condition()
+@on(run)
+async def test_asyncio_primitives_work_in_virtual_time(s):
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[int] = asyncio.Queue(1)
+    lock, event, condition = asyncio.Lock(), asyncio.Event(), asyncio.Condition()
 
-        async def produce():
-            for i in range(3):
-                await asyncio.sleep(10)
-                await queue.put(i)
-            event.set()
-            await asyncio.sleep(1)
-            async with condition:
-                condition.notify_all()
-
-        task = loop.create_task(produce())
-        assert task.get_name() == "task-1"
-        async with lock, asyncio.timeout(100):
-            assert [await queue.get() for _ in range(3)] == [0, 1, 2]
-            async with condition:
-                await condition.wait()
-        await asyncio.gather(task, event.wait(), asyncio.shield(asyncio.sleep(5)))
-        assert await asyncio.wait_for(asyncio.sleep(1, "x"), 2) == "x"
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                await forever()
-        return loop.time()
-
-    assert run(main) == 31 + 5 + 1 + 3
-
-
-def test_time_is_exact_and_costs_nothing():
-    async def main(s):
-        loop = asyncio.get_running_loop()
-        start = time.monotonic()
-        await asyncio.sleep(0.1)
-        await asyncio.sleep(86_400)
-        async with asyncio.timeout(1):
-            await asyncio.gather(*(asyncio.sleep(0.5, i) for i in range(3)))
-        assert time.monotonic() - start < 3_600
-        return loop.time(), s.env.clock.monotonic_ns()
-
-    assert run(main) == (86_400.6, 86_400_600_000_000)
-
-
-def test_equal_times_are_first_in_first_out():
-    async def main(s):
-        loop = asyncio.get_running_loop()
-        order: list[int] = []
-        for i in range(20):
-            loop.call_at(1.0, order.append, i)
-        cancelled = loop.call_later(0.5, order.append, 99)
-        cancelled.cancel()
-        cancelled.cancel()
-        loop.call_soon(order.append, 98).cancel()
+    async def produce():
+        for i in range(3):
+            await asyncio.sleep(10)
+            await queue.put(i)
+        event.set()
         await asyncio.sleep(1)
-        return order
+        async with condition:
+            condition.notify_all()
 
-    assert run(main) == list(range(20))
+    task = loop.create_task(produce())
+    assert task.get_name() == "task-1"
+    async with lock, asyncio.timeout(100):
+        assert [await queue.get() for _ in range(3)] == [0, 1, 2]
+        async with condition:
+            await condition.wait()
+    await asyncio.gather(task, event.wait(), asyncio.shield(asyncio.sleep(5)))
+    assert await asyncio.wait_for(asyncio.sleep(1, "x"), 2) == "x"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await forever()
+    assert loop.time() == 31 + 5 + 1 + 3
 
 
-def test_cancelled_timers_do_not_pile_up():
-    async def main(s):
-        loop = asyncio.get_running_loop()
-        for _ in range(20_000):
-            async with asyncio.timeout(1000):
-                await asyncio.sleep(0)
-        return len(loop.world.heap)
+@on(run)
+async def test_time_is_exact_and_costs_nothing(s):
+    loop = asyncio.get_running_loop()
+    start = time.monotonic()
+    await asyncio.sleep(0.1)
+    await asyncio.sleep(86_400)
+    async with asyncio.timeout(1):
+        await asyncio.gather(*(asyncio.sleep(0.5, i) for i in range(3)))
+    assert time.monotonic() - start < 3_600
+    assert (loop.time(), s.env.clock.monotonic_ns()) == (86_400.6, 86_400_600_000_000)
 
-    assert run(main) < 10_000
+
+@on(run)
+async def test_equal_times_are_first_in_first_out(s):
+    loop = asyncio.get_running_loop()
+    order: list[int] = []
+    for i in range(20):
+        loop.call_at(1.0, order.append, i)
+    cancelled = loop.call_later(0.5, order.append, 99)
+    cancelled.cancel()
+    cancelled.cancel()
+    loop.call_soon(order.append, 98).cancel()
+    await asyncio.sleep(1)
+    assert order == list(range(20))
+
+
+@on(run)
+async def test_cancelled_timers_do_not_pile_up(s):
+    loop = asyncio.get_running_loop()
+    for _ in range(20_000):
+        async with asyncio.timeout(1000):
+            await asyncio.sleep(0)
+    assert len(loop.world.heap) < 10_000
 
 
 async def busy(env: Env, config: dict[str, Any]) -> None:
@@ -120,60 +113,52 @@ async def busy(env: Env, config: dict[str, Any]) -> None:
         env.event("counted", count=count)
 
 
-def test_callbacks_cost_virtual_time_and_a_slow_processor_more():
-    async def main(s):
-        events = record(s, "counted")
-        await asyncio.sleep(1.5)
-        await s.cluster.slow("a", factor=10)
-        await asyncio.sleep(3)
-        await s.cluster.heal_all()
-        await asyncio.sleep(2)
-        return [e.data["count"] for e in events]
-
-    counts = run(main, specs("a", entry="tests.sim.test_world:busy"), cpu_us=100.0)
+@on(run, specs("a", entry="tests.sim.test_world:busy"), cpu_us=100.0)
+async def test_callbacks_cost_virtual_time_and_a_slow_processor_more(s):
+    events = record(s, "counted")
+    await asyncio.sleep(1.5)
+    await s.cluster.slow("a", factor=10)
+    await asyncio.sleep(3)
+    await s.cluster.heal_all()
+    await asyncio.sleep(2)
+    counts = [e.data["count"] for e in events]
     assert counts[0] == 10_000
     assert counts[2] == 1000
     assert counts[-1] == 10_000
 
 
-def test_a_slow_processor_answers_late_even_when_idle():
-    async def main(s):
-        await s.cluster.slow("a", factor=50_000)  # a second a callback
-        return await within(1, call(s.env, "a", b"x"))
-
-    assert run(main, specs("a")) == "timeout"
+@on(run, specs("a"))
+async def test_a_slow_processor_answers_late_even_when_idle(s):
+    await s.cluster.slow("a", factor=50_000)  # a second a callback
+    assert await within(1, call(s.env, "a", b"x")) == "timeout"
 
 
 # --- lives of nodes ------------------------------------------------------------------------------
 
 
-def test_pause_parks_timers_and_resume_runs_them_in_a_burst():
-    async def main(s):
-        ticks = record(s, "tick")
-        await asyncio.sleep(2.5)
-        await s.cluster.pause("a", lease_s=LEASE_S)
-        assert s.cluster.state("a") is NodeState.PAUSED
-        await asyncio.sleep(10)
-        before = len(ticks)
-        await s.cluster.resume("a")
-        await asyncio.sleep(0.001)
-        burst = len(ticks) - before
-        await asyncio.sleep(5)
-        return before, burst, len(ticks)
-
-    assert run(main, specs("a", entry="ticker")) == (2, 1, 8)
+@on(run, specs("a", entry="ticker"))
+async def test_pause_parks_timers_and_resume_runs_them_in_a_burst(s):
+    ticks = record(s, "tick")
+    await asyncio.sleep(2.5)
+    await s.cluster.pause("a", lease_s=LEASE_S)
+    assert s.cluster.state("a") is NodeState.PAUSED
+    await asyncio.sleep(10)
+    before = len(ticks)
+    await s.cluster.resume("a")
+    await asyncio.sleep(0.001)
+    burst = len(ticks) - before
+    await asyncio.sleep(5)
+    assert (before, burst, len(ticks)) == (2, 1, 8)
 
 
-def test_a_stubborn_node_is_killed_after_a_bound():
-    async def main(s):
-        events = record(s, "refused-to-stop", "node-exited")
-        await asyncio.sleep(1)
-        await s.cluster.stop("a")
-        assert s.env.clock.monotonic_ns() == 11_000_000_000
-        await asyncio.sleep(0)
-        return [e.kind for e in events], events[-1].data
-
-    kinds, data = run(main, specs("a", entry="stubborn"))
+@on(run, specs("a", entry="stubborn"))
+async def test_a_stubborn_node_is_killed_after_a_bound(s):
+    events = record(s, "refused-to-stop", "node-exited")
+    await asyncio.sleep(1)
+    await s.cluster.stop("a")
+    assert s.env.clock.monotonic_ns() == 11_000_000_000
+    await asyncio.sleep(0)
+    kinds, data = [e.kind for e in events], events[-1].data
     assert kinds == ["refused-to-stop", "node-exited"]
     assert (data["code"], data["expected"]) == (-9, True)
 
@@ -207,40 +192,38 @@ def test_a_killed_node_runs_nothing_any_more():
     assert first["draw"] != second["draw"]
 
 
-def test_what_still_holds_a_dead_env_reaches_nothing():
-    async def main(s):
-        await call(s.env, "a", b"up?")
-        machine = s.cluster._machines["a"]
-        env = machine.incarnation.env
-        conn = await connect(s.env, "a")
-        (end,) = machine.incarnation.ends.values()
-        file = await asyncio.wait_for(_borrow(env), 1)
-        events = record(s, "ghost")
-        await s.cluster.kill("a")
-        await s.cluster.start("a")
-        digest = s.trace_digest()
-        env.event("ghost")
-        for ghost in [
-            env.net.connect(Address("b", 7000)),
-            env.net.listen(7000, forever),
-            env.disk.replace("f", b"ghost"),
-            env.disk.open("g"),
-            file.append(b"ghost"),
-            file.sync(),
-            end.send(b"ghost"),
-        ]:
-            with pytest.raises(asyncio.CancelledError):
-                await ghost
+@on(run, specs("a", "b"))
+async def test_what_still_holds_a_dead_env_reaches_nothing(s):
+    await call(s.env, "a", b"up?")
+    machine = s.cluster._machines["a"]
+    env = machine.incarnation.env
+    conn = await connect(s.env, "a")
+    (end,) = machine.incarnation.ends.values()
+    file = await asyncio.wait_for(_borrow(env), 1)
+    events = record(s, "ghost")
+    await s.cluster.kill("a")
+    await s.cluster.start("a")
+    digest = s.trace_digest()
+    env.event("ghost")
+    for ghost in [
+        env.net.connect(Address("b", 7000)),
+        env.net.listen(7000, forever),
+        env.disk.replace("f", b"ghost"),
+        env.disk.open("g"),
+        file.append(b"ghost"),
+        file.sync(),
+        end.send(b"ghost"),
+    ]:
         with pytest.raises(asyncio.CancelledError):
-            env.spawn(forever(), name="ghost")
-        end.close()
-        assert s.trace_digest() == digest
-        await asyncio.sleep(1)
-        assert not events
-        with pytest.raises(ConnectionResetError):
-            await conn.recv()
-
-    run(main, specs("a", "b"))
+            await ghost
+    with pytest.raises(asyncio.CancelledError):
+        env.spawn(forever(), name="ghost")
+    end.close()
+    assert s.trace_digest() == digest
+    await asyncio.sleep(1)
+    assert not events
+    with pytest.raises(ConnectionResetError):
+        await conn.recv()
 
 
 async def _borrow(env):
@@ -282,16 +265,14 @@ async def spoiler(env: Env, config: dict[str, Any]) -> None:
     await forever()
 
 
-def test_nodes_share_no_configuration():
-    async def main(s):
-        events = record(s, "configured")
-        await asyncio.sleep(1)
-        await s.cluster.kill("a")
-        await s.cluster.start("a")
-        await asyncio.sleep(1)
-        return [e.data["peers"] for e in events]
-
-    assert run(main, specs("a", entry="tests.sim.test_world:spoiler")) == [["a"], ["a"]]
+@on(run, specs("a", entry="tests.sim.test_world:spoiler"))
+async def test_nodes_share_no_configuration(s):
+    events = record(s, "configured")
+    await asyncio.sleep(1)
+    await s.cluster.kill("a")
+    await s.cluster.start("a")
+    await asyncio.sleep(1)
+    assert [e.data["peers"] for e in events] == [["a"], ["a"]]
 
 
 @pytest.mark.parametrize(
@@ -322,17 +303,15 @@ def test_a_node_that_ends_by_itself_is_reported(how, code, text):
 # --- clocks --------------------------------------------------------------------------------------
 
 
-def test_skew_moves_the_wall_clock_and_drift_moves_timers():
-    async def main(s):
-        ticks = record(s, "tick")
-        await asyncio.sleep(2.5)
-        await s.cluster.skew("a", offset_ns=7_000_000_000, drift_ppm=1_000_000)
-        await asyncio.sleep(2)
-        await s.cluster.heal_all()
-        await asyncio.sleep(2)
-        return [(round(e.time_ns / 1e9, 2), e.data["wall"], e.data["loop"]) for e in ticks]
-
-    ticks = run(main, specs("a", entry="ticker"))
+@on(run, specs("a", entry="ticker"))
+async def test_skew_moves_the_wall_clock_and_drift_moves_timers(s):
+    ticks = record(s, "tick")
+    await asyncio.sleep(2.5)
+    await s.cluster.skew("a", offset_ns=7_000_000_000, drift_ppm=1_000_000)
+    await asyncio.sleep(2)
+    await s.cluster.heal_all()
+    await asyncio.sleep(2)
+    ticks = [(round(e.time_ns / 1e9, 2), e.data["wall"], e.data["loop"]) for e in ticks]
     # At double rate the half second that was left takes a quarter, then each second a half.
     assert [t for t, _, _ in ticks] == [1.0, 2.0, 2.75, 3.25, 3.75, 4.25, 5.0, 6.0]
     walls = [(wall - ticks[0][1]) / 1e9 - (t - 1.0) for t, wall, _ in ticks]
@@ -490,12 +469,10 @@ def test_ctrl_c_sets_the_event_first_and_cancels_then():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_endpoint_is_a_usage_error():
-    async def main(s):
-        with pytest.raises(UsageError, match="--env process or --env docker"):
-            s.env.endpoint(Address("a", 7000))
-
-    run(main, specs("a"))
+@on(run, specs("a"))
+async def test_endpoint_is_a_usage_error(s):
+    with pytest.raises(UsageError, match="--env process or --env docker"):
+        s.env.endpoint(Address("a", 7000))
 
 
 def test_bad_plans_are_usage_errors():
@@ -520,18 +497,16 @@ def test_bad_plans_are_usage_errors():
             SimEnvironment().execute(plan, lambda s: asyncio.sleep(0))
 
 
-def test_a_node_may_only_use_declared_ports_and_one_listener_each():
-    async def main(s):
-        with pytest.raises(ValueError, match="declares the ports"):
-            await s.env.net.listen(1, forever)
-        with pytest.raises(ConnectionRefusedError, match="no node is named"):
-            await connect(s.env, "nobody")
-        env = s.cluster._machines["a"].incarnation.env
-        await asyncio.sleep(1)
-        with pytest.raises(OSError, match="already listens"):
-            await env.net.listen(7000, forever)
-
-    run(main, specs("a"))
+@on(run, specs("a"))
+async def test_a_node_may_only_use_declared_ports_and_one_listener_each(s):
+    with pytest.raises(ValueError, match="declares the ports"):
+        await s.env.net.listen(1, forever)
+    with pytest.raises(ConnectionRefusedError, match="no node is named"):
+        await connect(s.env, "nobody")
+    env = s.cluster._machines["a"].incarnation.env
+    await asyncio.sleep(1)
+    with pytest.raises(OSError, match="already listens"):
+        await env.net.listen(7000, forever)
 
 
 def test_logs_are_kept_bounded_and_written(tmp_path):

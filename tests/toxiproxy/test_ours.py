@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import threading
@@ -107,29 +106,23 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
     assert {True, False} == set(first)
 
 
-def test_client_reports_url_status_and_body(server):
-    async def main() -> None:
-        client = ToxiproxyClient(server.url)
-        with pytest.raises(ToxiproxyError) as caught:
-            await client.add_toxic("a->b:1", "t", "latency", "upstream", {})
-        assert (404, f"{server.url}/proxies/a-%3Eb%3A1/toxics") == (
-            caught.value.status,
-            caught.value.url,
-        )
-        assert "proxy not found" in caught.value.body
-        await client.close()
-
-    asyncio.run(main())
+async def test_client_reports_url_status_and_body(server):
+    client = ToxiproxyClient(server.url)
+    with pytest.raises(ToxiproxyError) as caught:
+        await client.add_toxic("a->b:1", "t", "latency", "upstream", {})
+    assert (404, f"{server.url}/proxies/a-%3Eb%3A1/toxics") == (
+        caught.value.status,
+        caught.value.url,
+    )
+    assert "proxy not found" in caught.value.body
+    await client.close()
 
 
-def test_client_times_out_instead_of_hanging(upstream):
-    async def main() -> None:
-        client = ToxiproxyClient(f"http://{upstream(lambda conn: time.sleep(3))}", timeout_s=0.1)
-        with pytest.raises(ToxiproxyError, match="TimeoutError"):
-            await client.version()
-        await client.close()
-
-    asyncio.run(main())
+async def test_client_times_out_instead_of_hanging(upstream):
+    client = ToxiproxyClient(f"http://{upstream(lambda conn: time.sleep(3))}", timeout_s=0.1)
+    with pytest.raises(ToxiproxyError, match="TimeoutError"):
+        await client.version()
+    await client.close()
 
 
 def share(server, passage, folder, **changes):

@@ -39,205 +39,169 @@ def replica_of(tablets: TabletManager, tablet_id: str = "x") -> FakeReplica:
     return tablets._tablets[tablet_id]._replica
 
 
-def test_create_is_idempotent_and_makes_the_tablet_dirty():
-    async def main():
-        dirty: list[str] = []
-        tablets = manager(dirty=dirty)
-        assert await tablets.create_tablet(create()) is None
-        assert "x" in dirty
-        assert code(await tablets.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
-        (reported,), gone = tablets.report(None)
-        assert (reported.tablet_id, reported.data_state, reported.state, gone) == (
-            "x", "READY", "RUNNING", (),
-        )  # fmt: skip
-        assert (reported.term, reported.leader_uuid, reported.schema_version) == (1, UUID, 3)
-        assert tablets.live_tablets == 1
-
-    asyncio.run(main())
+async def test_create_is_idempotent_and_makes_the_tablet_dirty():
+    dirty: list[str] = []
+    tablets = manager(dirty=dirty)
+    assert await tablets.create_tablet(create()) is None
+    assert "x" in dirty
+    assert code(await tablets.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
+    (reported,), gone = tablets.report(None)
+    assert (reported.tablet_id, reported.data_state, reported.state, gone) == (
+        "x", "READY", "RUNNING", (),
+    )  # fmt: skip
+    assert (reported.term, reported.leader_uuid, reported.schema_version) == (1, UUID, 3)
+    assert tablets.live_tablets == 1
 
 
-def test_the_versions_that_a_replica_has_are_announced():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        await tablets.alter_schema(alter(4, "a"))
-        told = [data for kind, data in tablets._env.events if kind == "checkpoint"]
-        assert told == [{"group": "x", "version": 3}, {"group": "x", "version": 4}]
-
-    asyncio.run(main())
+async def test_the_versions_that_a_replica_has_are_announced():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    await tablets.alter_schema(alter(4, "a"))
+    told = [data for kind, data in tablets._env.events if kind == "checkpoint"]
+    assert told == [{"group": "x", "version": 3}, {"group": "x", "version": 4}]
 
 
-def test_requests_meant_for_another_server_are_refused():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        other = {"dest_uuid": "b" * 32}
-        for error in (
-            await tablets.create_tablet(create("y", **other)),
-            await tablets.delete_tablet(delete(**other)),
-            await tablets.alter_schema(alter(4, "a", **other)),
-        ):
-            assert code(error) is Code.WRONG_SERVER_UUID
-        assert tablets.live_tablets == 1
-
-    asyncio.run(main())
+async def test_requests_meant_for_another_server_are_refused():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    other = {"dest_uuid": "b" * 32}
+    for error in (
+        await tablets.create_tablet(create("y", **other)),
+        await tablets.delete_tablet(delete(**other)),
+        await tablets.alter_schema(alter(4, "a", **other)),
+    ):
+        assert code(error) is Code.WRONG_SERVER_UUID
+    assert tablets.live_tablets == 1
 
 
-def test_server_outside_the_configuration_creates_nothing():
-    async def main():
-        tablets = manager()
-        config = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
-        assert code(await tablets.create_tablet(create(config=config))) is Code.UNKNOWN_ERROR
-        assert tablets.live_tablets == 0
-
-    asyncio.run(main())
+async def test_server_outside_the_configuration_creates_nothing():
+    tablets = manager()
+    config = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
+    assert code(await tablets.create_tablet(create(config=config))) is Code.UNKNOWN_ERROR
+    assert tablets.live_tablets == 0
 
 
-def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
-    async def main():
-        disk, dirty = FakeDisk(), []
-        tablets = manager(disk, dirty)
-        await tablets.create_tablet(create())
-        dirty.clear()
-        assert await tablets.delete_tablet(delete()) is None
-        assert dirty == ["x"]
-        assert disk.files == {}
-        assert tablets.report(("x",)) == ((), ("x",))
-        assert code(await tablets.delete_tablet(delete())) is Code.TABLET_NOT_FOUND
-        assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_FOUND
-        assert code(await tablets.create_tablet(create())) is Code.TABLET_NOT_FOUND
-        restarted = manager(disk)
-        await restarted.open_all()
-        assert await restarted.create_tablet(create()) is None
-
-    asyncio.run(main())
+async def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
+    disk, dirty = FakeDisk(), []
+    tablets = manager(disk, dirty)
+    await tablets.create_tablet(create())
+    dirty.clear()
+    assert await tablets.delete_tablet(delete()) is None
+    assert dirty == ["x"]
+    assert disk.files == {}
+    assert tablets.report(("x",)) == ((), ("x",))
+    assert code(await tablets.delete_tablet(delete())) is Code.TABLET_NOT_FOUND
+    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_FOUND
+    assert code(await tablets.create_tablet(create())) is Code.TABLET_NOT_FOUND
+    restarted = manager(disk)
+    await restarted.open_all()
+    assert await restarted.create_tablet(create()) is None
 
 
-def test_memory_of_deleted_ids_is_bounded_and_says_so(monkeypatch):
+async def test_memory_of_deleted_ids_is_bounded_and_says_so(monkeypatch):
     monkeypatch.setattr(_manager, "_DELETED_IDS_MAX", 2)
 
-    async def main():
-        tablets = manager()
-        for tablet_id in "xyz":
-            await tablets.create_tablet(create(tablet_id))
-            await tablets.delete_tablet(delete(tablet_id))
-        said = [event for event in tablets._env.events if event[0] != "checkpoint"]
-        assert said == [("deleted-id-forgotten", {"tablet": "x", "limit": 2})]
-        assert code(await tablets.create_tablet(create("y"))) is Code.TABLET_NOT_FOUND
-        assert await tablets.create_tablet(create("x")) is None
-
-    asyncio.run(main())
+    tablets = manager()
+    for tablet_id in "xyz":
+        await tablets.create_tablet(create(tablet_id))
+        await tablets.delete_tablet(delete(tablet_id))
+    said = [event for event in tablets._env.events if event[0] != "checkpoint"]
+    assert said == [("deleted-id-forgotten", {"tablet": "x", "limit": 2})]
+    assert code(await tablets.create_tablet(create("y"))) is Code.TABLET_NOT_FOUND
+    assert await tablets.create_tablet(create("x")) is None
 
 
 @pytest.mark.parametrize(("mine", "expected", "error"), [(5, 5, None), (6, 5, Code.CAS_FAILED)])
 @pytest.mark.parametrize("kind", ["DELETED", "TOMBSTONED"])
-def test_deletion_decided_on_old_news_fails(kind, mine, expected, error):
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        peers = (m.PeerConfig(UUID, "t1:7050"),)
-        replica_of(tablets).committed_config = m.RaftConfig(mine, peers)
-        request = delete(delete_type=kind, cas_config_opid_index=expected)
-        assert code(await tablets.delete_tablet(request)) is error
-
-    asyncio.run(main())
+async def test_deletion_decided_on_old_news_fails(kind, mine, expected, error):
+    tablets = manager()
+    await tablets.create_tablet(create())
+    peers = (m.PeerConfig(UUID, "t1:7050"),)
+    replica_of(tablets).committed_config = m.RaftConfig(mine, peers)
+    request = delete(delete_type=kind, cas_config_opid_index=expected)
+    assert code(await tablets.delete_tablet(request)) is error
 
 
-def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
-    async def main():
-        disk = FakeDisk()
-        tablets = manager(disk)
-        await tablets.create_tablet(create())
-        tombstone = delete(delete_type="TOMBSTONED")
-        assert await tablets.delete_tablet(tombstone) is None
-        assert await tablets.delete_tablet(tombstone) is None  # of a tombstone: nothing to do
-        restarted = manager(disk)
-        await restarted.open_all()
-        for server in (tablets, restarted):
-            (reported,), _ = server.report(None)
-            assert (reported.state, reported.data_state) == ("STOPPED", "TOMBSTONED")
-            assert reported.committed_config is None
-            assert server.live_tablets == 0
-            assert code(await server.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
-            assert code(await server.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
-            assert server.dump()["tablets"][0]["raft"] is None
-        assert "tablets/x/raft/meta" in disk.files
-        stale = delete(cas_config_opid_index=-2)
-        assert code(await restarted.delete_tablet(stale)) is Code.CAS_FAILED
-        assert await restarted.delete_tablet(delete()) is None
-        assert disk.files == {}
-
-    asyncio.run(main())
+async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
+    disk = FakeDisk()
+    tablets = manager(disk)
+    await tablets.create_tablet(create())
+    tombstone = delete(delete_type="TOMBSTONED")
+    assert await tablets.delete_tablet(tombstone) is None
+    assert await tablets.delete_tablet(tombstone) is None  # of a tombstone: nothing to do
+    restarted = manager(disk)
+    await restarted.open_all()
+    for server in (tablets, restarted):
+        (reported,), _ = server.report(None)
+        assert (reported.state, reported.data_state) == ("STOPPED", "TOMBSTONED")
+        assert reported.committed_config is None
+        assert server.live_tablets == 0
+        assert code(await server.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
+        assert code(await server.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
+        assert server.dump()["tablets"][0]["raft"] is None
+    assert "tablets/x/raft/meta" in disk.files
+    stale = delete(cas_config_opid_index=-2)
+    assert code(await restarted.delete_tablet(stale)) is Code.CAS_FAILED
+    assert await restarted.delete_tablet(delete()) is None
+    assert disk.files == {}
 
 
-def test_unknown_delete_type_is_refused():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        error = await tablets.delete_tablet(delete(delete_type="COPYING"))
-        assert code(error) is Code.UNKNOWN_ERROR
-        assert "'COPYING'" in error.message
-
-    asyncio.run(main())
+async def test_unknown_delete_type_is_refused():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    error = await tablets.delete_tablet(delete(delete_type="COPYING"))
+    assert code(error) is Code.UNKNOWN_ERROR
+    assert "'COPYING'" in error.message
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_a_crash_at_any_step_leaves_a_whole_replica_or_none(steps):
-    async def main():
-        disk = FakeDisk()
-        tablets = manager(disk)
-        disk.fail_after = steps
-        created = deleted = False
-        try:
-            created = await tablets.create_tablet(create()) is None
-            deleted = await tablets.delete_tablet(delete()) is None
-        except OSError:
-            pass
-        disk.fail_after = None
-        restarted = manager(disk)
-        await restarted.open_all()
-        if deleted:
-            assert disk.files == {}
-        (updated, _) = restarted.report(None)
-        assert all((t.data_state, t.state) == ("READY", "RUNNING") for t in updated)
-        assert bool(updated) == bool(disk.files)
-        if created and steps <= 2:  # the deletion had not reached the disk
-            assert updated
-
-    asyncio.run(main())
+async def test_a_crash_at_any_step_leaves_a_whole_replica_or_none(steps):
+    disk = FakeDisk()
+    tablets = manager(disk)
+    disk.fail_after = steps
+    created = deleted = False
+    try:
+        created = await tablets.create_tablet(create()) is None
+        deleted = await tablets.delete_tablet(delete()) is None
+    except OSError:
+        pass
+    disk.fail_after = None
+    restarted = manager(disk)
+    await restarted.open_all()
+    if deleted:
+        assert disk.files == {}
+    (updated, _) = restarted.report(None)
+    assert all((t.data_state, t.state) == ("READY", "RUNNING") for t in updated)
+    assert bool(updated) == bool(disk.files)
+    if created and steps <= 2:  # the deletion had not reached the disk
+        assert updated
 
 
-def test_corrupt_superblock_stops_the_server():
-    async def main():
-        disk = FakeDisk()
-        disk.files["tablets/x/superblock"] = b"{torn"
-        with pytest.raises(TargetError, match="tablets/x/superblock"):
-            await manager(disk).open_all()
-
-    asyncio.run(main())
+async def test_corrupt_superblock_stops_the_server():
+    disk = FakeDisk()
+    disk.files["tablets/x/superblock"] = b"{torn"
+    with pytest.raises(TargetError, match="tablets/x/superblock"):
+        await manager(disk).open_all()
 
 
-def test_only_one_transition_at_a_time():
-    async def main():
-        disk = FakeDisk()
-        tablets = manager(disk)
-        gate = asyncio.Event()
-        plain = disk.replace
+async def test_only_one_transition_at_a_time():
+    disk = FakeDisk()
+    tablets = manager(disk)
+    gate = asyncio.Event()
+    plain = disk.replace
 
-        async def slow(path: str, data: bytes) -> None:
-            await gate.wait()
-            await plain(path, data)
+    async def slow(path: str, data: bytes) -> None:
+        await gate.wait()
+        await plain(path, data)
 
-        disk.replace = slow
-        first = asyncio.create_task(tablets.create_tablet(create()))
-        await asyncio.sleep(0)
-        assert code(await tablets.create_tablet(create())) is Code.ALREADY_INPROGRESS
-        assert code(await tablets.delete_tablet(delete())) is Code.ALREADY_INPROGRESS
-        gate.set()
-        assert await first is None
-        assert await tablets.delete_tablet(delete()) is None
-
-    asyncio.run(main())
+    disk.replace = slow
+    first = asyncio.create_task(tablets.create_tablet(create()))
+    await asyncio.sleep(0)
+    assert code(await tablets.create_tablet(create())) is Code.ALREADY_INPROGRESS
+    assert code(await tablets.delete_tablet(delete())) is Code.ALREADY_INPROGRESS
+    gate.set()
+    assert await first is None
+    assert await tablets.delete_tablet(delete()) is None
 
 
 # --- schema changes --------------------------------------------------------------------------
@@ -252,30 +216,24 @@ def test_only_one_transition_at_a_time():
         (2, ("a",), Code.TABLET_HAS_A_NEWER_SCHEMA, 0),
     ],
 )
-def test_versions_of_a_schema_change(version, columns, error, logged):
-    async def main():
-        dirty: list[str] = []
-        tablets = manager(dirty=dirty)
-        await tablets.create_tablet(create())
-        dirty.clear()
-        assert code(await tablets.alter_schema(alter(version, *columns))) is error
-        assert len(replica_of(tablets).log) == logged
-        assert bool(dirty) is bool(logged)
-        (reported,), _ = tablets.report(None)
-        assert reported.schema_version == (version if logged else 3)
-
-    asyncio.run(main())
+async def test_versions_of_a_schema_change(version, columns, error, logged):
+    dirty: list[str] = []
+    tablets = manager(dirty=dirty)
+    await tablets.create_tablet(create())
+    dirty.clear()
+    assert code(await tablets.alter_schema(alter(version, *columns))) is error
+    assert len(replica_of(tablets).log) == logged
+    assert bool(dirty) is bool(logged)
+    (reported,), _ = tablets.report(None)
+    assert reported.schema_version == (version if logged else 3)
 
 
-def test_only_the_leader_changes_a_schema():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        replica_of(tablets).role = "FOLLOWER"
-        assert code(await tablets.alter_schema(alter(4, "a"))) is Code.NOT_THE_LEADER
-        assert replica_of(tablets).log == []
-
-    asyncio.run(main())
+async def test_only_the_leader_changes_a_schema():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    replica_of(tablets).role = "FOLLOWER"
+    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.NOT_THE_LEADER
+    assert replica_of(tablets).log == []
 
 
 @pytest.mark.parametrize(
@@ -286,75 +244,63 @@ def test_only_the_leader_changes_a_schema():
         (IndeterminateError("deposed while writing"), Code.UNKNOWN_ERROR),
     ],
 )
-def test_failed_replication_is_reported_and_may_be_asked_again(raised, expected):
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        replica = replica_of(tablets)
-        replica.raises = raised
-        assert code(await tablets.alter_schema(alter(4, "a"))) is expected
-        replica.raises = None
-        assert await tablets.alter_schema(alter(4, "a")) is None
-
-    asyncio.run(main())
+async def test_failed_replication_is_reported_and_may_be_asked_again(raised, expected):
+    tablets = manager()
+    await tablets.create_tablet(create())
+    replica = replica_of(tablets)
+    replica.raises = raised
+    assert code(await tablets.alter_schema(alter(4, "a"))) is expected
+    replica.raises = None
+    assert await tablets.alter_schema(alter(4, "a")) is None
 
 
-def test_replica_that_bootstraps_changes_nothing():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        replica_of(tablets).state_text = "BOOTSTRAPPING"
-        assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
-
-    asyncio.run(main())
+async def test_replica_that_bootstraps_changes_nothing():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    replica_of(tablets).state_text = "BOOTSTRAPPING"
+    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
 
 
-def test_second_change_meanwhile_is_told_to_come_back():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        replica = replica_of(tablets)
-        gate, plain = asyncio.Event(), replica.replicate
+async def test_second_change_meanwhile_is_told_to_come_back():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    replica = replica_of(tablets)
+    gate, plain = asyncio.Event(), replica.replicate
 
-        async def slow(payload, *, timeout_s=None):
-            await gate.wait()
-            return await plain(payload)
+    async def slow(payload, *, timeout_s=None):
+        await gate.wait()
+        return await plain(payload)
 
-        replica.replicate = slow
-        first = asyncio.create_task(tablets.alter_schema(alter(4, "a", "b")))
-        await asyncio.sleep(0)
-        assert code(await tablets.alter_schema(alter(5, "c"))) is Code.ALREADY_INPROGRESS
-        gate.set()
-        assert await first is None
-        assert await tablets.alter_schema(alter(5, "c")) is None
-
-    asyncio.run(main())
+    replica.replicate = slow
+    first = asyncio.create_task(tablets.alter_schema(alter(4, "a", "b")))
+    await asyncio.sleep(0)
+    assert code(await tablets.alter_schema(alter(5, "c"))) is Code.ALREADY_INPROGRESS
+    gate.set()
+    assert await first is None
+    assert await tablets.alter_schema(alter(5, "c")) is None
 
 
-def test_dump_is_plain_data():
-    async def main():
-        tablets = manager()
-        await tablets.create_tablet(create())
-        assert tablets.dump() == {
-            "uuid": UUID,
-            "counters": {"tablets in transition": 0},
-            "tablets": [
-                {
-                    "tablet_id": "x",
-                    "table_id": "table",
-                    "state": "RUNNING",
-                    "data_state": "READY",
-                    "schema_version": 3,
-                    "table_name": "t",
-                    "columns": [[0, "key"], [1, "a"]],
-                    "partition": {"start": "", "end": "80"},
-                    "committed_config": {
-                        "opid_index": -1,
-                        "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
-                    },
-                    "raft": {"term": 1},
-                }
-            ],
-        }
-
-    asyncio.run(main())
+async def test_dump_is_plain_data():
+    tablets = manager()
+    await tablets.create_tablet(create())
+    assert tablets.dump() == {
+        "uuid": UUID,
+        "counters": {"tablets in transition": 0},
+        "tablets": [
+            {
+                "tablet_id": "x",
+                "table_id": "table",
+                "state": "RUNNING",
+                "data_state": "READY",
+                "schema_version": 3,
+                "table_name": "t",
+                "columns": [[0, "key"], [1, "a"]],
+                "partition": {"start": "", "end": "80"},
+                "committed_config": {
+                    "opid_index": -1,
+                    "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
+                },
+                "raft": {"term": 1},
+            }
+        ],
+    }
