@@ -291,6 +291,20 @@ class FakeMaster:
         assert self.leadership.epoch is not None
         return self
 
+    async def fail_over(self, term: int = 5) -> None:
+        """Be deposed and lead again; what tablet servers were told and are to say is forgotten."""
+        self.replica.depose()
+        await self.lead(term)
+        self.client.answers.clear()
+        self.client.calls.clear()
+
+    async def held(self, request: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A request under way, which writes nothing before `commit` or `depose`."""
+        self.replica.hold()
+        task = asyncio.ensure_future(request)
+        await asyncio.sleep(0.1)
+        return task
+
     async def heartbeat(
         self, uuid: str, report: m.TabletReport | None = None, **changes: Any
     ) -> m.TSHeartbeatResponse:
@@ -345,6 +359,22 @@ class FakeMaster:
     def catalog(self) -> Any:
         assert self.leadership.epoch is not None
         return self.leadership.epoch.catalog
+
+
+async def with_table(*columns: str, partitions: int = 1, running: bool = True) -> FakeMaster:
+    """A leader with a table "t" that is placed, and whose tablets run."""
+    master = await FakeMaster().lead()
+    await master.create("t", *columns, partitions=partitions)
+    await asyncio.sleep(0.1)
+    if running:
+        await master.run_tablets("t")
+    return master
+
+
+def refusal(answer: Any) -> Any:
+    """Why a request was refused, which it has to be."""
+    assert answer.error is not None, "it was granted"
+    return answer.error
 
 
 _numbers = iter(range(1_000, 1_000_000))

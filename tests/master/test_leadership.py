@@ -10,34 +10,28 @@ import pytest
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
 from targets.kudu.raft.replica import IndeterminateError, OverloadedError
-from tests.master.fakes import FakeMaster, add, run, settle
+from tests.master.fakes import FakeMaster, add, refusal, run, settle
 
 pytestmark = pytest.mark.loop(run=run)
-NOT_LEADER = m.MasterErrorCode.NOT_THE_LEADER
+Code = m.MasterErrorCode
+Status = m.AppStatus
+NOT_LEADER = Code.NOT_THE_LEADER
 
 
 async def test_a_follower_refuses_and_says_that_nothing_happened() -> None:
     master = FakeMaster()
-    answer = await master.create("t")
-    assert answer.error is not None
-    assert answer.error.code is m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED
+    assert Code.CATALOG_MANAGER_NOT_INITIALIZED is refusal(await master.create("t")).code
     master.leadership.on_role_change(master.replica)
-    answer = await master.create("t")
-    assert answer.error is not None
-    assert (
-        answer.error.code,
-        answer.error.status,
-        answer.error.indeterminate,
-    ) == (NOT_LEADER, m.AppStatus.ILLEGAL_STATE, False)
+    error = refusal(await master.create("t"))
+    assert (error.code, error.status) == (NOT_LEADER, Status.ILLEGAL_STATE)
+    assert not error.indeterminate
 
 
 async def test_a_leader_is_ready_only_after_its_own_term_committed() -> None:
     master = FakeMaster()
     master.replica.elect(1, no_op_commits=False)
     await asyncio.sleep(1)
-    answer = await master.get("t")
-    assert answer.error is not None
-    assert m.AppStatus.SERVICE_UNAVAILABLE is answer.error.status
+    assert Status.SERVICE_UNAVAILABLE is refusal(await master.get("t")).status
     role = master.service.connect_to_master(m.ConnectToMasterRequest(), "client").role
     assert role == "FOLLOWER"
     master.replica.commit()
@@ -127,21 +121,18 @@ async def test_switch_no_lease_answers_without_a_majority() -> None:
     assert await master.names() == ["t"]
     error = (await master.create("t")).error
     assert error is not None
-    assert error.code is m.MasterErrorCode.TABLE_ALREADY_PRESENT
+    assert error.code is Code.TABLE_ALREADY_PRESENT
     assert before == master.replica.confirmations
 
 
 async def test_a_lost_write_is_indeterminate_and_ends_the_leadership() -> None:
     master = await FakeMaster().lead()
-    master.replica.hold()
-    create = asyncio.ensure_future(master.create("t"))
-    await asyncio.sleep(0.1)
+    create = await master.held(master.create("t"))
     assert await master.names() == [], "not committed, so not visible"
     master.replica.depose(lose_tail=True)
-    answer = await create
-    assert answer.error is not None
-    assert (answer.error.code, answer.error.indeterminate) == (NOT_LEADER, True)
-    assert "no longer the leader" in answer.error.message
+    error = refusal(await create)
+    assert (error.code, error.indeterminate) == (NOT_LEADER, True)
+    assert "no longer the leader" in error.message
     await master.lead(7)
     assert await master.names() == []
 
@@ -156,9 +147,8 @@ async def test_requests_that_waited_for_a_lock_across_an_election_do_nothing() -
     master.replica.depose(lose_tail=True)
     master.replica.elect(master.replica.term + 1)
     assert (await first).error is not None
-    answer = await waiting
-    assert answer.error is not None
-    assert (answer.error.code, answer.error.indeterminate) == (NOT_LEADER, False)
+    error = refusal(await waiting)
+    assert (error.code, error.indeterminate) == (NOT_LEADER, False)
     await asyncio.sleep(0.1)
     got = await master.get("t")
     assert got.error is None
@@ -167,18 +157,10 @@ async def test_requests_that_waited_for_a_lock_across_an_election_do_nothing() -
 
 async def test_the_table_under_creation_is_invisible_until_it_is_committed() -> None:
     master = await FakeMaster().lead()
-    master.replica.hold()
-    create = asyncio.ensure_future(master.create("t"))
-    await asyncio.sleep(0.1)
-    got = await master.get("t")
-    assert got.error is not None
-    assert got.error.status is m.AppStatus.NOT_FOUND
-    second = await master.create("t")
-    assert second.error is not None
-    assert (
-        second.error.code,
-        second.error.status,
-    ) == (m.MasterErrorCode.TABLE_ALREADY_PRESENT, m.AppStatus.SERVICE_UNAVAILABLE)
+    create = await master.held(master.create("t"))
+    assert Status.NOT_FOUND is refusal(await master.get("t")).status
+    error = refusal(await master.create("t"))
+    assert (error.code, error.status) == (Code.TABLE_ALREADY_PRESENT, Status.SERVICE_UNAVAILABLE)
     master.replica.commit()
     assert (await create).error is None
     assert await master.names() == ["t"]
@@ -194,9 +176,7 @@ async def test_switch_order_create_shows_a_table_that_never_comes_to_be() -> Non
         "tablets-replicated",
         "table-replicated",
     ]
-    master.replica.hold()
-    create = asyncio.ensure_future(master.create("ghost"))
-    await asyncio.sleep(0.1)
+    create = await master.held(master.create("ghost"))
     assert await master.names() == ["fine", "ghost"]
     got = await master.get("ghost")
     assert (got.state, got.schema.columns, got.error) == ("UNKNOWN", (), None)
@@ -233,9 +213,8 @@ async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing() -> None:
         return await replicate(payload)
 
     master.replica.replicate = overtaken  # type: ignore[method-assign]
-    answer = await master.create("t")
-    assert answer.error is not None
-    assert (answer.error.code, answer.error.indeterminate) == (NOT_LEADER, False)
+    error = refusal(await master.create("t"))
+    assert (error.code, error.indeterminate) == (NOT_LEADER, False)
     assert master.rows.tables == {}
 
 
@@ -246,9 +225,7 @@ async def test_a_leader_that_does_not_know_what_it_wrote_steps_down() -> None:
         raise IndeterminateError("the time ran out")
 
     master.replica.replicate = unknown  # type: ignore[method-assign]
-    answer = await master.create("t")
-    assert answer.error is not None
-    assert answer.error.indeterminate
+    assert refusal(await master.create("t")).indeterminate
     assert master.replica.role == "FOLLOWER"
 
 
@@ -260,12 +237,8 @@ async def test_an_overloaded_system_tablet_refuses_and_nothing_happened() -> Non
 
     replicate = master.replica.replicate
     master.replica.replicate = full  # type: ignore[method-assign]
-    answer = await master.create("t")
-    assert answer.error is not None
-    assert (
-        answer.error.status,
-        answer.error.indeterminate,
-    ) == (m.AppStatus.SERVICE_UNAVAILABLE, False)
+    error = refusal(await master.create("t"))
+    assert (error.status, error.indeterminate) == (Status.SERVICE_UNAVAILABLE, False)
     master.replica.replicate = replicate  # type: ignore[method-assign]
     assert (await master.create("t")).error is None
 

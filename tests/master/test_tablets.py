@@ -34,7 +34,7 @@ from targets.kudu.master.reports import plan_missing, plan_report
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import retry_delay_ms
 from targets.kudu.master.tservers import TServer, TServerMap
-from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, run
+from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, run, with_table
 
 pytestmark = pytest.mark.loop(run=run)
 TABLET = "a" * 32
@@ -245,10 +245,7 @@ async def test_a_table_is_placed_created_and_located() -> None:
 
 
 async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t", "a", partitions=2)
-    await asyncio.sleep(0.1)
-    await master.run_tablets("t")
+    master = await with_table("a", partitions=2)
     altered = await master.alter("t", add("b"))
     done = m.IsAlterTableDoneRequest(m.TableIdentifier(table_name="t"))
     answer = await master.service.is_alter_table_done(done, "c")
@@ -272,17 +269,11 @@ async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
 
 
 async def test_an_alter_outlives_a_failover_through_full_reports() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t", "a")
-    await asyncio.sleep(0.1)
-    await master.run_tablets("t")
+    master = await with_table("a")
     master.client.answers["AlterSchema"] = UNREACHABLE
     await master.alter("t", add("b"))
     await asyncio.sleep(0.1)
-    master.replica.depose()
-    await master.lead(5)
-    master.client.answers.clear()
-    master.client.calls.clear()
+    await master.fail_over()
     (tablet,) = master.catalog.tablets.values()
     consensus = tablet.consensus
     assert consensus is not None
@@ -296,19 +287,13 @@ async def test_an_alter_outlives_a_failover_through_full_reports() -> None:
 
 
 async def test_deletes_reach_replicas_after_a_failover_too() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
-    await master.run_tablets("t")
+    master = await with_table()
     (tablet,) = master.catalog.tablets.values()
     master.client.answers["DeleteTablet"] = UNREACHABLE
     await master.delete("t")
     await asyncio.sleep(0.1)
     assert master.client.of("DeleteTablet")
-    master.replica.depose()
-    await master.lead(5)
-    master.client.answers.clear()
-    master.client.calls.clear()
+    await master.fail_over()
     replica = reported(tablet.id, tablet.consensus.config, "ts0")
     await master.heartbeat("ts1", m.TabletReport(False, 3, (replica,)))
     await asyncio.sleep(0.1)
@@ -317,10 +302,7 @@ async def test_deletes_reach_replicas_after_a_failover_too() -> None:
 
 
 async def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
-    await master.run_tablets("t")
+    master = await with_table()
     (tablet,) = master.catalog.tablets.values()
     master.client.answers["DeleteTablet"] = UNREACHABLE
     await master.delete("t")
@@ -344,9 +326,7 @@ async def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> 
 
 
 async def test_a_tablet_server_back_from_silence_is_called_at_once() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
+    master = await with_table(running=False)
     master.client.answers["DeleteTablet"] = UNREACHABLE
     await master.delete("t")
     await asyncio.sleep(55)
@@ -376,9 +356,7 @@ async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come() -> 
 
 
 async def test_a_new_leader_sends_creations_again() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
+    master = await with_table(running=False)
     master.replica.depose()
     master.client.calls.clear()
     await master.lead(5)
@@ -438,10 +416,7 @@ def test_a_restarted_tablet_server_registers_anew() -> None:
 
 
 async def test_reports_that_change_nothing_write_nothing() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
-    await master.run_tablets("t")
+    master = await with_table()
     await asyncio.sleep(5)
     entries = len(master.replica.log)
     for _ in range(10):
@@ -451,9 +426,7 @@ async def test_reports_that_change_nothing_write_nothing() -> None:
 
 
 async def test_a_report_is_not_acknowledged_when_its_write_is_lost() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
+    master = await with_table(running=False)
     (tablet,) = master.catalog.tablets.values()
     master.replica.hold()
     replica = reported(tablet.id, tablet.consensus.config, "ts0")
@@ -499,9 +472,7 @@ def test_retry_delays_double_and_then_stay_at_a_minute() -> None:
 
 
 async def test_dumps_are_plain_sorted_data() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t")
-    await asyncio.sleep(0.1)
+    master = await with_table(running=False)
     dump = (await master.service.dump_entities(m.DumpEntitiesRequest(), "c")).data
     assert dump == msgspec.json.decode(msgspec.json.encode(dump))
     assert (dump["role"], dump["term"], dump["ready"]) == ("LEADER", 1, True)
@@ -536,9 +507,7 @@ async def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> N
 
 
 async def test_all_replicas_start_alike_whatever_happened_between_their_creations() -> None:
-    master = await FakeMaster().lead()
-    await master.create("t", "a")
-    await asyncio.sleep(0.1)
+    master = await with_table("a", running=False)
     master.client.answers["CreateTablet"] = UNREACHABLE
     await master.create("v", "a")
     await asyncio.sleep(0.1)
