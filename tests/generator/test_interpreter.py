@@ -27,7 +27,8 @@ from harness.ops import Attempt, History, OpType
 from harness.plugins import Completion
 from harness.recorder import Recorder
 from tests.generator.shapes import UntilOk, draw, forever, names, numbered
-from tests.generator.virtual import BEGIN_NS, World, answering, virtually
+from tests.generator.virtual import BEGIN_NS, World, answering
+from tests.virtual import run
 
 MS = 1_000_000
 INVOKE, OK, FAIL, INFO = OpType.INVOKE, OpType.OK, OpType.FAIL, OpType.INFO
@@ -184,7 +185,7 @@ def test_a_client_that_ignores_its_cancellation_is_left_behind():
             event.set()
 
     world = World(behave)
-    virtually(main(world))
+    run(main(world))
 
     # The late answer is no second completion.
     assert [op.type for op in world.ops] == [INVOKE, INFO]
@@ -218,7 +219,7 @@ def stopped_after(world, seconds, generator, **options):
         await world.interpret(generator, **options)
         return asyncio.get_running_loop().time()
 
-    return virtually(main())
+    return run(main())
 
 
 def test_stop_begins_nothing_new_and_lets_the_rest_end():
@@ -267,7 +268,7 @@ def test_cancellation_records_what_was_open():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    virtually(main())
+    run(main())
 
     assert [op.type for op in world.ops] == [INVOKE, INVOKE, INFO, INFO]
     assert world.ops[2].error == "the run was cancelled before the operation ended"
@@ -372,7 +373,7 @@ def test_a_record_that_cannot_be_written_ends_the_run():
 
     world = World(answering())
     with pytest.raises(InfrastructureError, match="no space left"):
-        virtually(main(world))
+        run(main(world))
     assert all(task.done() for task in world.env.spawned)
 
 
@@ -405,7 +406,7 @@ def test_processes_go_on_from_one_interpretation_to_the_next():
         await world.interpret(numbered("b", 2), processes=processes)
 
     world = World(answering(INFO))
-    virtually(main(world))
+    run(main(world))
 
     assert [op.process for op in world.ops if op.type is INVOKE] == [0, 1, 2, 3]
     assert processes == [4, 5]
@@ -418,7 +419,7 @@ def test_the_generators_of_a_later_interpretation_start_at_its_time():
         await world.interpret(time_limit(0.5, delay(0.4, forever("b"))))
 
     world = World(answering())
-    virtually(main(world))
+    run(main(world))
 
     assert [op.time // MS for op in world.ops if (op.f, op.type) == ("b", INVOKE)] == [
         10_010,

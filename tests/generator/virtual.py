@@ -1,4 +1,4 @@
-"""A loop whose time jumps, and fakes to interpret generators on it."""
+"""Fakes to interpret generators in virtual time."""
 
 import asyncio
 import random
@@ -9,40 +9,14 @@ from harness.interpreter import interpret
 from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
 from harness.recorder import Recorder
+from tests.virtual import VirtualClock, run
 
 BEGIN_NS = 1_000_000_000_000  # the clock's own start, so that a forgotten conversion shows
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer when nothing is ready, as simulation does."""
-
-    now_s = 0.0
-
-    def time(self) -> float:
-        return self.now_s
-
-    def _run_once(self) -> None:
-        if not self._ready:
-            due_s = min((t._when for t in self._scheduled if not t._cancelled), default=None)
-            assert due_s is not None, "deadlock: nothing is ready and no timer is set"
-            self.now_s = max(self.now_s, due_s)
-        super()._run_once()
-
-
-class Clock:
-    def monotonic_ns(self) -> int:
-        return BEGIN_NS + round(asyncio.get_running_loop().time() * 1e9)
-
-    def wall_ns(self) -> int:
-        return self.monotonic_ns()
-
-    def max_error_ns(self) -> int:
-        return 0
-
-
 class Env:
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = VirtualClock(BEGIN_NS)
         self.spawned: list[asyncio.Task[Any]] = []
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -104,13 +78,8 @@ class World:
 
     def run(self, generator: Any, *, concurrency: int = 2, **options: Any) -> list[Op]:
         """All ops of one interpretation; it must leave no task behind."""
-        virtually(self.interpret(generator, concurrency=concurrency, **options))
+        run(self.interpret(generator, concurrency=concurrency, **options))
         return self.ops
-
-
-def virtually(main: Coroutine[Any, Any, Any]) -> Any:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
 
 
 def answering(kind: OpType = OpType.OK, latency_s: float = 0.01) -> Behaviour:

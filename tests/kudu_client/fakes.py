@@ -1,55 +1,18 @@
-"""A scripted RPC door and an event loop on virtual time, so that no test waits."""
+"""A scripted RPC door, for virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import random
-import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcError
+from tests.virtual import VirtualClock
 
 Handler = Callable[[str, Any], Any]
-
-
-class _Selector(selectors.SelectSelector):
-    """Never waits: moves the loop's clock instead."""
-
-    now_s = 0.0
-
-    def select(self, timeout=None):
-        if timeout is None:
-            raise AssertionError("everything waits for ever")
-        self.now_s += max(0.0, timeout)
-        return super().select(0)
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    def __init__(self):
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
-
-    def time(self):
-        return self._virtual.now_s
-
-
-def run_virtual(main: Coroutine[Any, Any, Any]) -> Any:
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(main)
-
-
-class FakeClock:
-    def monotonic_ns(self) -> int:
-        return round(asyncio.get_running_loop().time() * 1e9)
-
-    def wall_ns(self) -> int:
-        return self.monotonic_ns()
-
-    def max_error_ns(self) -> int:
-        return 0
 
 
 class FakeEnv:
@@ -57,7 +20,7 @@ class FakeEnv:
     boot = 0
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = VirtualClock()
         self.random = random.Random(1)
         self.tasks: set[asyncio.Task[Any]] = set()
 

@@ -12,7 +12,8 @@ from harness.plugins import Completion, Request
 from targets.kudu import messages as m
 from targets.kudu.client import KuduClient
 from targets.kudu.rpc import RpcError
-from tests.kudu_client.fakes import FakeEnv, FakeRpc, Overdue, Silence, connect, run_virtual
+from tests.kudu_client.fakes import FakeEnv, FakeRpc, Overdue, Silence, connect
+from tests.virtual import run
 
 META = m.Meta("uuid-1", 7, 42)
 LEADER = "m1:7051"
@@ -56,7 +57,7 @@ def invoke(value: Any, answers: list[Any], *, timeout_s: float = 2.0) -> tuple[C
         client = KuduClient(FakeEnv(), rpc, masters=(LEADER,), process=3)
         return await client.invoke(Request("txn", value), timeout_s=timeout_s), rpc
 
-    return run_virtual(main())
+    return run(main())
 
 
 def test_appends_are_one_alter_with_all_columns_in_order() -> None:

@@ -16,7 +16,8 @@ from targets.kudu import messages as m
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.client._classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
-from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect, run_virtual
+from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect
+from tests.virtual import run
 
 Code, Status = m.MasterErrorCode, m.AppStatus
 META = m.Meta("uuid-1", 7, 42)
@@ -82,7 +83,7 @@ def invoke(
         completion = await client.invoke(Request(f, VALUES[f]), timeout_s=timeout_s)
         return completion, rpc
 
-    return run_virtual(main())
+    return run(main())
 
 
 NOT_LEADER = refusal(Code.NOT_THE_LEADER, Status.ILLEGAL_STATE)
@@ -304,7 +305,7 @@ def late_copies(f, answers, *, closed=False, **limits):
         await asyncio.sleep(20.0)
         return completion, rpc.requests(RPC_OF[f]), before
 
-    return run_virtual(main())
+    return run(main())
 
 
 @pytest.mark.parametrize(
@@ -515,7 +516,7 @@ def test_request_ids_are_unique_per_operation_and_client():
         assert rpc.closed
         return [(r.request_id.client_id, r.request_id.seq_no) for r in rpc.requests("DeleteTable")]
 
-    ids = run_virtual(main())
+    ids = run(main())
     assert len(set(ids)) == 6
     assert [seq for _, seq in ids] == [1, 2, 1, 2, 1, 2]
 
@@ -536,4 +537,4 @@ def test_what_the_vocabulary_does_not_have_is_a_usage_error(request_):
         await client.invoke(request_, timeout_s=1)
 
     with pytest.raises(UsageError, match="vocabulary 'ddl'"):
-        run_virtual(main())
+        run(main())

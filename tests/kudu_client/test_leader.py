@@ -8,7 +8,8 @@ from targets.kudu import messages as m
 from targets.kudu.client._leader import LeaderFinder, MasterAnswer, choose_leader
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.rpc import RpcError
-from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect, run_virtual
+from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
+from tests.virtual import run
 
 MASTERS = ("m1:7051", "m2:7051", "m3:7051")
 UNINITIALISED = m.MasterError(
@@ -26,7 +27,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS):
         leader = await finder.find(round(limit_s * 1e9))
         return leader, env.clock.monotonic_ns() / 1e9, rpc
 
-    return run_virtual(main())
+    return run(main())
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_choice(answers, masters, expected):
     assert (chosen.address if chosen else None) == expected
 
 
-@pytest.mark.loop(run=run_virtual)
+@pytest.mark.loop(run=run)
 async def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
     rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(3, "LEADER")]

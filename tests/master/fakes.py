@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -29,35 +28,10 @@ from targets.kudu.master.tasks import Tasks
 from targets.kudu.master.tservers import TServerMap
 from targets.kudu.raft.replica import IndeterminateError, NotLeaderError
 from targets.kudu.rpc import RpcConnectionError
+from tests.virtual import VirtualClock
 
 T = TypeVar("T")
 WALL_START_NS = 1_700_000_000_000_000_000
-
-
-class _Selector(selectors.SelectSelector):
-    """Jumps to the next timer instead of waiting for it."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "everybody waits and no timer runs: a deadlock"
-        self.now_s += timeout
-        return super().select(0)
-
-
-class _VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.jumping = _Selector()
-        super().__init__(self.jumping)
-
-    def time(self) -> float:
-        return self.jumping.now_s
-
-
-def run(coro: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in virtual time, then cancel what is left."""
-    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
-        return runner.run(coro)
 
 
 async def settle(rounds: int = 50) -> None:
@@ -66,24 +40,11 @@ async def settle(rounds: int = 50) -> None:
         await asyncio.sleep(0)
 
 
-class FakeClock:
-    skew_ns = 0
-
-    def monotonic_ns(self) -> int:
-        return int(asyncio.get_running_loop().time() * 1e9)
-
-    def wall_ns(self) -> int:
-        return WALL_START_NS + self.monotonic_ns() + self.skew_ns
-
-    def max_error_ns(self) -> int:
-        return 0
-
-
 class FakeEnv:
     def __init__(self, seed: int = 1) -> None:
         self.name = "m1"
         self.boot = 0
-        self.clock = FakeClock()
+        self.clock = VirtualClock(wall_begin_ns=WALL_START_NS)
         self.random = random.Random(seed)
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.tasks: list[asyncio.Task[Any]] = []

@@ -10,7 +10,8 @@ import pytest
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
 from targets.kudu.raft.replica import IndeterminateError, OverloadedError
-from tests.master.fakes import FakeMaster, add, refusal, run, settle
+from tests.master.fakes import FakeMaster, add, refusal, settle
+from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 Code = m.MasterErrorCode

@@ -12,7 +12,8 @@ from targets.kudu.master.node import main
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
-from tests.master.fakes import FakeEnv, run
+from tests.master.fakes import FakeEnv
+from tests.virtual import run
 
 
 async def dump(cluster: Deployed, node: str) -> dict:

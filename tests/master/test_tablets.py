@@ -34,7 +34,8 @@ from targets.kudu.master.reports import plan_missing, plan_report
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import retry_delay_ms
 from targets.kudu.master.tservers import TServer, TServerMap
-from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, run, with_table
+from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, with_table
+from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 TABLET = "a" * 32

@@ -12,8 +12,9 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import node
 from targets.kudu.tserver._heartbeater import Heartbeater
-from tests.kudu_client import fakes as virtual
+from tests.kudu_client.fakes import FakeEnv as VirtualEnv
 from tests.tserver.fakes import FakeDisk, FakeEnv
+from tests.virtual import run as in_virtual_time
 
 
 class Tablets:
@@ -58,7 +59,7 @@ class Masters:
 
 def run(masters: Masters, script, addresses=("m1:7051", "m2:7051")):
     async def main():
-        env = virtual.FakeEnv()
+        env = VirtualEnv()
         heartbeater = Heartbeater(
             env, masters, addresses, uuid="u", seqno=9, address="t1:7050", flags=Flags()
         )
@@ -67,7 +68,7 @@ def run(masters: Masters, script, addresses=("m1:7051", "m2:7051")):
         for task in tasks:
             task.cancel()
 
-    virtual.run_virtual(main())
+    in_virtual_time(main())
 
 
 def test_first_beats_register_everywhere_and_then_keep_the_interval():
