@@ -10,6 +10,7 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from tests.distributions import installed
 
 PROGRAM = [sys.executable, "-P", "-m", "harness"]
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "unruly", "--seed", "1",
@@ -58,16 +59,9 @@ unruly = unruly_plugins:verb
 @pytest.fixture
 def unruly(tmp_path, monkeypatch):
     """A checker and a verb that do whatever the variable UNRULY says."""
-    plugins = tmp_path / "plugins"
-    info = plugins / "unruly-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: unruly\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    (plugins / "unruly_plugins.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(plugins))
     monkeypatch.chdir(tmp_path)
-    yield plugins
-    sys.modules.pop("unruly_plugins", None)
+    with installed(tmp_path / "plugins", monkeypatch, "unruly", MODULE, POINTS) as plugins:
+        yield plugins
 
 
 def process(words, plugins, **variables):

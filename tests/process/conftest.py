@@ -13,7 +13,7 @@ from harness.cluster import ClusterEvent, NodeSpec
 from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
-from harness.environments.warden import RUN_VARIABLE
+from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
 from tests.process.nodes import PORT, ask
 from tests.waiting import LIMIT_S, wait_until
@@ -34,6 +34,11 @@ def processes_of(run_id: str) -> list[int]:
         if procfs.environment_of(process.pid).get(RUN_VARIABLE) == run_id
         and procfs.is_alive(process)
     ]
+
+
+def roles_of(run_id: str) -> dict[str, int]:
+    """The processes of a run by what they are there for."""
+    return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
 
 
 class Driver:

@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import NodeSpec, ReadyLog
-from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process import clocks as clocks_module
 from harness.environments.real import foreignclock
-from harness.environments.warden import ROLE_VARIABLE
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
 from tests.cleaning import kill_at_once, only_cleaner
-from tests.process.conftest import processes_of
+from tests.process.conftest import processes_of, roles_of
 from tests.toxiproxy.conftest import REPOSITORY
 from tests.waiting import LIMIT_S, wait_until
 
@@ -178,14 +176,8 @@ def test_nothing_is_left_of_a_killed_driver(warden_too):
         assert driver.stdout.readline() == "skewed\n"
         assert len(left_in_memory()) == 3
         with only_cleaner() if warden_too else contextlib.nullcontext():
-            undoers = [driver.pid]
-            if warden_too:
-                undoers += [
-                    pid
-                    for pid in processes_of(run_id)
-                    if procfs.environment_of(pid).get(ROLE_VARIABLE) == "warden"
-                ]
-            kill_at_once(*undoers)
+            warden = [roles_of(run_id)["warden"]] if warden_too else []
+            kill_at_once(driver.pid, *warden)
             driver.wait(LIMIT_S)
             if warden_too:
                 assert any("harness-" in line for line in ProcessEnvironment().clean())

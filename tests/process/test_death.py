@@ -18,9 +18,8 @@ import pytest
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
-from harness.environments.warden import ROLE_VARIABLE
 from tests.cleaning import kill_at_once, only_cleaner
-from tests.process.conftest import processes_of
+from tests.process.conftest import processes_of, roles_of
 from tests.toxiproxy.conftest import REPOSITORY, start_server
 from tests.waiting import LIMIT_S, wait_until
 
@@ -51,14 +50,6 @@ def scratch_of(run_id: str) -> list[Path]:
     return list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
 
 
-def role_of(pid: int) -> str:
-    return procfs.environment_of(pid).get(ROLE_VARIABLE, "?")
-
-
-def roles(run_id: str) -> dict[str, int]:
-    return {role_of(pid): pid for pid in processes_of(run_id)}
-
-
 def greet(address: tuple[str, int], for_s: float) -> bytes:
     """Open a connection as a node would; raises `TimeoutError` across a cut."""
     with socket.create_connection(address, 5) as conn:
@@ -76,7 +67,7 @@ def state(pid: int) -> str | None:
 def test_a_killed_controller_leaves_nothing(request):
     run_id = f"death-{os.getpid()}-1"
     with controller(run_id, lease_s=600) as (process, _):
-        assert sorted(roles(run_id)) == ["link-proxy", "node:a", "node:b", "warden"]
+        assert sorted(roles_of(run_id)) == ["link-proxy", "node:a", "node:b", "warden"]
         assert len(scratch_of(run_id)) == 1
         process.kill()
         wait_until(lambda: processes_of(run_id) == [])
@@ -93,7 +84,7 @@ def test_leases_end_although_the_controller_is_frozen():
     for lease_s in (4.0, 40.0):  # a short one may be over before we look
         run_id = f"death-{os.getpid()}-2-{lease_s:g}"
         with controller(run_id, lease_s) as (process, b):
-            paused = roles(run_id)["node:a"]
+            paused = roles_of(run_id)["node:a"]
             process.send_signal(signal.SIGSTOP)
             if state(paused) == "T" and not whole(b, 0.3):
                 wait_until(lambda b=b: whole(b, 5.0), 2 * LIMIT_S)
@@ -113,7 +104,7 @@ def test_a_slow_node_is_neither_left_stopped_nor_alive():
         return state(slow) == "T"
 
     with controller(run_id, 600, "-", "slow") as (process, _):
-        slow = roles(run_id)["node:s"]
+        slow = roles_of(run_id)["node:s"]
         wait_until(lambda: frozen(process))
         wait_until(lambda: state(slow) == "R")
         wait_until(lambda: frozen(process))
@@ -130,10 +121,10 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(mo
         controller(alive, 600) as (living, _),
         controller(dead, 600) as (process, _),
     ):
-        kill_at_once(process.pid, roles(dead)["warden"])
+        kill_at_once(process.pid, roles_of(dead)["warden"])
         process.wait(LIMIT_S)
-        wait_until(lambda: "warden" not in roles(dead))
-        assert sorted(roles(dead)) == ["link-proxy", "node:a", "node:b"]
+        wait_until(lambda: "warden" not in roles_of(dead))
+        assert sorted(roles_of(dead)) == ["link-proxy", "node:a", "node:b"]
 
         lines = ProcessEnvironment().clean()
         mine = [line for line in lines if dead in line]
@@ -141,7 +132,7 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(mo
         assert processes_of(dead) == []
         assert scratch_of(dead) == []
         assert not any(alive in line for line in lines)
-        assert sorted(roles(alive)) == ["link-proxy", "node:a", "node:b", "warden"]
+        assert sorted(roles_of(alive)) == ["link-proxy", "node:a", "node:b", "warden"]
         assert living.poll() is None
         assert not any(dead in line for line in ProcessEnvironment().clean())
 

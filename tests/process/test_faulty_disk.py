@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import DiskQuality, NodeSpec, ReadyLog
-from harness.environments import procfs
 from harness.environments.fuse import available
 from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
-from harness.environments.warden import ROLE_VARIABLE
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import kill_at_once, only_cleaner
-from tests.process.conftest import in_turn, processes_of
+from tests.process.conftest import in_turn, processes_of, roles_of
 from tests.toxiproxy.conftest import REPOSITORY
 from tests.waiting import LIMIT_S, wait_until
 
@@ -202,7 +200,7 @@ def test_no_mount_is_left_by_a_driver_that_ends(number):
 def test_clean_unmounts_what_all_who_would_have_left():
     run_id = f"disk-{os.getpid()}-clean"
     with only_cleaner(), controller(run_id) as process:
-        roles = {procfs.environment_of(pid).get(ROLE_VARIABLE): pid for pid in processes_of(run_id)}
+        roles = roles_of(run_id)
         kill_at_once(process.pid, roles["warden"], roles["disk:w"], roles["node:w"])
         process.wait(LIMIT_S)
         assert len(mounted(run_id)) == 1

@@ -1,12 +1,11 @@
 """Plug-ins of others: whatever is wrong with one is one line, and harms nobody else."""
 
-import sys
-
 import pytest
 
 from harness.cli import main
 from harness.errors import UsageError
 from harness.registry import load_plugin, plugin_names
+from tests.distributions import installed
 
 MODULE = """
 import sys
@@ -34,14 +33,8 @@ nowhere = strange_plugins:Raises
 @pytest.fixture
 def strange_plugins(tmp_path, monkeypatch):
     """A distribution full of plug-ins that do not work."""
-    info = tmp_path / "strange-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    (tmp_path / "strange_plugins.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield
-    sys.modules.pop("strange_plugins", None)
+    with installed(tmp_path, monkeypatch, "strange", MODULE, POINTS):
+        yield
 
 
 @pytest.mark.usefixtures("strange_plugins")

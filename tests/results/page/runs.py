@@ -2,7 +2,7 @@
 
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
-from harness.store import RunFolder, RunRecord
+from tests.run_folders import keep_run
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -115,24 +115,14 @@ def stale_read(history):
 def write_run(store, history, results, *, name="made", case=None, logs=None, replay="harness run"):
     """A whole run folder; `logs` are texts by file name."""
     verdict = max((result.verdict for result in results), key=lambda v: v.rank)
-    folder = RunFolder(store, name, "run-1")
-    folder.write_case(case or Case(seed=7, nemeses=("partition-leader", "kill-leader")))
-    folder.seal(history)
-    folder.write_results(list(results), {"verdict": verdict, "replay": replay})
-    folder.finish(
-        RunRecord(
-            run="run-1",
-            environment="sim",
-            started="2026-01-01T00:00:00+00:00",
-            wall_s=1.5,
-            verdict=verdict,
-            digest=history.digest(),
-            ops=len(history),
-            versions={"harness": "0"},
-        )
-    )
+    path = keep_run(
+        store, name, "run-1",
+        case or Case(seed=7, nemeses=("partition-leader", "kill-leader")),
+        history, results,
+        verdict=verdict, replay=replay, wall_s=1.5, versions={"harness": "0"},
+    )  # fmt: skip
     for file, text in (logs or {}).items():
-        path = folder.path / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return folder.path
+        log = path / file
+        log.parent.mkdir(exist_ok=True)
+        log.write_text(text)
+    return path

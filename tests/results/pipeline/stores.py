@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
-from harness.ops import HARNESS, History, Op, OpType, Verdict
-from harness.store import RunFolder, RunRecord
+from harness.ops import HARNESS, History, Op, OpType
+from tests.run_folders import keep_run
 
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")
 
@@ -39,24 +39,10 @@ def register_ops(seed, *, stale=False, count=12, key=None):
 
 def put_run(store, name, run, history, *, seed=1, buckets=0, label=None, finished=True, **case):
     """One run in a store, as `harness run` leaves it."""
-    folder = RunFolder(store, name, run)
-    folder.write_case(Case(seed=seed, **{"workload": "register", **case}))
-    folder.seal(history, buckets=buckets, label=label)
-    if finished:
-        folder.finish(
-            RunRecord(
-                run=run,
-                environment="sim",
-                started="2026-01-01T00:00:00+00:00",
-                wall_s=1.0,
-                verdict=Verdict.VALID,
-                digest=history.digest(),
-                ops=len(history),
-                versions={},
-                label=label,
-            )
-        )
-    return folder.path
+    return keep_run(
+        store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
+        buckets=buckets, label=label, finished=finished,
+    )  # fmt: skip
 
 
 def keyed_history(keys, *, stale=(), giant=None, giant_ops=0):

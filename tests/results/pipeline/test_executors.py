@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 import time
 
 import msgspec
@@ -20,6 +19,7 @@ from results.packing import pack
 from results.pipeline import check_store
 from results.stored import RESULTS, Marker, forget_markers
 from results.units import CRASHED
+from tests.distributions import installed
 from tests.results.pipeline.stores import (
     hopeless,
     keyed_history,
@@ -49,16 +49,11 @@ class Deadly(CrashChecker):
 def deadly(tmp_path, monkeypatch):
     """An installed package whose checker `deadly` kills its worker for the seed 666."""
     folder = tmp_path / "site"
-    about = folder / "deadly-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / "deadly_plugin.py").write_text(PLUGIN)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[harness.checkers]\ndeadly = deadly_plugin:Deadly\n")
     before = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}")
-    monkeypatch.syspath_prepend(str(folder))
-    yield folder
-    sys.modules.pop("deadly_plugin", None)
+    points = "[harness.checkers]\ndeadly = deadly_plugins:Deadly\n"
+    with installed(folder, monkeypatch, "deadly", PLUGIN, points):
+        yield folder
 
 
 def mixed_store(store):

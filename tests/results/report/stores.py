@@ -12,7 +12,7 @@ from harness.checking import judge
 from harness.planning import plan_case
 from harness.registry import load_plugin
 from harness.run import conduct
-from harness.store import RunFolder, RunRecord
+from tests.run_folders import keep_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,27 +76,14 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
     """Run one case in the simulation and keep it whole."""
     environment = load_plugin("environments", "sim")
     plan = plan_case(case_of(spec), environment)
-    folder = RunFolder(store, name, f"seed-{spec.seed}-{spec.label}")
-    folder.write_case(plan.case)
-    outcome = conduct(plan, environment, run_id=folder.path.name, folder=None)
+    run = f"seed-{spec.seed}-{spec.label}"
+    outcome = conduct(plan, environment, run_id=run, folder=None)
     judgement = judge(outcome.history, plan.case, plan.checkers)
-    folder.seal(outcome.history)
-    folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
-    folder.finish(
-        RunRecord(
-            run=folder.path.name,
-            environment="sim",
-            started=f"2026-01-0{1 if spec.label == 'old' else 2}T00:00:00+00:00",
-            wall_s=0.5,
-            verdict=judgement.verdict,
-            digest=outcome.history.digest(),
-            ops=len(outcome.history),
-            versions={},
-            label=spec.label,
-            simulated_s=outcome.wall_ns / 1e9,
-        )
-    )
-    return folder.path
+    return keep_run(
+        store, name, run, plan.case, outcome.history, judgement.results,
+        verdict=judgement.verdict, label=spec.label, simulated_s=outcome.wall_ns / 1e9,
+        started=f"2026-01-0{1 if spec.label == 'old' else 2}T00:00:00+00:00",
+    )  # fmt: skip
 
 
 def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:

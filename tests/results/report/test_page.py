@@ -8,11 +8,11 @@ import pytest
 
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
-from harness.store import RunFolder, RunRecord
 from results.report import plots
 from results.report_verb import report_store
 from tests.browser_support import BROWSER_MARKS
 from tests.results.report.histories import Script
+from tests.run_folders import keep_run
 
 EVIL = (
     "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'&{{7*7}}${7*7}</style>"
@@ -35,24 +35,13 @@ def evil_store(store):
     script.do(9001, 9002, f=EVIL, node=EVIL)
     history = script.history()
     for seed, label in ((1, EVIL), (2, EVIL), (3, "b")):
-        folder = RunFolder(store, "evil", f"run-{seed}")
         case = Case(seed=seed, workload="register", nemeses=(EVIL,), bugs=(EVIL,), profile=EVIL)
-        folder.write_case(case)
-        folder.seal(history)
-        folder.write_results([CheckResult("stats", Verdict.INVALID, EVIL)], {})
-        folder.finish(
-            RunRecord(
-                run=EVIL,
-                environment=EVIL,
-                started=EVIL,
-                wall_s=0.1,
-                verdict=Verdict.INVALID,
-                digest=history.digest(),
-                ops=len(history),
-                versions={EVIL: EVIL},
-                label=label,
-            )
-        )
+        results = [CheckResult("stats", Verdict.INVALID, EVIL)]
+        record = {"run": EVIL, "environment": EVIL, "started": EVIL, "versions": {EVIL: EVIL}}
+        keep_run(
+            store, "evil", f"run-{seed}", case, history, results,
+            verdict=Verdict.INVALID, label=label, **record,
+        )  # fmt: skip
     broken = store / "evil" / "broken"
     broken.mkdir()
     (broken / "case.json").write_bytes(msgspec.json.encode({EVIL: EVIL}))

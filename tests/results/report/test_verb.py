@@ -11,12 +11,13 @@ from harness.case import Case
 from harness.checking import judge
 from harness.cli import main
 from harness.ops import CheckResult, Verdict
-from harness.store import RunFolder, RunRecord, load_run
+from harness.store import load_run
 from results.engines import query_names
 from results.pipeline import check_store
 from results.schema import COLUMNS
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
+from tests.run_folders import keep_run
 
 
 def quick_history(kind="ok"):
@@ -38,7 +39,6 @@ def quick_history(kind="ok"):
 
 def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("kill",), bugs=()):
     """A run folder by hand; a stale one has a read of a value that was overwritten."""
-    folder = RunFolder(store, name, run)
     case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs, rate=5.0)
     history = quick_history()
     if stale:
@@ -49,24 +49,10 @@ def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("ki
             for op in history
         ]
         history = type(history)(ops)
-    folder.write_case(case)
-    folder.seal(history)
-    folder.write_results([CheckResult("stats", Verdict.VALID, "by hand")], {})
-    folder.finish(
-        RunRecord(
-            run=run,
-            environment="sim",
-            started="2026-01-01T00:00:00+00:00",
-            wall_s=0.1,
-            verdict=Verdict.VALID,
-            digest=history.digest(),
-            ops=len(history),
-            versions={},
-            label=label,
-            simulated_s=0.31,
-        )
-    )
-    return folder.path
+    return keep_run(
+        store, name, run, case, history, [CheckResult("stats", Verdict.VALID, "by hand")],
+        label=label, wall_s=0.1, simulated_s=0.31,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.case import Case, Fault
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
-from harness.store import RunFolder, RunRecord
+from tests.run_folders import keep_run
 
 S = 1_000_000_000
 LONG_AGO = 1_790_000_000
@@ -47,28 +47,20 @@ def add_run(
     made=None, results=None, finished=True, failure=None, **case,
 ):  # fmt: skip
     """A finished run; returns its folder."""
-    folder = RunFolder(store, name, run)
     the_case = Case(
         **{"seed": 1, "nemeses": ("kill-leader",), "faults": (Fault("f", "kill", S, S),), **case}
     )
-    folder.write_case(the_case)
     made = history() if made is None else made
-    folder.seal(made)
     if results is None:
         results = [
             CheckResult("stats", Verdict.VALID, "enough"),
             CheckResult("lin", verdict, "why"),
         ]
-    folder.write_results(results, {"verdict": verdict})
-    if finished:
-        folder.finish(
-            RunRecord(
-                run=run, environment="sim", started=started, wall_s=1.5, simulated_s=12.0,
-                verdict=verdict, digest=made.digest(), ops=len(made), label=label,
-                versions={"harness": "0.1.0"}, failure=failure,
-            )
-        )  # fmt: skip
-    return folder.path
+    return keep_run(
+        store, name, run, the_case, made, results,
+        verdict=verdict, label=label, finished=finished, started=started, failure=failure,
+        wall_s=1.5, simulated_s=12.0, versions={"harness": "0.1.0"},
+    )  # fmt: skip
 
 
 def small_store(store):
