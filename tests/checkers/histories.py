@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from harness.ops import HARNESS, NEMESIS, History, Op, OpType, Process
+from harness.ops import HARNESS, NEMESIS, History, ModelSettings, Op, OpType, Process
+from harness.registry import load_plugin
 
 MS = 1_000_000
 
@@ -91,6 +92,23 @@ class Writer:
     @property
     def history(self) -> History:
         return History(self.lines)
+
+
+TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
+
+
+def written(*lines: Any) -> list[Op]:
+    """Lines are (process and type, f, value[, error]), such as ("0!", "write", 1)."""
+    return [
+        Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
+        for index, (who, f, value, *error) in enumerate(lines)
+    ]
+
+
+def judged_by(model: str, ops: list[Op]) -> Any:
+    """The model's verdict and drawing."""
+    check = load_plugin("models", model).prepare(ops, ModelSettings())
+    return check.check(time_limit_s=300, draw=True)
 
 
 def case(*nemeses: str, planned: tuple[str, ...] = (), **load: Any) -> Any:

@@ -12,35 +12,18 @@ from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.formats import model_for, open_history
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin
+from tests.checkers.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
-TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
-
-
 WORDS = {"enq": "enqueue", "deq": "dequeue"}
 
 
 def ops(text):
     """`0! add 1; 0+ add 1`: process and type, f, and a value in Python's words."""
-    found = []
-    for index, line in enumerate(text.split(";")):
-        who, f, *value = line.split(None, 2)
-        found.append(
-            Op(
-                index,
-                index,
-                int(who[:-1]),
-                TYPES[who[-1]],
-                WORDS.get(f, f),
-                eval(value[0]) if value else None,
-            )
-        )
-    return found
-
-
-def judge(model, history):
-    check = load_plugin("models", model).prepare(history, ModelSettings())
-    return check.check(time_limit_s=300, draw=True)
+    lines = (line.split(None, 2) for line in text.split(";"))
+    return written(
+        *((who, WORDS.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
+    )
 
 
 CASES = [
@@ -98,7 +81,7 @@ CASES = [
 
 @pytest.mark.parametrize(("model", "text", "verdict"), CASES)
 def test_verdicts(model, text, verdict):
-    result, drawn = judge(model, ops(text))
+    result, drawn = judged_by(model, ops(text))
     assert result.verdict is verdict
     assert (drawn is not None) is (verdict is INVALID)
 
@@ -121,7 +104,7 @@ def test_verdicts(model, text, verdict):
 )
 def test_what_is_not_in_the_vocabulary_is_refused(model, text, words):
     with pytest.raises(HistoryError, match=words):
-        judge(model, ops(text))
+        judged_by(model, ops(text))
 
 
 # --- an oracle that knows nothing of ours ------------------------------------------------------
@@ -282,16 +265,16 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
 def test_many_lost_adds_and_one_read_are_decided():
     lost = "; ".join(f"{n}! add {n}; {n}? add {n}" for n in range(60))
     seen = list(range(0, 60, 2))
-    assert judge("set", ops(f"{lost}; 90! read; 90+ read {seen}"))[0].verdict is VALID
+    assert judged_by("set", ops(f"{lost}; 90! read; 90+ read {seen}"))[0].verdict is VALID
     wrong = f"{lost}; 90! read; 90+ read {seen}; 90! read; 90+ read {seen[1:]}"
-    assert judge("set", ops(wrong))[0].verdict is INVALID
+    assert judged_by("set", ops(wrong))[0].verdict is INVALID
 
 
 def test_reads_tell_which_open_adds_came_first():
     calls = "; ".join(f"{n}! add {n}" for n in range(24))
     returns = "; ".join(f"{n}+ add {n}" for n in range(24))
     reads = "; ".join(f"9{n}! read; 9{n}+ read {list(range(n))}" for n in (6, 12, 18))
-    result, _ = judge("set", ops(f"{calls}; {reads}; {returns}"))
+    result, _ = judged_by("set", ops(f"{calls}; {reads}; {returns}"))
     assert result.verdict is VALID
     assert result.details["steps"] < 5_000
 
@@ -299,7 +282,7 @@ def test_reads_tell_which_open_adds_came_first():
 def test_an_unordered_queue_is_checked_element_by_element():
     text = "; ".join(f"{n}! enqueue {n}; {n + 1000}! dequeue; {n}+ enqueue {n}" for n in range(200))
     text += "; " + "; ".join(f"{n + 1000}+ dequeue {199 - n}" for n in range(200))
-    result, _ = judge("unordered-queue", ops(text))
+    result, _ = judged_by("unordered-queue", ops(text))
     assert result.verdict is VALID
     assert result.details["steps"] < 2_000
 

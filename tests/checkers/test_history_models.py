@@ -7,24 +7,15 @@ from checkers.elle.columns import _Builder
 from checkers.history_models import engine
 from checkers.linearizability import CheckOutcome, Result
 from harness.errors import HistoryError
-from harness.ops import History, ModelSettings, Op, OpType, Verdict
+from harness.ops import History, Verdict
 from harness.registry import load_plugin, plugin_names
+from tests.checkers.histories import judged_by, written
 
-TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 
-def ops(*lines):
-    """Lines are (process and type, f, value[, error])."""
-    return [
-        Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
-        for index, (who, f, value, *error) in enumerate(lines)
-    ]
-
-
 def judge(model, lines):
-    check = load_plugin("models", model).prepare(ops(*lines), ModelSettings())
-    return check.check(time_limit_s=300, draw=True)
+    return judged_by(model, written(*lines))
 
 
 WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]
@@ -316,4 +307,4 @@ def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
 )
 def test_a_model_judges_a_run_as_a_checker(model, lines):
     plugin = load_plugin("models", model)
-    assert plugin.check(History(ops(*lines)), None, time_limit_s=300) == judge(model, lines)[0]
+    assert plugin.check(History(written(*lines)), None, time_limit_s=300) == judge(model, lines)[0]
