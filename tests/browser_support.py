@@ -15,8 +15,6 @@ not, as it does where a container starts. A test that asks a server is marked `@
 begins again when that happened to it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

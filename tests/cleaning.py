@@ -3,8 +3,6 @@
 What it is to find is what nobody undid, since all who would have are dead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Random catalog histories from an atomic catalog, ways to spoil them, and a plain oracle."""
 
-from __future__ import annotations
-
 import copy
 import random
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Writing histories by hand: `h.ok(0, "create", {...}, {...})`."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -3,8 +3,6 @@ some answers are falsified. The kinds of `tests.native.generate`, and two more: 
 catalog, with lists and renames, and a queue that may answer in any order.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

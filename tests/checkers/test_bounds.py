@@ -1,7 +1,5 @@
 """Limits that a target declares, and what exceeds them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Tablets, `done` and refusals: sound histories, and one answer that breaks them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

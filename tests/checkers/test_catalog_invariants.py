@@ -1,7 +1,5 @@
 """Every invariant: a sound snapshot and history, and one mutant that breaks it."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import operator

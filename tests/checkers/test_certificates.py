@@ -1,7 +1,5 @@
 """Certificates: every verdict has one, it holds, and a core is minimal by removal."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

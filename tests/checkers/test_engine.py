@@ -1,7 +1,5 @@
 """The search against plain oracles, itself, and its own promises."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A few hundred of the random histories of `bench.fuzz`, which runs any number of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import fuzz

@@ -1,7 +1,5 @@
 """The small checkers: what the harness saw, and whether the run was worth anything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

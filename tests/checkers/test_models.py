@@ -1,7 +1,5 @@
 """The models that come with the checker: what they allow, what they promise, and how they speak."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Sequence

@@ -2,8 +2,6 @@
 unknown operation does not matter: on small histories every order is tried.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

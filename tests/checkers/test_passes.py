@@ -1,7 +1,5 @@
 """The catalog passes: sound against the search, and a small history for each thing they find."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

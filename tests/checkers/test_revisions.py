@@ -1,7 +1,5 @@
 """The replay by revisions: what it proves is proven, and anything strange is left to the search."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The verifier of certificates: right ones pass, and every way to break one is refused."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Views of the versioned catalog: linearizable whenever the whole is, and cores stay small."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

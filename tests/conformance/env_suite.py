@@ -12,8 +12,6 @@ are all of them, on one cluster each:
     environment.execute(suite_plan(), in_turn(CALM))
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """The lint finds what no seed can replay, and leaves the rest alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Short ways to write histories of transactions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from checkers.elle import Transaction

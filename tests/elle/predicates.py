@@ -6,8 +6,6 @@ version; at `phantoms`, to look at predicates; at `snapshot`, at keys as well; a
 keep a snapshot.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -4,8 +4,6 @@ Micro-operations of concurrent transactions interleave at random. Lists only: re
 which the last element shows.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """One small history for each anomaly: it is found, nothing else is, and the boundary is right."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

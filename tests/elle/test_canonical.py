@@ -1,7 +1,5 @@
 """The report is the same whatever keys and values are called and in which order lines stand."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@
 liberty the data set's README takes for cycles; and but for `DIFFERENT`.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Iterable

@@ -2,8 +2,6 @@
 names no history can yield. What needs predicate reads is in `test_predicates`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What people read: cycles in sentences, as drawings, and cases of everything else."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

@@ -1,7 +1,5 @@
 """The arrays' kernels against what a few plain loops say."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

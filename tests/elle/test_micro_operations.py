@@ -1,7 +1,5 @@
 """How micro-operations may be written: reads without an answer, and values that only seem equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

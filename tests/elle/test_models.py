@@ -1,7 +1,5 @@
 """The hierarchy of models: what each anomaly refutes."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.elle.models import (

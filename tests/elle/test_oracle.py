@@ -1,7 +1,5 @@
 """Small histories against an oracle that tries every serial order."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, permutations
 

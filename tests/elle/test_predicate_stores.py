@@ -1,7 +1,5 @@
 """Predicate reads: simulated stores, and invented histories against every serial order."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -3,8 +3,6 @@
 What needs no cycle, what is known of versions and what is not, and what no history may hold.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The search against an enumeration of all simple cycles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Cycles by way of as few transactions as time allows, and those seen without a search."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A store is never blamed for what it keeps, and soon for what it does not."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """The verifier of Elle's cases: it finds every case that is there again, and no other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The verifier of cases with predicate reads: it finds what is there again, and nothing else."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Version orders of registers against what follows from the definitions, pair by pair."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

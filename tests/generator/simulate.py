@@ -4,8 +4,6 @@ As Jepsen's `jepsen.generator.test`, with the interpreter's own order: completio
 are processed before the next operation is asked for. Everything is a function of the arguments.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable

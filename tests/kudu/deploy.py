@@ -1,7 +1,5 @@
 """Runs a body against a deployed target, the same in every environment."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The same body as in simulation, on real processes and sockets."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kudu.deploy import deploy

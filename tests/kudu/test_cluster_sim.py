@@ -1,7 +1,5 @@
 """The whole target in simulation: masters, tablet servers and clients together."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.cluster import Link

@@ -1,7 +1,5 @@
 """When a cluster is at rest, on dumps written by hand."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

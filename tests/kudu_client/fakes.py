@@ -1,7 +1,5 @@
 """A scripted RPC door, for virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import random

@@ -1,7 +1,5 @@
 """Transactions of the vocabulary `append`: one RPC each, and what every answer comes to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """How operations end, table-driven over scripted answers (section 19 of the reference)."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whom the client takes for the leader."""
 
-from __future__ import annotations
-
 import pytest
 
 from targets.kudu import messages as m

@@ -1,7 +1,5 @@
 """CreateTable, AlterTable, DeleteTable: every error code, exactly-once, chains, what reads show."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Elections, readiness, and the three switches, on one master with a scripted replica."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

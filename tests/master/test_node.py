@@ -1,7 +1,5 @@
 """Masters as nodes in simulation: identity, first start, restart, configuration."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

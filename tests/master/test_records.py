@@ -1,7 +1,5 @@
 """The system tablet: batches, snapshots, kept answers, and maps rebuilt from rows."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Tablets: placement, reports, alters to their end, replacement, replicas of the dead."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Defects of the masters: DDL, reads, refusals, reports, calls."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 

@@ -1,7 +1,5 @@
 """How a defect is planted: a registry of patches, applied for as long as a block lasts."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Defects of Raft and of what it keeps on disk."""
 
-from __future__ import annotations
-
 from targets.kudu.raft import events as ev
 from targets.kudu.raft.elections import Elections
 from targets.kudu.raft.following import Following

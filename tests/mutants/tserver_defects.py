@@ -1,7 +1,5 @@
 """Defects of tablet servers."""
 
-from __future__ import annotations
-
 from targets.kudu.raft.replica import Replica
 from targets.kudu.tserver import _tablet
 from targets.kudu.tserver._machine import AlterOutcome, TabletMachine, _operations, _State

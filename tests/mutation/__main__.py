@@ -5,8 +5,6 @@ there: they must fail. First they run without any, and must pass. The table goes
 code is 1 if a defect survived. This takes minutes, so it is for nights, not for `make test`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

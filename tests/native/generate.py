@@ -1,7 +1,5 @@
 """Seeded random histories: a store is simulated, answers get lost, some answers are falsified."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the native core promises beside equal searches: times, values, errors, its switch."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -5,8 +5,6 @@ every search after every slice of its budget, witnesses and explanations. `HARNE
 sets how many random histories per model are tried.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """All supplied histories: the expected verdict on the native core, and equal outcomes."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.linearizability import Model, Operation, Result, check_operations

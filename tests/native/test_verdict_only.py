@@ -1,7 +1,5 @@
 """A verdict without an explanation is the same verdict."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.linearizability import Event, Limits, Result, check_events, check_operations

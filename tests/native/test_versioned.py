@@ -1,7 +1,5 @@
 """The versioned catalog steps natively as its model in Python does, which is the specification."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of the process environment, and what must be true after each of them."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

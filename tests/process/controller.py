@@ -4,8 +4,6 @@ Arguments: the run's id, how long its faults last, a Toxiproxy or `-`, and `slow
 which computes and is slowed down.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

@@ -1,7 +1,5 @@
 """A program that knows nothing of us: an HTTP register that can also read a peer's."""
 
-from __future__ import annotations
-
 import sys
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """Nodes for the tests of the process environment, written against `Env`."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

@@ -1,7 +1,5 @@
 """One address for all: who calls there is told by the socket, and each link breaks by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

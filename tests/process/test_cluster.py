@@ -1,7 +1,5 @@
 """Nodes as processes: life, death, pauses, cuts, measured bites."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

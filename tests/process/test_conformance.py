@@ -1,7 +1,5 @@
 """The suite that every environment must pass, on processes."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.environments.process import ProcessEnvironment

@@ -1,7 +1,5 @@
 """Whatever kills the driver, nothing stays cut, paused or running; the living are left alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

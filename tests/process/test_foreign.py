@@ -1,7 +1,5 @@
 """Nodes that are just command lines: ports, peers, kills, pauses and cuts work all the same."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """How a slow processor stops its node, in a world of its own; and on real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

@@ -1,7 +1,5 @@
 """A node that is one member of a Raft group, for replica tests in the simulation."""
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Cores that are broken on purpose: each one forgets a rule of Raft that a test must miss."""
 
-from __future__ import annotations
-
 from targets.kudu.raft import events as ev
 from targets.kudu.raft.core import RaftCore
 from targets.kudu.raft.messages import Entry, OpId

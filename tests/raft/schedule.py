@@ -5,8 +5,6 @@ Raft's promises on the way: election safety, state machine safety, leader comple
 matching, and that a confirmed read is not older than what was committed when it was asked.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from typing import Any

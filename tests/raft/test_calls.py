@@ -1,7 +1,5 @@
 """Snapshots that arrive in chunks: lost, repeated, out of order, damaged."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

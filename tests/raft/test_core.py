@@ -1,7 +1,5 @@
 """Directed tests of `RaftCore`: one rule each, with the mutants that forget it."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import msgspec

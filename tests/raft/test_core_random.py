@@ -1,7 +1,5 @@
 """Random schedules: no promise of Raft is broken, and a broken core is noticed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Election timeouts: when they are drawn, and from where."""
 
-from __future__ import annotations
-
 from random import Random
 
 from hypothesis import given

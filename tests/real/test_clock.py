@@ -1,7 +1,5 @@
 """A clock that goes wrong, and the loop that goes wrong with it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """The control channel: what the driver says and waits for, and what a node makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

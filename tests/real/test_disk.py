@@ -1,7 +1,5 @@
 """Files under a node's folder, against a model in memory; what is synced and when."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

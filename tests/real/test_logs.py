@@ -1,7 +1,5 @@
 """Lines of nodes: what is an event, what is kept, where it is cut."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

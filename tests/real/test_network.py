@@ -1,7 +1,5 @@
 """Frames over TCP: limits, ends, cancellation, strangers."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 import tempfile

@@ -1,7 +1,5 @@
 """The warden: deadlines, releases, order, and the end of its input."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import os

@@ -1,7 +1,5 @@
 """The RPC layer in the simulation: what callers may conclude, under every fault of a link."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

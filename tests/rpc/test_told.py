@@ -1,7 +1,5 @@
 """Calls without a task: `RpcClient.start` at the client, `Answer` at the server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The client for JSON over HTTP: outcomes, attempts, the next node, and answers of every shape."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """The simulation passes the suite that every environment passes, whatever the seed and knobs."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.environments.sim import SimEnvironment

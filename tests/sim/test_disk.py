@@ -1,7 +1,5 @@
 """What a disk keeps: against a model that lists every outcome a crash may have."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

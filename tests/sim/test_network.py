@@ -1,7 +1,5 @@
 """Frames, connections, and what faults do to them."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A fault at an event strikes before the node has another effect on the world."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Virtual time, nodes' lives, guards, and the inertness of the dead."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

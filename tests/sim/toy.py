@@ -1,7 +1,5 @@
 """Small nodes against `Env`, and a short way to run a driver among them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The HTTP API by raw requests: routes, statuses, bodies, quirks."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """What happens to bytes, with and without each toxic. Bounds are generous but firm."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

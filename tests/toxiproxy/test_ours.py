@@ -1,7 +1,5 @@
 """What our link proxy adds: a cut, a reset that counts, repeatable randomness, live counters."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

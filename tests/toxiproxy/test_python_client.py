@@ -1,7 +1,5 @@
 """The same servers through `toxiproxy-python`, a client that neither side wrote."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """A disk in memory, and a Raft replica that commits alone and at once."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tablet's replicated state: schema versions only move forward, alike on every replica."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

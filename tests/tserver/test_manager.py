@@ -1,7 +1,5 @@
 """What a tablet server does with its replicas, and what a crash in between leaves."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which reports one master gets, and when marks are cleared."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

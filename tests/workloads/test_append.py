@@ -1,7 +1,5 @@
 """The append workload: tables first, columns once, and what Elle makes of runs in simulation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The list-append workload: elements once, short lists, and answers that Elle can judge."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Reading them is what `harness check` does, so the readers are its own.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts on the supplied histories: exactly the expected ones, none unknown, and proven."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.linearizability import Result, certify, check_operations

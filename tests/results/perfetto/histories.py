@@ -1,7 +1,5 @@
 """Random histories for Hypothesis: any number of processes, times that may run backwards."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType

@@ -1,7 +1,5 @@
 """Small histories by hand: times in ms, indices by position."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from harness.case import Case

@@ -5,8 +5,6 @@ with buckets, windows and SQL, this sorts lists. Rows are dictionaries with the 
 answers, in any order of rows.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Stores of real simulated runs to report on: mixed nemeses, bugs, labels and workloads."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

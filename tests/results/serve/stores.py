@@ -1,7 +1,5 @@
 """Stores to browse: small, made in milliseconds, and one with 10,000 runs for the list."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
