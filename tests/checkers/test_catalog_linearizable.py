@@ -1,12 +1,7 @@
 """The catalog model and its plug-in: against a plain oracle, by hand, and in words."""
 
-from __future__ import annotations
-
-import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +18,7 @@ from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
 from tests.checkers.histories import Writer
+from tests.programs import python
 
 SMALL = Limits(shrink_steps=2_000)
 
@@ -488,17 +484,10 @@ for seed in (1, 2, 5, 8):
 def test_reports_do_not_depend_on_the_hash_seed() -> None:
     root = Path(__file__).resolve().parents[2]
     outputs = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            check=True,
-            capture_output=True,
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
-        ).stdout
-        for seed in ("1", "2")
+        python(SCRIPT, cwd=root, PYTHONHASHSEED=seed, PYTHONPATH=str(root)) for seed in ("1", "2")
     }
     assert len(outputs) == 1
-    assert b'"invalid"' in next(iter(outputs))
+    assert '"invalid"' in next(iter(outputs))
 
 
 # --- register ---------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ import json
 import lzma
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from harness.ops import CheckResult, Counterexample, History, Op, OpType, Partia
 from harness.store import RunFolder, write_parquet
 from harness.store.edn import load_edn
 from tests.checkers.conformance.formats import CONFORMANCE, rows
+from tests.programs import python
 
 needs_data = pytest.mark.skipif(
     not rows(), reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"
@@ -528,4 +527,4 @@ def test_help_imports_no_checker():
         "try:\n    main(['check', '--help'])\nexcept SystemExit:\n    pass\n"
         "assert not [m for m in sys.modules if m.split('.')[0] in ('checkers', 'numpy', 'pyarrow')]"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+    python(script)

@@ -2,8 +2,6 @@
 
 import importlib.metadata
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from harness.cli import main
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from tests.distributions import installed
+from tests.programs import run_program
 
 PROGRAM = [sys.executable, "-P", "-m", "harness"]
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "unruly", "--seed", "1",
@@ -66,13 +65,7 @@ def unruly(tmp_path, monkeypatch):
 
 def process(words, plugins, **variables):
     """How `harness` ends as a process of its own."""
-    return subprocess.run(
-        [*PROGRAM, *words],
-        env={**os.environ, "PYTHONPATH": str(plugins), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_program(*PROGRAM, *words, PYTHONPATH=str(plugins), **variables)
 
 
 # --- the process -----------------------------------------------------------------------------

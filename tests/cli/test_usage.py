@@ -1,13 +1,11 @@
 """Bad input: one clear line, exit 254, and nothing is executed."""
 
-import subprocess
-import sys
-
 import pytest
 
 from harness.cli import main
 from harness.cli.soak_verb import parse_seeds
 from harness.errors import EXIT_USAGE, UsageError
+from tests.programs import python
 
 
 def run(arguments, capsys):
@@ -166,9 +164,7 @@ def test_help_imports_nothing_heavy():
         "assert not heavy, heavy\n"
     )
     for words in (["--help"], ["run", "--help"], ["soak", "--help"], ["list"]):
-        subprocess.run(
-            [sys.executable, "-c", script, *words], check=True, stdout=subprocess.DEVNULL
-        )
+        python(script, *words)
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("1..200", (1, 200)), ("7", (7, 7)), ("5..5", (5, 5))])

@@ -18,6 +18,7 @@ from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import kill_at_once, only_cleaner
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.process.conftest import processes_of
+from tests.programs import run_program
 from tests.waiting import LIMIT_S, until, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -202,12 +203,7 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
         everything = found(engine, run_id)
         assert not [line for line in environment.clean() if run_id in line]
         assert found(engine, run_id) == everything
-        children = subprocess.run(
-            ["pgrep", "-P", str(driver.pid), "-f", "harness.environments.warden"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        children = run_program("pgrep", "-P", driver.pid, "-f", "harness.environments.warden")
         kill_at_once(driver.pid, int(children.stdout))  # with the warden of this one run
         kill_driver(driver)
         lines = [line for line in environment.clean() if run_id in line]

@@ -4,12 +4,12 @@
 `harness check` in processes of their own, whose peak of resident memory is measured.
 """
 
-import subprocess
 import sys
 
 import pytest
 
 from harness.errors import EXIT_USAGE
+from tests.programs import run_program
 
 GIGABYTE = 1 << 30
 GROWN_MB_MAX = 200  # over a process that checks a file of two lines
@@ -74,15 +74,10 @@ def test_a_line_of_a_gigabyte(tmp_path):
     for path, (beginning, _) in zip(paths, ENDLESS, strict=True):
         sparse(path, beginning, b"\n")
 
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(usual), *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    ended = run_program(sys.executable, "-c", SCRIPT, usual, *paths, timeout_s=300)
     told = ended.stderr.splitlines()
-    assert (ended.stdout, len(told)) == ("", 2 * (1 + len(ENDLESS)))  # a line each, and its end
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert len(told) == 2 * (1 + len(ENDLESS))  # a line each, and its end
     ends = [tuple(map(int, end.removeprefix("ended ").split())) for end in told[1::2]]
     assert {code for code, _ in ends} == {EXIT_USAGE}
     usual_mb = ends[0][1]

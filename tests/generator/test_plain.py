@@ -1,10 +1,7 @@
 """Plain values as generators, sequences, and the context."""
 
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -26,6 +23,7 @@ from harness.ops import History, Op, OpType
 from harness.plugins import Request
 from tests.generator.shapes import forever, names, numbered, short
 from tests.generator.simulate import Outcome, perfect, quick, quick_history, simulate
+from tests.programs import python
 
 
 def test_nothing_is_exhausted():
@@ -266,15 +264,7 @@ def test_a_run_does_not_depend_on_the_hash_seed():
         "each = reserve(1, each_thread(mix(g('a'), g('b'))), any_of(g('c'), g('d')))\n"
         "print(imperfect(limit(300, stagger(1e-8, each)), concurrency=4))\n"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1", "77")
-    }
+    outputs = {python(script, PYTHONHASHSEED=seed) for seed in ("0", "1", "77")}
 
     assert len(outputs) == 1
     assert len(outputs.pop()) > 10_000

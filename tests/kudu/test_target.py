@@ -1,10 +1,6 @@
 """What the plug-in declares."""
 
-from __future__ import annotations
-
 import random
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -14,6 +10,7 @@ from harness.plugins import Deployment, TargetSettings
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.flags import DRAWN, RANGES, Flags, parse_flags
+from tests.programs import python
 
 
 def settings(*, profile: str = "strict", bugs: tuple[str, ...] = (), **options) -> TargetSettings:
@@ -116,4 +113,4 @@ def test_node_processes_do_not_load_the_plug_in():
         "assert 'targets.kudu.target' not in sys.modules; "
         "assert 'harness.plugins' not in sys.modules, 'plug-in machinery'"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    python(code, timeout_s=60)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import run_program
+
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
 
@@ -160,10 +162,8 @@ def test_a_failing_verdict_fails_the_test_and_its_replay_line_replays_it(suite, 
     assert f"  invalid    test_user.py::test_finds  seed 3  {shown}" in text
     (line,) = re.findall(r"^replay +(harness run .*)$", text, re.MULTILINE)
     command = [str(Path(sys.executable).parent / "harness"), *shlex.split(line)[1:]]
-    replayed = subprocess.run(
-        [*command, "--json", "--quiet", "--reporters", "none"],
-        cwd=pytester.path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = (*command, "--json", "--quiet", "--reporters", "none")
+    replayed = run_program(*words, cwd=pytester.path)
     report = json.loads(replayed.stdout)
     assert (replayed.returncode, report["verdict"]) == (1, "invalid")
     assert report["history_sha256"] == history_digest(folder)

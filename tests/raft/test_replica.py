@@ -1,7 +1,5 @@
 """Replicas in the simulation: a group under faults of links, processes and disks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -10,15 +8,15 @@ import pytest
 
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, Link
-from harness.environments.sim import SimEnvironment
 from harness.faults.kinds import Aim, Cut, Pause
 from harness.faults.ledger import Ledger
-from harness.plugins import DeploymentPlan, Session
+from harness.plugins import Session
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.wal import Wal
 from targets.kudu.rpc import RpcClient, RpcError
 from tests.async_tests import on
 from tests.raft.group import GROUP, PORT, Ask, Told, specs
+from tests.sim.toy import run
 
 T = TypeVar("T")
 
@@ -131,14 +129,11 @@ def simulate(
     **config: Any,
 ) -> T:
     names = [f"n{number}" for number in range(1, nodes + 1)]
-    plan = DeploymentPlan(
-        run_id="raft", nodes=specs(names, **config), seed=seed, knobs=knobs or {}, folder=None
-    )
 
-    async def run(session: Session) -> T:
+    async def body(session: Session) -> T:
         return await main(Group(session, names))
 
-    return SimEnvironment().execute(plan, run)
+    return run(body, specs(names, **config), seed=seed, **(knobs or {}))
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 5])

@@ -1,7 +1,5 @@
 """A node that serves a few methods, for tests of the RPC layer in the simulation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -10,9 +8,9 @@ import msgspec
 
 from harness.cluster import NodeSpec
 from harness.env import Env
-from harness.environments.sim import SimEnvironment
-from harness.plugins import DeploymentPlan, Session
+from harness.plugins import Session
 from targets.kudu.rpc import Answer, RpcHandlerError, RpcServer
+from tests.sim.toy import run
 
 PORT = 7000
 T = TypeVar("T")
@@ -86,16 +84,6 @@ def spec(name: str, entry: str = "server", **config: Any) -> NodeSpec:
 
 
 def simulate(
-    main: Callable[[Session], Coroutine[Any, Any, T]],
-    *nodes: NodeSpec,
-    seed: int = 1,
-    **knobs: Any,
+    main: Callable[[Session], Coroutine[Any, Any, T]], *nodes: NodeSpec, **options: Any
 ) -> T:
-    plan = DeploymentPlan(
-        run_id="rpc",
-        nodes=nodes or (spec("n1"),),
-        seed=seed,
-        knobs=knobs,
-        folder=None,
-    )
-    return SimEnvironment().execute(plan, main)
+    return run(main, nodes or (spec("n1"),), **options)

@@ -1,11 +1,6 @@
 """One seed is one run: in fresh interpreters, under every hash seed, to the last event."""
 
-from __future__ import annotations
-
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +10,7 @@ from harness.cluster import CLIENT, Link, LinkQuality
 from harness.env import Address, Conn, Env
 from harness.environments.sim import first_divergence
 from harness.environments.sim.trace import TraceWriter
+from tests.programs import python
 from tests.sim.toy import LEASE_S, PORT, call, run, specs, within
 
 ROOT = Path(__file__).parents[2]
@@ -99,21 +95,12 @@ def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
     traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):
-        environment = {
-            **os.environ,
+        variables = {
             "PYTHONHASHSEED": str(hash_seed),
             "PADDING": "x" * 997 * hash_seed,
             "PYTHONPATH": str(ROOT),
         }
-        done = subprocess.run(
-            [sys.executable, "-c", CODE, str(traces)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        outputs.append(done.stdout.splitlines())
+        outputs.append(python(CODE, traces, timeout_s=60, **variables).splitlines())
     return outputs, traces
 
 

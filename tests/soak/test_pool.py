@@ -5,8 +5,6 @@ import itertools
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from harness.errors import (
 from harness.ops import History
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
 from harness.store import RunFolder, load_run
+from tests.programs import python
 from tests.waiting import until
 
 BUG = Case(
@@ -321,9 +320,8 @@ def test_no_worker_loads_what_is_left_out_of_the_digest_of_the_code():
         "assert result.verdict == 'invalid', result\n"
         "print(*sys.modules)\n"
     )
-    words = [sys.executable, "-c", script, msgspec.json.encode(job(BUG)).decode()]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
-    loaded = [name.replace(".", "/") for name in done.stdout.split()]
+    said = python(script, msgspec.json.encode(job(BUG)).decode())
+    loaded = [name.replace(".", "/") for name in said.split()]
     assert "harness/run" in loaded
     from harness.soak.identity import NOT_OF_WORKERS
 

@@ -1,8 +1,5 @@
 """Columns are those that pyarrow would make, and pandas stays where it is."""
 
-import subprocess
-import sys
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,6 +7,7 @@ from hypothesis import strategies as st
 
 from harness.store import arrays
 from harness.store.arrays import column_of
+from tests.programs import python
 
 
 def lists_of(values):
@@ -58,9 +56,5 @@ def test_a_run_does_not_import_pandas(tmp_path):
         "sys.exit('pandas' if 'pandas' in sys.modules else code)\n"
     )
     case = ("--target", "toy-register", "--workload", "register", "--time-limit", "1")
-    done = subprocess.run(
-        [sys.executable, "-c", script, "run", "--env", "sim", *case, "--nemesis", "none"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    python(script, "run", "--env", "sim", *case, "--nemesis", "none", cwd=tmp_path)
     assert list(tmp_path.glob("store/*/*/history.parquet"))

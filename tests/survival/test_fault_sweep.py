@@ -5,13 +5,13 @@ A sample of the points of `bench.fault_sweep`, which has all of them.
 
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from bench.fault_sweep import Point, points_of
+from tests.programs import run_program
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checker": 4}
@@ -19,10 +19,7 @@ COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checke
 
 def swept(*words):
     """The outcomes by kind, once the sweep has found nothing that breaks its rules."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.fault_sweep", *words],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program(sys.executable, "-m", "bench.fault_sweep", *words, cwd=ROOT, timeout_s=None)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     rows = re.findall(r"^\| (\w+) +\| +(\d+) \| (.*) \|$", done.stdout, re.MULTILINE)
     return {kind: (int(points), outcomes) for kind, points, outcomes in rows}

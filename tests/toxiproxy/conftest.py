@@ -1,12 +1,9 @@
 """One suite, two servers: ours, and the real one built through the Go module proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import itertools
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -21,6 +18,7 @@ from typing import Any
 import pytest
 from toxiproxy.api import APIConsumer
 
+from tests.programs import run_program
 from tests.waiting import LIMIT_S
 
 REPOSITORY = Path(__file__).parents[2]
@@ -72,15 +70,9 @@ def build_real_server() -> Path:
     if go is None:
         pytest.skip("the real Toxiproxy server needs `go` to be built")
     REAL_FOLDER.mkdir(parents=True, exist_ok=True)
-    built = subprocess.run(
-        [go, "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{REAL_VERSION}"],
-        env=os.environ | {"GOBIN": str(REAL_FOLDER)},
-        cwd=REAL_FOLDER,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    source = f"github.com/Shopify/toxiproxy/v2/cmd/server@{REAL_VERSION}"
+    folder = REAL_FOLDER
+    built = run_program(go, "install", source, cwd=folder, timeout_s=280, GOBIN=str(folder))
     if built.returncode != 0:
         pytest.skip(f"the real Toxiproxy server cannot be built: {built.stderr[-500:]}")
     return binary

@@ -1,8 +1,5 @@
 """Tables for notebooks: every cell against the history it comes from."""
 
-import subprocess
-import sys
-
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +11,7 @@ from harness.case import load_case
 from harness.errors import UsageError
 from harness.ops import Attempt, History, Op, OpType
 from harness.store import load_run
+from tests.programs import python
 from tests.results.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history, small_store
 
@@ -197,8 +195,7 @@ def test_importing_results_imports_no_pandas_and_without_it_there_is_a_line():
         "try: results.nothing\n"
         "except AttributeError as error: print(error)\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [
+    assert python(code).splitlines() == [
         "UsageError to_pandas needs pandas: pip install 'catalog-harness[report]'",
         "module 'results' has no attribute 'nothing'",
     ]

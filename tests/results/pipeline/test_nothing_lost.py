@@ -173,6 +173,18 @@ def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypat
     assert set(verdicts(inline(tmp_path)).values()) == {expected}
 
 
+def planned(store):
+    """The units of work of a store that nothing is known of."""
+    return manifest.plan(
+        scan_store(store).runs,
+        {},
+        budgets=[units.Budget()],
+        checkers=None,
+        facts=True,
+        problems=units.Problems(),
+    ).units
+
+
 def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
     for run in "abc":
         put_run(tmp_path, "n", run, History(register_ops(1)))
@@ -186,18 +198,7 @@ def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
                 Marker(Path(results), made.round, result_id).__enter__()
         return made
 
-    seen = [
-        check.result_id
-        for unit in manifest.plan(
-            scan_store(tmp_path).runs,
-            {},
-            budgets=[units.Budget()],
-            checkers=None,
-            facts=True,
-            problems=units.Problems(),
-        ).units
-        for check in unit.checks
-    ]
+    seen = [check.result_id for unit in planned(tmp_path) for check in unit.checks]
     assert seen
     monkeypatch.setattr(pipeline, "Config", config)
     checked = inline(tmp_path)
@@ -221,14 +222,7 @@ def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
 
 def test_a_spark_job_that_fails_after_its_work_is_done_is_no_failure(tmp_path, monkeypatch):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    work = manifest.plan(
-        scan_store(tmp_path).runs,
-        {},
-        budgets=[units.Budget()],
-        checkers=None,
-        facts=True,
-        problems=units.Problems(),
-    ).units
+    work = planned(tmp_path)
     config = Config(results=str(tmp_path / RESULTS), round="r", limit_memory=False)
     executor = SparkExecutor.__new__(SparkExecutor)
 

@@ -17,6 +17,7 @@ from harness.errors import InfrastructureError, UsageError
 from results import spark
 from results.pipeline import check_store
 from results.stored import RESULTS
+from tests.programs import run_program
 from tests.results.pipeline.stores import rows_of
 from tests.results.pipeline.test_executors import BUDGET, mixed_store
 from tests.spark_support import spark_test
@@ -49,15 +50,8 @@ def in_another_process(store, master, **environment):
 
     shutil.rmtree(store / RESULTS, ignore_errors=True)
     # From another folder: nothing of ours is importable by luck.
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(store), master],
-        cwd=store,
-        env={**os.environ, **FRUGAL, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}
+    done = run_program(sys.executable, "-c", SCRIPT, store, master, cwd=store, **variables)
     told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
     assert done.returncode == 0, "\n".join(told)[:4000]
     return json.loads(done.stdout.splitlines()[-1])
@@ -350,12 +344,6 @@ for path in sys.argv[2:]:
 def test_what_is_sent_to_workers_judges_in_a_bare_python(store, tmp_path):
     """That it is sent, and that workers of any kind take it, is for a night to show."""
     sent, runs = spark.packages_zip(tmp_path), [store / "n" / f"r{n}" for n in range(3)]
-    done = subprocess.run(
-        [bare_python(tmp_path / "bare"), "-P", "-c", SENT, sent, *runs],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_program(bare_python(tmp_path / "bare"), "-P", "-c", SENT, sent, *runs)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["valid", "invalid", "valid"]

@@ -1,10 +1,7 @@
 """DuckDB and Spark give the same answers from the same files and the same SQL."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from importlib import resources
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from harness.errors import UsageError
 from results.aggregate import aggregate
 from results.engines import BASES, DuckEngine, SparkEngine, open_engine, query, query_names
 from results.schema import COLUMNS, schema
+from tests.programs import python
 from tests.spark_support import spark_test
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,17 +92,8 @@ print(json.dumps({name: table.to_pylist() for name, table in found.items()}))
 @spark_test
 def test_spark_as_it_is_delivered_gives_the_same(duck, store):
     """By day its expressions are not compiled, see `tests.spark_support`."""
-    done = subprocess.run(
-        [sys.executable, "-c", AS_DELIVERED, str(store)],
-        cwd=ROOT,
-        env={**os.environ, "SPARK_SUBMIT_OPTS": ""},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    said = python(AS_DELIVERED, store, cwd=ROOT, SPARK_SUBMIT_OPTS="")
+    found = json.loads(said.splitlines()[-1])
     assert found == {name: table.to_pylist() for name, table in duck.items()}
 
 
