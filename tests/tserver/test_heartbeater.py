@@ -1,8 +1,7 @@
 """The heartbeat loops on virtual time, and a server's identity over restarts."""
 
-from __future__ import annotations
-
 import asyncio
+import contextlib
 
 import pytest
 
@@ -14,7 +13,9 @@ from targets.kudu.tserver import node
 from targets.kudu.tserver._heartbeater import Heartbeater
 from tests.kudu_client.fakes import FakeEnv as VirtualEnv
 from tests.tserver.fakes import FakeDisk, FakeEnv
-from tests.virtual import run as in_virtual_time
+from tests.virtual import run
+
+pytestmark = pytest.mark.loop(run=run)
 
 
 class Tablets:
@@ -57,27 +58,22 @@ class Masters:
         return [request for _, to, request in self.beats if to == address]
 
 
-def run(masters: Masters, script, addresses=("m1:7051", "m2:7051")):
-    async def main():
-        env = VirtualEnv()
-        heartbeater = Heartbeater(
-            env, masters, addresses, uuid="u", seqno=9, address="t1:7050", flags=Flags()
-        )
-        tasks = heartbeater.start(Tablets())
-        await script(heartbeater)
-        for task in tasks:
-            task.cancel()
-
-    in_virtual_time(main())
+@contextlib.asynccontextmanager
+async def beating(masters: Masters, addresses=("m1:7051", "m2:7051")):
+    env = VirtualEnv()
+    heartbeater = Heartbeater(
+        env, masters, addresses, uuid="u", seqno=9, address="t1:7050", flags=Flags()
+    )
+    tasks = heartbeater.start(Tablets())
+    yield heartbeater
+    for task in tasks:
+        task.cancel()
 
 
-def test_first_beats_register_everywhere_and_then_keep_the_interval():
+async def test_first_beats_register_everywhere_and_then_keep_the_interval():
     masters = Masters()
-
-    async def script(_):
+    async with beating(masters):
         await asyncio.sleep(5.05)
-
-    run(masters, script)
     for address in ("m1:7051", "m2:7051"):
         first, *later = masters.to(address)
         assert first.registration == m.TSRegistration("t1:7050")
@@ -91,10 +87,9 @@ def test_first_beats_register_everywhere_and_then_keep_the_interval():
     assert all(b.report is None for b in masters.to("m2:7051")[1:])
 
 
-def test_changes_reach_the_leader_at_once_and_together():
+async def test_changes_reach_the_leader_at_once_and_together():
     masters = Masters()
-
-    async def script(heartbeater):
+    async with beating(masters) as heartbeater:
         await asyncio.sleep(1.5)
         seen = len(masters.beats)
         heartbeater.mark_dirty("y")
@@ -106,13 +101,10 @@ def test_changes_reach_the_leader_at_once_and_together():
         assert when < 1.52
         assert [r.tablet_id for r in beat.report.updated_tablets] == ["x", "y"]
 
-    run(masters, script)
 
-
-def test_a_new_leader_is_given_everything():
+async def test_a_new_leader_is_given_everything():
     masters = Masters()
-
-    async def script(heartbeater):
+    async with beating(masters) as heartbeater:
         await asyncio.sleep(1.5)
         masters.leader, masters.term = "m2:7051", 2
         heartbeater.mark_dirty("x")
@@ -121,18 +113,13 @@ def test_a_new_leader_is_given_everything():
         assert len(full) == 1
         assert full[0].registration is None
 
-    run(masters, script)
 
-
-def test_a_dead_master_costs_others_nothing_and_is_not_stormed():
+async def test_a_dead_master_costs_others_nothing_and_is_not_stormed():
     masters = Masters()
     masters.down.add("m2:7051")
     masters.silent.add("m3:7051")
-
-    async def script(_):
+    async with beating(masters, ("m1:7051", "m2:7051", "m3:7051")):
         await asyncio.sleep(10.5)
-
-    run(masters, script, ("m1:7051", "m2:7051", "m3:7051"))
     assert len(masters.to("m1:7051")) == 11
     assert 10 <= len(masters.to("m2:7051")) <= 14
     assert len(masters.to("m3:7051")) == 1
