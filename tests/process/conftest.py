@@ -1,8 +1,11 @@
 """Runs of the process environment, and what must be true after each of them."""
 
 import asyncio
+import contextlib
 import itertools
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
 from tests.process.nodes import PORT, ask
+from tests.toxiproxy.conftest import REPOSITORY
 from tests.waiting import LIMIT_S, wait_until
 
 _numbers = itertools.count()
@@ -37,6 +41,23 @@ def processes_of(run_id: str) -> list[int]:
 def roles_of(run_id: str) -> dict[str, int]:
     """The processes of a run by what they are there for."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
+
+
+@contextlib.contextmanager
+def controller(run_id: str, *words: object):
+    """A driver as a process of its own, which a test may kill, and the line that it says first."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, words)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline()
+        assert line, "the controller did not come up"
+        yield process, line
+    finally:
+        process.kill()
+        process.wait(LIMIT_S)
+        process.stdout.close()
+        wait_until(lambda: processes_of(run_id) == [])
 
 
 class Driver:

@@ -5,8 +5,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,31 +15,19 @@ from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
 from tests.cleaning import kill_at_once, only_cleaner
-from tests.process.conftest import processes_of, roles_of
-from tests.toxiproxy.conftest import REPOSITORY, start_server
+from tests.process.conftest import controller, processes_of, roles_of
+from tests.toxiproxy.conftest import start_server
 from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 
 
 @contextmanager
-def controller(run_id: str, lease_s: float, link_proxy: str = "-", *more: str):
-    arguments = [run_id, str(lease_s), link_proxy, *more]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.process.controller", *arguments],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline().split()
-        assert line, "the controller did not come up"
-        yield process, (line[0], int(line[1]))
-    finally:
-        process.kill()
-        process.wait(LIMIT_S)
-        process.stdout.close()
-        wait_until(lambda: processes_of(run_id) == [])
+def controlled(run_id: str, lease_s: float, link_proxy: str = "-", *more: str):
+    words = ("-m", "tests.process.controller", run_id, lease_s, link_proxy, *more)
+    with controller(run_id, *words) as (process, line):
+        host, port = line.split()
+        yield process, (host, int(port))
 
 
 def scratch_of(run_id: str) -> list[Path]:
@@ -64,7 +50,7 @@ def state(pid: int) -> str | None:
 
 def test_a_killed_controller_leaves_nothing(request):
     run_id = f"death-{os.getpid()}-1"
-    with controller(run_id, lease_s=600) as (process, _):
+    with controlled(run_id, lease_s=600) as (process, _):
         assert sorted(roles_of(run_id)) == ["link-proxy", "node:a", "node:b", "warden"]
         assert len(scratch_of(run_id)) == 1
         process.kill()
@@ -81,7 +67,7 @@ def test_leases_end_although_the_controller_is_frozen():
 
     for lease_s in (4.0, 40.0):  # a short one may be over before we look
         run_id = f"death-{os.getpid()}-2-{lease_s:g}"
-        with controller(run_id, lease_s) as (process, b):
+        with controlled(run_id, lease_s) as (process, b):
             paused = roles_of(run_id)["node:a"]
             process.send_signal(signal.SIGSTOP)
             if state(paused) == "T" and not whole(b, 0.3):
@@ -101,7 +87,7 @@ def test_a_slow_node_is_neither_left_stopped_nor_alive():
         process.send_signal(signal.SIGSTOP)
         return state(slow) == "T"
 
-    with controller(run_id, 600, "-", "slow") as (process, _):
+    with controlled(run_id, 600, "-", "slow") as (process, _):
         slow = roles_of(run_id)["node:s"]
         wait_until(lambda: frozen(process))
         wait_until(lambda: state(slow) == "R")
@@ -116,8 +102,8 @@ def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(mo
     dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
     with (
         only_cleaner(),
-        controller(alive, 600) as (living, _),
-        controller(dead, 600) as (process, _),
+        controlled(alive, 600) as (living, _),
+        controlled(dead, 600) as (process, _),
     ):
         kill_at_once(process.pid, roles_of(dead)["warden"])
         process.wait(LIMIT_S)
@@ -160,7 +146,7 @@ def test_proxies_of_a_killed_controller_leave_a_real_toxiproxy():
     server, process = start_server("real")
     try:
         run_id = f"death-{os.getpid()}-5"
-        with controller(run_id, 600, server.url) as (driver, _):
+        with controlled(run_id, 600, server.url) as (driver, _):
             assert len(server.request("GET", "/proxies")[1]) == 4
             driver.kill()
             wait_until(lambda: server.request("GET", "/proxies")[1] == {})

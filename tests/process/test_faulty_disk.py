@@ -5,8 +5,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,8 +16,7 @@ from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import kill_at_once, only_cleaner
-from tests.process.conftest import in_turn, processes_of, roles_of
-from tests.toxiproxy.conftest import REPOSITORY
+from tests.process.conftest import controller, in_turn, processes_of, roles_of
 from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
@@ -166,22 +163,13 @@ ProcessEnvironment().execute(
 
 
 @contextlib.contextmanager
-def controller(run_id: str):
-    process = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, run_id],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def controlled(run_id: str):
     try:
-        assert process.stdout.readline() == "up\n"
-        assert len(mounted(run_id)) == 1
-        yield process
+        with controller(run_id, "-c", CONTROLLER, run_id) as (process, line):
+            assert line == "up\n"
+            assert len(mounted(run_id)) == 1
+            yield process
     finally:
-        process.kill()
-        process.wait(LIMIT_S)
-        process.stdout.close()
-        wait_until(lambda: processes_of(run_id) == [])
         assert mounted(run_id) == []
 
 
@@ -189,7 +177,7 @@ def controller(run_id: str):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_mount_is_left_by_a_driver_that_ends(number):
     run_id = f"disk-{os.getpid()}-{number}"
-    with controller(run_id) as process:
+    with controlled(run_id) as process:
         process.send_signal(number)
         process.wait(LIMIT_S)
         wait_until(lambda: processes_of(run_id) == [] and mounted(run_id) == [])
@@ -199,7 +187,7 @@ def test_no_mount_is_left_by_a_driver_that_ends(number):
 @fuse
 def test_clean_unmounts_what_all_who_would_have_left():
     run_id = f"disk-{os.getpid()}-clean"
-    with only_cleaner(), controller(run_id) as process:
+    with only_cleaner(), controlled(run_id) as process:
         roles = roles_of(run_id)
         kill_at_once(process.pid, roles["warden"], roles["disk:w"], roles["node:w"])
         process.wait(LIMIT_S)

@@ -674,30 +674,24 @@ def test_it(cluster, nemesis):
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
 
 
-def test_a_block_waits_for_no_event(by_hand):
-    result = by_hand("""
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("kill leader when event leader", "leave out 'when event ...'"),
+        ("cut client:1 from leader", "tells clients apart"),
+    ],
+)
+def test_a_block_waits_for_no_event_and_tells_no_clients_apart(by_hand, fault, words):
+    result = by_hand(f"""
 def test_it(cluster, nemesis):
     async def body(live):
-        async with nemesis("kill leader when event leader"):
+        async with nemesis({fault!r}):
             pass
 
     cluster(target="kudu", workload="ddl").run(body)
 """)
     result.assert_outcomes(failed=1)
-    assert "leave out 'when event ...'" in text_of(result)
-
-
-def test_a_block_tells_no_clients_apart(by_hand):
-    result = by_hand("""
-def test_it(cluster, nemesis):
-    async def body(live):
-        async with nemesis("cut client:1 from leader"):
-            pass
-
-    cluster(target="kudu", workload="ddl").run(body)
-""")
-    result.assert_outcomes(failed=1)
-    assert "tells clients apart" in text_of(result)
+    assert words in text_of(result)
 
 
 def test_a_strike_that_bites_nothing_fails_the_test(by_hand):

@@ -18,8 +18,8 @@ from targets.kudu.raft.replica import (
     Replica,
 )
 from targets.kudu.rpc import RpcClient, RpcServer
+from tests.sim.toy import PORT, specs
 
-PORT = 7000
 GROUP = "g" * 32
 
 
@@ -50,17 +50,8 @@ class Appender:
         self.items, self.crc = msgspec.msgpack.decode(data, type=tuple[list[str], int])
 
 
-def specs(names: list[str], **config: Any) -> tuple[NodeSpec, ...]:
-    return tuple(
-        NodeSpec(
-            name=name,
-            role="node",
-            ports=(PORT,),
-            entry="tests.raft.group:main",
-            config={"peers": names, **config},
-        )
-        for name in names
-    )
+def members(names: list[str], **config: Any) -> tuple[NodeSpec, ...]:
+    return specs(*names, entry="tests.raft.group:main", **config)
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:

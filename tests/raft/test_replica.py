@@ -15,8 +15,8 @@ from targets.kudu.raft import messages as msg
 from targets.kudu.raft.wal import Wal
 from targets.kudu.rpc import RpcClient, RpcError
 from tests.async_tests import on
-from tests.raft.group import GROUP, PORT, Ask, Told, specs
-from tests.sim.toy import run
+from tests.raft.group import GROUP, Ask, Told, members
+from tests.sim.toy import PORT, run
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ def simulate(
     async def body(session: Session) -> T:
         return await main(Group(session, names))
 
-    return run(body, specs(names, **config), seed=seed, **(knobs or {}))
+    return run(body, members(names, **config), seed=seed, **(knobs or {}))
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 5])
