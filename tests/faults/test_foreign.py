@@ -80,8 +80,8 @@ def test_the_list_tells_foreign_programs_apart(capsys):
         return cells[fault][at : at + 12].strip()
 
     for column in ("docker, foreign", "process, foreign"):
-        assert cell("clock leader offset=5s", column) == "exact"
-        assert cell("clock leader drift=500ppm", column) == "approximate"
+        assert cell("clock leader offset=-5s", column) == "exact"
+        assert cell("clock leader drift=-500ppm", column) == "approximate"
         assert cell("disk leader full=yes", column) == "faulty disk"
         assert cell("kill leader", column) == "exact"
     assert main(["list", "--json"]) == 0

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.cluster import Bite, Link, LinkQuality, StreamQuality, check_stream_quality
+from harness.cluster import Bite, Link, LinkQuality, StreamQuality
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
@@ -95,7 +95,7 @@ class LinkFaults:
     ) -> str:
         """Delay, throttle, stall, slice or reset these links."""
         if isinstance(quality, StreamQuality):
-            check_stream_quality(quality)
+            quality.check()
             return await self._add(links, toxics_of(quality), lease_s, swallows=False)
         kinds: list[tuple[str, dict[str, int]]] = []
         if quality.delay_ms > 0 or quality.jitter_ms > 0:

@@ -24,7 +24,6 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     check_clock,
-    check_disk_quality,
     env_nodes_only,
 )
 from harness.environments.faulty import ClockError
@@ -220,7 +219,7 @@ class NodeControl:
 
         What a node that was killed has felt since it was last heard of is not known, nor counted.
         """
-        check_disk_quality(quality)
+        quality.check()
         if self.spec.entry is None:
             raise env_nodes_only("a disk fault", [self.spec.name])
         await self._set(disk=quality)
