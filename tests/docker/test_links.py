@@ -31,6 +31,7 @@ class FakeBlueprint:
 
     def __init__(self):
         self.places = PLACES
+        self.clients = tuple(OWN)
         self.addresses = ADDRESSES
         self.specs = {name: NodeSpec(name=name, role="x", ports=(7051, 80)) for name in NODES}
 
@@ -309,7 +310,7 @@ def test_a_fault_that_never_was_cannot_be_healed():
 def test_connections_of_one_client_are_reset_where_its_node_is(link):
     asked = []
 
-    class Sockets:
+    class Sockets(FakeEngine):
         def exec(self, keeper, command):
             asked.append((keeper, command[4:]))
             return ExecResult(0, "")
