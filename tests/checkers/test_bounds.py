@@ -473,7 +473,7 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
     }  # fmt: skip
     assert found["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}
-    assert kinds == {"none", "cut", "kill", "power-cut", "pause"}
+    assert kinds == {"none", "cut", "kill", "power-cut", "pause", "restart", "reset"}
     assert len({each["name"] for each in found["limits"]}) == len(found["limits"])
 
 
