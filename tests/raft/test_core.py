@@ -91,7 +91,7 @@ def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
         effects = core.step(granted(core._election_count, voter, core.term), now_ns)
     assert core.role is Role.LEADER
     sent = effects
-    core.step(ev.Synced(core._append_sequence), now_ns)
+    core.step(ev.Synced(core.log.append_sequence), now_ns)
     return sent
 
 
@@ -99,7 +99,7 @@ def acked(
     core: RaftCore, peer: str, matched: int, now_ns: int = 0, *, term: int | None = None
 ) -> list[ev.Effect]:
     """`peer` answers its outstanding request."""
-    request_id = core._peers[peer].in_flight
+    request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     response = msg.UpdateConsensusResponse(
         peer,
@@ -362,7 +362,7 @@ class TestLeader:
     def test_a_late_answer_to_an_older_request_is_ignored(self) -> None:
         core = core_of()
         lead(core)
-        old = core._peers["b"].in_flight
+        old = core._leader.peers["b"].in_flight
         assert old is not None
         core.step(ev.UpdateAnswered("b", old, None), 0)
         core.step(ev.HeartbeatDue(), 0)
@@ -370,7 +370,7 @@ class TestLeader:
         response = msg.UpdateConsensusResponse("b", 1, msg.OpId(1, 1), msg.OpId(1, 1))
         core.step(ev.UpdateAnswered("b", old, response), 0)
 
-        assert core._peers["b"].match_index == 0
+        assert core._leader.peers["b"].match_index == 0
 
     def test_a_leader_without_a_majority_steps_down(self) -> None:
         core = core_of()
@@ -387,7 +387,7 @@ class TestLeader:
     def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
         core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
         lead(core)
-        request_id = core._peers["b"].in_flight
+        request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
@@ -404,14 +404,14 @@ class TestLeader:
         lead(core)
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
         acked(core, "b", 1)
-        request_id = core._peers["b"].in_flight
+        request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 1, msg.OpId(0, 0), error=error)
 
         effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
 
-        assert core._peers["b"].match_index == 0
+        assert core._leader.peers["b"].match_index == 0
         assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(0, 0)
 
     def test_batches_are_bounded_but_never_empty(self) -> None:
