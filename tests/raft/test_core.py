@@ -543,6 +543,19 @@ class TestConfig:
 
         assert core.configs.pending == (make is not RaftCore)
 
+    def test_a_leader_that_changed_the_configuration_may_run_again_at_once(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+        self.change(core, "a", "b")
+        core.step(ev.StepDown(), 0)
+
+        core.step(ev.RunElection(), 0)
+        assert core.role is Role.CANDIDATE
+
+        core.step(granted(core._election_count, "b", core.term), 0)
+        assert core.role is Role.LEADER
+
 
 class TestSnapshots:
     def install(self, core: RaftCore, index: int, term: int = 1) -> list[ev.Effect]:

@@ -103,7 +103,7 @@ class RaftCore:
         self._leader = Leader(self._state)
         self._election: _Election | None = None
         self._election_count = 0
-        self._config = self.configs.active  # the one that the passive role was taken from
+        self._config = self.configs.active  # as of the last step
         self.role = self._passive_role()
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.ElectionTimeout: self._on_election_timeout,
@@ -176,12 +176,12 @@ class RaftCore:
         before = (self.role, state.term, self.leader_uuid, configs.committed)
         commit_before = log.commit_index
         self._handlers[type(event)](event)
-        if self.role is Role.LEADER:
-            if not self._leader.leads:
-                self._become_follower(state.term, None)
-        elif configs.active is not self._config:
+        if self.role is Role.LEADER and not self._leader.leads:
+            self._become_follower(state.term, None)  # the leader ended by itself
+        if configs.active is not self._config:
             self._config = configs.active
-            self.role = self._passive_role()
+            if self.role is not Role.LEADER:
+                self.role = self._passive_role()
         effects, state.effects = state.effects, []
         assert log.commit_index >= commit_before, "the commit index fell"
         assert log.commit_index <= log.last_index, "committed more than the log holds"
