@@ -182,6 +182,17 @@ class TestElections:
         assert answer.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
         assert core.role is Role.LEADER
 
+    def test_answers_that_wait_for_the_disk_are_refused_when_their_term_is_over(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
+
+        effects = core.step(vote_request("c", 2, msg.OpId(1, 1), ignore_live_leader=True), 0)
+
+        refused, vote = all_of(effects, ev.Reply)
+        assert refused.response.error.code is msg.ConsensusErrorCode.INVALID_TERM
+        assert vote.response.vote_granted
+        assert all_of(core.step(ev.Synced(1), 0), ev.Reply) == []
+
     def test_a_follower_that_waits_for_its_disk_does_not_run_nor_vote(self) -> None:
         core = core_of()
         core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
@@ -556,6 +567,43 @@ class TestConfig:
         core.step(granted(core._election_count, "b", core.term), 0)
         assert core.role is Role.LEADER
 
+    def test_a_change_is_sent_to_the_peer_that_it_adds(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+
+        effects = self.change(core, "a", "b", "c", "d")
+
+        assert "d" in [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)]
+
+    def test_a_follower_is_what_its_newest_configuration_says(self) -> None:
+        core = core_of()
+        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
+        pending = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
+
+        core.step(update("b", 1, EMPTY, pending), 0)
+        assert core.role is Role.LEARNER
+
+        core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
+        assert core.role is Role.FOLLOWER
+
+    def test_a_leader_steps_down_once_the_change_that_demotes_it_has_committed(self) -> None:
+        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
+        demoting = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
+        core = core_of(term=1, entries=(demoting,))
+        core.step(ev.RunElection(), 0)
+        core.step(granted(1, "b", 2), 0)
+        core.step(granted(1, "c", 2), 0)
+        core.step(ev.Synced(1), 0)
+        acked(core, "b", 2)
+        assert core.role is Role.LEADER
+
+        effects = acked(core, "c", 2)
+
+        assert core.commit_index == 2
+        assert core.role is Role.LEARNER
+        assert all_of(effects, ev.SendUpdate) == []
+
 
 class TestSnapshots:
     def install(self, core: RaftCore, index: int, term: int = 1) -> list[ev.Effect]:
@@ -588,3 +636,22 @@ class TestSnapshots:
 
         assert all_of(effects, ev.InstallSnapshot) == []
         assert answer_of(effects).installed
+
+    def test_what_was_to_be_synced_of_a_log_that_is_gone_is_forgotten(self) -> None:
+        core = core_of(term=1)
+        core.step(update("b", 1, EMPTY, *(entry(1, index) for index in range(1, 10))), 0)
+        self.install(core, 7, term=2)
+
+        core.step(ev.Synced(1), 0)
+
+        assert (core.durable_index, core.log.last_index) == (7, 7)
+
+    def test_configurations_after_it_stay_pending(self) -> None:
+        payload = msgspec.msgpack.encode(config_of("a", "b"))
+        pending = msg.Entry(1, 5, msg.EntryKind.CONFIG, payload)
+        core = core_of(term=1, entries=(*(entry(1, index) for index in range(1, 5)), pending))
+
+        self.install(core, 3)
+
+        assert core.configs.pending
+        assert [peer.uuid for peer in core.config.peers] == ["a", "b"]
