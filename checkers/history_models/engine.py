@@ -281,8 +281,7 @@ class LinearizabilityCheck:
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
     def _label(self, operation: AnyOperation) -> str:
-        output = UNKNOWN if operation.is_unknown else operation.output
-        return _cut(self.model.describe_operation(operation.input, output), LABEL_CHARS_MAX)
+        return _cut(self.model.describe_operation(operation.input, operation.said), LABEL_CHARS_MAX)
 
     def _did(self, operation: AnyOperation) -> str:
         return f"{self._label(operation)} by process {operation.client_id} (op {operation.id})"
@@ -351,8 +350,7 @@ class LinearizabilityCheck:
         first = len(survivor.order) - most
         for position, number in enumerate(survivor.order):
             operation = by_id[number]
-            output = UNKNOWN if operation.is_unknown else operation.output
-            legal, state = self.model.step(state, operation.input, output)
+            legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
                 # A projection weakens operations, so its orders need not be legal in the whole.
                 return [_cut(survivor.state_text, STATE_CHARS_MAX)]

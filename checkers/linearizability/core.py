@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.linearizability.model import UNKNOWN, Limits, Model, Operation, Result, Unknown
+from checkers.linearizability.model import Limits, Model, Operation, Result, Unknown
 from checkers.linearizability.native import breadth_first, depth_first, problem_of
 from checkers.linearizability.search import Status
 
@@ -83,7 +83,7 @@ def relaxed(
     hinted = model.for_operations(known)
     pairs: list[Operation[Any, Any]] = []
     for operation, weaker in zip(kept, known, strict=True):
-        said = UNKNOWN if operation.is_unknown else operation.output
+        said = operation.said
         input_ = (operation.input, said, type(operation.input), type(said))
         pairs.append(replace(weaker, input=input_, output=said))
     return Recorded(hinted), pairs
@@ -168,9 +168,7 @@ def find_core(
     if failing in core and failing not in needed:
         _drop_chunks(trials, core, [failing], 1, needed)
     weakened = [
-        o.id
-        for o in operations
-        if o.id not in core and not model.read_only(o.input, UNKNOWN if o.is_unknown else o.output)
+        o.id for o in operations if o.id not in core and not model.read_only(o.input, o.said)
     ]
     return Core(
         operations=tuple(sorted(core)), weakened=tuple(sorted(weakened)), minimal=core <= needed

@@ -86,6 +86,11 @@ class Operation(Generic[I, O]):
         """Whether nobody saw it return."""
         return self.return_time is None
 
+    @property
+    def said(self) -> O | Unknown:
+        """The output, as far as anybody saw it."""
+        return UNKNOWN if self.is_unknown else self.output
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
