@@ -186,7 +186,7 @@ def check_operations(
     for budget in _budgets(limits):
         at_start = spent
         todo = [*parts, *(projections or ())]
-        while todo:
+        while True:
             for part in todo:
                 if part.result is not None or part.stuck:
                     continue
@@ -205,9 +205,9 @@ def check_operations(
                     return _illegal(told, [*parts, *projections], failure)
             if all(part.result is Result.OK for part in parts):
                 return _valid(parts, spent)
-            todo = []
-            if projections is None and spent < limits.steps and not clock.is_over():
-                todo = projections = _projected(model, labelled, limits)
+            if projections is not None or spent >= limits.steps or clock.is_over():
+                break
+            todo = projections = _projected(model, labelled, limits)
         if spent >= limits.steps or clock.is_over() or spent == at_start:
             break
     return _undecided(parts, spent, limits, clock)
