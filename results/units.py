@@ -15,6 +15,7 @@ them by name.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +38,7 @@ from harness.store.keyed import read_buckets
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
 from results.contents import digest_of, read_contents
 from results.manifest import Check, Unit
-from results.schema import verdicts
+from results.schema import schema
 from results.store_scan import (
     SOURCE_BUCKETS,
     SOURCE_LOG,
@@ -85,15 +86,15 @@ class Row(msgspec.Struct, kw_only=True):
     """One row of the table `verdicts`; `limited` says that a budget left it unknown."""
 
     checker: str
-    key: str | None
-    verdict: str
-    reason: str
+    key: str | None = None
+    verdict: str = Verdict.UNKNOWN.value
+    reason: str = ""
     rule: str | None = None
     signature: str | None = None
-    n_ops: int
+    n_ops: int = 0
     configurations: int | None = None
-    wall_ns: int
-    cpu_ns: int
+    wall_ns: int = 0
+    cpu_ns: int = 0
     error: str | None = None
     counterexample: str | None = None
     limited: bool = False
@@ -150,17 +151,11 @@ class Checkers:
     """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Checker] = {}
-
-    def load(self, name: str) -> Checker:
-        """The checker; raises `UsageError`."""
-        if name not in self._found:
-            self._found[name] = load_plugin("checkers", name)
-        return self._found[name]
+        self.load = functools.cache(functools.partial(load_plugin, "checkers"))
 
     def bounded(self, name: str, budget: Budget) -> Checker:
         """The checker with the budget's bounds, where it has such; raises `UsageError`."""
-        checker = self.load(name)
+        checker: Checker = self.load(name)  # raises `UsageError`
         bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
         if bounded is None:
             return checker
@@ -334,29 +329,12 @@ def worst_mark(marks: Iterable[str]) -> str:
 
 
 def _crashed(checker: str, n_ops: int) -> Row:
-    return Row(
-        checker=checker,
-        key=None,
-        verdict=Verdict.UNKNOWN.value,
-        reason=CRASHED,
-        n_ops=n_ops,
-        wall_ns=0,
-        cpu_ns=0,
-        error=CRASHED,
-    )
+    return Row(checker=checker, reason=CRASHED, n_ops=n_ops, error=CRASHED)
 
 
 def no_verdict(checker: str) -> Row:
     """Stands in for a result that could not be made; why is among the problems of the run."""
-    return Row(
-        checker=checker,
-        key=None,
-        verdict=Verdict.UNKNOWN.value,
-        reason="could not be judged: see the problems of this run",
-        n_ops=0,
-        wall_ns=0,
-        cpu_ns=0,
-    )
+    return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
 def read_history(info: RunInfo) -> History:
@@ -379,15 +357,7 @@ def judge_history(
     key: str | None = None,
 ) -> Row:
     """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
-    row = Row(
-        checker=name,
-        key=key,
-        verdict=Verdict.UNKNOWN.value,
-        reason="",
-        n_ops=len(history.pairs),
-        wall_ns=0,
-        cpu_ns=0,
-    )
+    row = Row(checker=name, key=key, n_ops=len(history.pairs))
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     try:
         with telling_interrupts(), cpu_limit(budget.cpu_s):
@@ -455,7 +425,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {name: [] for name in verdicts().names}
+    columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
         if row.signature is None and row.verdict != Verdict.VALID.value:  # only its reason is known
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
@@ -465,4 +435,4 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
                 column.append(getattr(row, name))
     columns["run"] = [run] * len(rows)
     columns["result_id"] = [result_id] * len(rows)
-    return pa.table(columns, schema=verdicts())
+    return pa.table(columns, schema=schema("verdicts"))
