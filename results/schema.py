@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "ddl", "schema", "verdicts"]
+__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "ddl", "schema"]
 
 LIST_SEPARATOR: Final = "+"
 
@@ -170,15 +170,6 @@ def schema(table: str) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
 
-def verdicts() -> pa.Schema:
-    """The schema of the checkers' verdicts."""
-    return schema("verdicts")
-
-
 def ddl(columns: pa.Schema) -> str:
     """A schema in Spark's DDL; raises `KeyError` for a type that no table has."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[_name(field)]}" for field in columns)
-
-
-def _name(field: pa.Field) -> str:
-    return str(field.type)
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[str(field.type)]}" for field in columns)

@@ -13,7 +13,7 @@ import functools
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,7 +22,13 @@ from results.executors import Done, batch_of, done_of
 from results.manifest import Unit
 from results.packing import Bin, pack
 from results.schema import ddl
-from results.spark import cause_of, get_spark, prepare_workers, raise_if_interrupted
+from results.spark import (
+    cause_of,
+    get_spark,
+    map_tasks,
+    prepare_workers,
+    raise_if_interrupted,
+)
 from results.stored import result_exists
 from results.units import Config, check_units, summary_schema
 
@@ -79,13 +85,8 @@ class SparkExecutor:
         import pyarrow as pa
 
         manifest = pa.Table.from_batches([batch_of(found, n) for n, found in enumerate(bins)])
-        frame: Any = self._spark.createDataFrame(manifest)
-        if hasattr(frame, "repartitionById"):
-            frame = frame.repartitionById(len(bins), "task")
-        else:
-            frame = frame.repartition(len(bins), "task")
         work = functools.partial(check_units, config=config)
-        return frame.mapInArrow(work, ddl(summary_schema())).toArrow()
+        return map_tasks(self._spark, manifest, work, ddl(summary_schema()), len(bins))
 
     def close(self) -> None:
         """The session stays: it serves the SQL that follows, and ends with the process."""

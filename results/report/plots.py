@@ -8,7 +8,7 @@ goes through the template's escaping like everything else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -190,20 +190,27 @@ def shares(
     return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
 
 
+def _forest(
+    number: int, item: Forest, unit: str, kind: str, place: Callable[[float], float]
+) -> PlotRow:
+    """A dot on a line from end to end; `place` says where a value is."""
+    value = share(item.value) if unit == "share" else ratio(item.value)
+    text = f"{item.label}: {value} ({interval(item.low, item.high, unit)})"
+    return _row(
+        number,
+        item.label,
+        line=(place(item.low), place(item.high)),
+        marks=(Mark(place(item.value), kind, text),),
+        note=item.note if unit == "share" else value,
+    )
+
+
 def rates(title: str, rows: Sequence[Forest]) -> Plot:
     """Shares with their intervals, from 0 to 1."""
-    drawn = []
-    for number, item in enumerate(rows[:ROWS_MAX]):
-        text = f"{item.label}: {share(item.value)} ({interval(item.low, item.high, 'share')})"
-        drawn.append(
-            _row(
-                number,
-                item.label,
-                line=(LEFT + PLOT * item.low, LEFT + PLOT * item.high),
-                marks=(Mark(LEFT + PLOT * item.value, "point", text),),
-                note=item.note,
-            )
-        )
+    drawn = [
+        _forest(number, item, "share", "point", lambda value: LEFT + PLOT * value)
+        for number, item in enumerate(rows[:ROWS_MAX])
+    ]
     legend = [("point", "rate, with its 95 % interval")]
     return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
 
@@ -220,17 +227,8 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
 
     drawn = []
     for number, item in enumerate(rows[:ROWS_MAX]):
-        text = f"{item.label}: {ratio(item.value)} ({interval(item.low, item.high, 'ratio')})"
         certain = item.low > 1 or item.high < 1
-        drawn.append(
-            _row(
-                number,
-                item.label,
-                line=(place(item.low), place(item.high)),
-                marks=(Mark(place(item.value), "point" if certain else "unsure", text),),
-                note=ratio(item.value),
-            )
-        )
+        drawn.append(_forest(number, item, "ratio", "point" if certain else "unsure", place))
     ticks = tuple(
         Tick(place(10.0**power), f"{10.0**power:g} {TIMES}") for power in range(low, high + 1)
     )

@@ -154,12 +154,7 @@ def trend_plots(points: Sequence[TrendPoint], *, joined: bool) -> list[TrendPlot
 
     With `joined`, points of one kind of runs are joined by a line.
     """
-    plots = _trend_plots(points)
-    return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
-
-
-def _trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
-    return [
+    plots = [
         _plot(
             "invalid runs, % of those that finished",
             points,
@@ -174,6 +169,7 @@ def _trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
             [None if point.p99_ns is None else point.p99_ns / 1e6 for point in points],
         ),
     ]
+    return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
 
 
 def _plot(
