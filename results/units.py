@@ -1,12 +1,11 @@
-"""The work of a report, the same in every executor: `check_units(batches) -> batches`.
+"""The work of a report, the same in every executor: `check_units`.
 
-A batch is a piece of the manifest: a row a unit, as JSON. Every unit's history is read once; each
-of its checkers judges it within the budget, `results.facts` makes its tables, and each result is
-stored where it was made (`results.stored`), so that a task that is lost keeps what it finished and
-one that is repeated does no harm. Back comes one small row a unit: what it cost, and what could not
-be done. Nothing that a history or a checker does escapes: a checker that raises is `unknown` with
-its traceback, one that spends its budget `unknown` with the bound, one that killed its worker twice
-`unknown: checker crashed`.
+Every unit's history is read once; each of its checkers judges it within the budget, `results.facts`
+makes its tables, and each result is stored where it was made (`results.stored`), so that a task
+that is lost keeps what it finished and one that is repeated does no harm. Back comes one small
+`Done` a unit: what it cost, and what could not be done. Nothing that a history or a checker does
+escapes: a checker that raises is `unknown` with its traceback, one that spends its budget `unknown`
+with the bound, one that killed its worker twice `unknown: checker crashed`.
 
 Functions here are module-level and take all they need as arguments, since Spark and the pool ship
 them by name.
@@ -55,14 +54,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkers",
     "Config",
+    "Done",
     "Row",
     "check_units",
     "judge_history",
-    "manifest_schema",
     "mark_of",
     "no_verdict",
     "read_history",
-    "summary_schema",
     "table_of",
     "worst_mark",
 ]
@@ -100,51 +98,21 @@ class Row(msgspec.Struct, kw_only=True):
     limited: bool = False
 
 
-def manifest_schema() -> pa.Schema:
-    """A unit and the task it is packed into."""
-    import pyarrow as pa
+class Done(msgspec.Struct, frozen=True):
+    """One unit that came to an end, well or not: its cost, and what could not be done."""
 
-    return pa.schema([("task", pa.int32()), ("unit", pa.string())])
-
-
-def summary_schema() -> pa.Schema:
-    """What comes back from a unit: its cost and, as JSON, its problems."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("unit", pa.string()),
-            ("cpu_ns", pa.int64()),
-            ("wall_ns", pa.int64()),
-            ("problems", pa.string()),
-        ]
-    )
+    unit: str
+    cpu_ns: int
+    problems: tuple[Problem, ...]
 
 
-def check_units(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterator[pa.RecordBatch]:
-    """Do all units of `batches` of `manifest_schema`; a batch of `summary_schema` for each one.
-
-    A generator of batches to batches, as `mapInArrow` wants it.
-    """
-    import pyarrow as pa
-
+def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:
+    """Do them, one after another."""
     checkers = Checkers()
-    for batch in batches:
-        for text in batch.column("unit").to_pylist():
-            unit = msgspec.json.decode(text, type=Unit)
-            cpu_ns, wall_ns = time.process_time_ns(), time.perf_counter_ns()
-            found = _do(unit, config, checkers)
-            values = (
-                unit.unit_id,
-                time.process_time_ns() - cpu_ns,
-                time.perf_counter_ns() - wall_ns,
-                msgspec.json.encode(found).decode(),
-            )
-            columns = [
-                pa.array([value], field.type)
-                for value, field in zip(values, summary_schema(), strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=summary_schema())
+    for unit in units:
+        begin_ns = time.process_time_ns()
+        problems = _do(unit, config, checkers)
+        yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems)
 
 
 class Checkers:
@@ -162,14 +130,14 @@ class Checkers:
         return bounded(steps=budget.steps, configurations=budget.configurations)
 
 
-def _do(unit: Unit, config: Config, checkers: Checkers) -> list[Problem]:
+def _do(unit: Unit, config: Config, checkers: Checkers) -> tuple[Problem, ...]:
     """Everything about one unit; returns what could not be done."""
     work = _Work(unit, config, checkers)
     try:
         work.run()
     except Exception:  # noqa: BLE001 - one unit must not end the others
         work.problem("lost", traceback.format_exc().splitlines()[-1])
-    return list(work.problems.kept)
+    return work.problems.kept
 
 
 class _Work:
