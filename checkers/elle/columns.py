@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -102,11 +102,8 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, without the names of keys and values."""
-        return sum(
-            getattr(self, name).nbytes
-            for name in self.__slots__
-            if isinstance(getattr(self, name), np.ndarray)
-        )
+        every = (getattr(self, item.name) for item in fields(self))
+        return sum(one.nbytes for one in every if isinstance(one, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
         """The values that the read `mop` returned."""

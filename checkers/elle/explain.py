@@ -14,6 +14,7 @@ from checkers.elle.columns import Columns
 from checkers.elle.findings import Case, Explainer, Reason, Step
 from checkers.elle.graph import PROCESS, REALTIME
 from checkers.elle.kinds import Cycle
+from harness.errors import clipped
 
 __all__ = ["draw", "explain_cycle"]
 
@@ -82,7 +83,7 @@ def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cy
 
 
 def _short(text: str, most: int = _TEXT_MAX) -> str:
-    return _safe(text if len(text) <= most else f"{text[: most - 3]}...")
+    return _safe(clipped(text, most))
 
 
 def _safe(text: str) -> str:
