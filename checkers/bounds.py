@@ -85,7 +85,6 @@ class _Judged:
     looked: dict[str, int] = field(default_factory=dict)
     exempt: dict[str, int] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
-    highest: dict[str, str] = field(default_factory=dict)  # name -> "value of limit"
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
         """`value` against `bound`, in the words of `what`."""

@@ -185,32 +185,26 @@ class CatalogLinearizable(_Linearizable):
 
     def _conflicting(self, converted: CatalogHistory) -> CheckResult:
         text: list[str] = []
+        blamed: list[int] = []
         for found in converted.conflicts[:CONFLICTS_MAX]:
-            first, second = converted.pairs[found.first], converted.pairs[found.second]
-            text.append(f"{sentence(first)}.")
-            text.append(f"{sentence(second)}.")
+            both = (found.first, found.second)
+            blamed += both
+            text += [f"{sentence(converted.pairs[index])}." for index in both]
             text.append(f"So {found.text}; a create takes effect once and ids are never reused.")
         if len(converted.conflicts) > CONFLICTS_MAX:
             text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
         told = converted.conflicts[0]
         shown = [
             (index, (ident, nonce))
-            for index in (told.first, told.second)
+            for index in blamed[:2]
             for ident, nonce in shown_tables(converted.pairs[index])
             if nonce is not None
         ]
         against = conflict(shown, told.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
-        shown_ops = [
-            index
-            for found in converted.conflicts[:CONFLICTS_MAX]
-            for index in (found.first, found.second)
-        ]
         details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
-        return convicted(
-            self.name, Told(told.text, text, tuple(shown_ops), "created-twice"), details
-        )
+        return convicted(self.name, Told(told.text, text, tuple(blamed), "created-twice"), details)
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
