@@ -18,18 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers._sentences import ops, sentence
-from checkers.catalog.findings import Findings, table_words, tried
+from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, tried
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
-from harness.ops import History, Op, OpType, Pair
+from harness.ops import History, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_acknowledged"]
 
 INVARIANT: Final = "acknowledged"
-
-
-def _value(op: Op | None) -> Mapping[str, Any]:
-    return op.value if op is not None and isinstance(op.value, dict) else {}
 
 
 @dataclass(slots=True)
@@ -89,8 +85,8 @@ def _stories(history: History) -> dict[str, _Story]:
     """Table id -> its story, for every table that a successful answer shows."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
-        call, value = pair.invoke, _value(pair.completion)
-        if pair.type is not OpType.OK or value.get("result", "ok") != "ok":
+        call, value = pair.invoke, fields_of(pair.completion)
+        if not is_ok(pair):
             continue
         if call.f == "list":
             for name, ident, version in value.get("tables") or ():

@@ -25,6 +25,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
@@ -60,21 +61,17 @@ def dominated(chain: list[int], used: int) -> bool:
 Move = tuple[tuple[int, ...], int, int, int]  # choices, mask, used and state after them
 
 
+@dataclass(slots=True)
 class _Frame:
     """One configuration on the stack, the moves still to try, and the choices that led here."""
 
-    __slots__ = ("choices", "mask", "moves", "position", "reach", "state", "used")
-
-    def __init__(
-        self, position: int, mask: int, used: int, state: int, choices: tuple[int, ...]
-    ) -> None:
-        self.position = position
-        self.mask = mask
-        self.used = used
-        self.state = state
-        self.choices = choices
-        self.moves: Iterator[Move] | None = None
-        self.reach = 0  # the footprint of what can matter here, once moves are asked for
+    position: int
+    mask: int
+    used: int
+    state: int
+    choices: tuple[int, ...]
+    moves: Iterator[Move] | None = None
+    reach: int = 0  # the footprint of what can matter here, once moves are asked for
 
 
 class DepthFirst:
