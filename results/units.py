@@ -175,9 +175,7 @@ class _Work:
         for check in checks:
             if history is None:
                 break
-            row = self._judge(history, info.case, check.checker, check.result_id)
-            table = table_of([row], self.unit.key, check.result_id)
-            self._store(check.result_id, table, mark_of([row]))
+            self._store(check, self._judge(history, info.case, check))
         if facts_id is not None and by_bucket:
             del history
             self._facts(info, None, facts_id)
@@ -215,9 +213,7 @@ class _Work:
         for check in checks:
             marker = self._marker(check.result_id)
             if marker.spent:
-                row = _crashed(check.checker, self.unit.n_ops)
-                table = table_of([row], self.unit.key, check.result_id)
-                self._store(check.result_id, table, mark_of([row]))
+                self._store(check, _crashed(check.checker, self.unit.n_ops))
                 continue
             try:
                 with marker, self._memory():
@@ -225,7 +221,7 @@ class _Work:
             except (HarnessError, OSError, MemoryError) as error:
                 self.problem("history", str(error) or type(error).__name__)
                 return
-            self._store(check.result_id, table, mark)
+            write_result(self.results, check.result_id, {"verdicts": table}, mark=mark)
 
     def _loadable(self, checks: list[Check]) -> list[Check]:
         """Those whose checker this process has: its lack is no result, and not kept."""
@@ -248,16 +244,17 @@ class _Work:
             return contextlib.nullcontext()
         return memory_limit(self.unit.budget.memory_mib)
 
-    def _judge(self, history: History, case: Case, name: str, result_id: str) -> Row:
+    def _judge(self, history: History, case: Case, check: Check) -> Row:
         """The row of one checker, whatever it does."""
-        marker = self._marker(result_id)
+        marker = self._marker(check.result_id)
         if marker.spent:
-            return _crashed(name, len(history.pairs))
+            return _crashed(check.checker, len(history.pairs))
         with marker, self._memory():
-            return judge_history(name, history, case, self.unit.budget, self.checkers)
+            return judge_history(check.checker, history, case, self.unit.budget, self.checkers)
 
-    def _store(self, result_id: str, table: pa.Table, mark: str) -> None:
-        write_result(self.results, result_id, {"verdicts": table}, mark=mark)
+    def _store(self, check: Check, row: Row) -> None:
+        table = table_of([row], self.unit.key, check.result_id)
+        write_result(self.results, check.result_id, {"verdicts": table}, mark=mark_of([row]))
 
     def _facts(self, info: RunInfo, history: History | None, facts_id: str) -> None:
         """Of a history, or straight from its buckets."""

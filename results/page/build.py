@@ -12,7 +12,7 @@ from harness.ops import History, OpType, Verdict
 from harness.store import StoredRun
 from harness.timeline import faults_of, nodes_of, reigns_of, states_of
 from results.page.columns import OPS_MAX, Selection, Strings, columns, select
-from results.page.lanes import fault_rows, marks_of, phase_rows, reign_rows, short, state_rows
+from results.page.lanes import fault_rows, marks_of, phase_rows, short, span_rows
 from results.page.logs import read_logs
 from results.page.summary import (
     SUMMARIES,
@@ -93,9 +93,9 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "phases": phase_rows(history),
         "faults": fault_rows(faults, nemeses),
         "nemeses": [short(nemesis) for nemesis in nemeses],
-        "reigns": reign_rows(reigns),
+        "reigns": span_rows(reigns),
         "nodes": [short(node) for node in nodes],
-        "states": state_rows(states_of(history, faults)),
+        "states": span_rows(states_of(history, faults)),
         "marks": marks_of(history),
         "tables": table_rows(tables),
         "tables_cut": tables_cut,
