@@ -227,7 +227,7 @@ def infer_append(columns: Columns) -> Inference:
     index = index_appends(columns)
     builder = GraphBuilder(columns)
     _edges(index, builder)
-    inference = Inference(builder, {}, AppendExplainer(index), (WW, WR, RW))
+    inference = Inference(builder, {}, AppendExplainer(index).explain, (WW, WR, RW))
     texts = AppendTexts(index)
     last = _last_writers(index)
     inference.add("G1a", _g1a(index), texts.g1a)
@@ -317,10 +317,7 @@ class _Groups:
     def __init__(self, index: AppendIndex) -> None:
         self.index = index
         columns = index.columns
-        mops = np.flatnonzero(columns.type[columns.txn] == OK)
-        code = columns.txn[mops].astype(np.int64) * len(columns.keys) + columns.key[mops]
-        order = np.argsort(code, kind="stable")
-        mops, code = mops[order], code[order]
+        mops, code = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
         opens = np.append(True, code[1:] != code[:-1])[: len(code)]
         lone = opens & np.append(opens[1:], True)[: len(code)]
         self.mops = mops[~lone]

@@ -100,10 +100,7 @@ def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
     distinct = np.unique(np.concatenate([nils, codes[known]]))
     version = np.where(known, np.searchsorted(distinct, codes), NOTHING)
 
-    live = np.flatnonzero(columns.type[columns.txn] != FAIL)
-    group = columns.txn[live].astype(np.int64) * len(columns.keys) + columns.key[live]
-    order = np.argsort(group, kind="stable")
-    mops, group = live[order], group[order]
+    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] != FAIL))
     opens = np.append(True, group[1:] != group[:-1])[: len(group)]
     first = np.flatnonzero(opens)
     row = np.cumsum(opens) - 1
