@@ -15,11 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizability.bulk import CAS, CAS_FAILED, READ, WRITE, Operations
+from checkers.linearizability.bulk import CAS, CAS_FAILED, READ, WRITE, Ints, Operations
 
 __all__ = ["KeyColumns", "Registers", "registers_of"]
-
-Ints = npt.NDArray[np.int64]
 
 INVOKE, OK, FAIL, INFO = 0, 1, 2, 3
 ABSENT: Final = -1

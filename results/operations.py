@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    Ints = npt.NDArray[np.int64]
+    from results.intervals import Flags, Ints
+
     Codes = npt.NDArray[np.int32]
-    Flags = npt.NDArray[np.bool_]
 
 __all__ = [
     "TYPES",

@@ -27,7 +27,7 @@ from results.run_timeline import field_of
 from results.statistics import quantiles
 
 if TYPE_CHECKING:
-    from results.operations import Flags, Ints
+    from results.intervals import Flags, Ints
 
 __all__ = ["ROWS_MAX", "FaultBand", "KindNumbers", "RunNumbers", "run_numbers"]
 

@@ -16,18 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from checkers.elle.append_cases import AppendExplainer, AppendTexts
 from checkers.elle.columns import FAIL, INFO, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.findings import Inference
 from checkers.elle.graph import RW, WR, WW, GraphBuilder
-from checkers.elle.kernels import expand, slices_equal
+from checkers.elle.kernels import BoolArray, expand, slices_equal
 from checkers.elle.writes import Writers, collisions, intermediate_writes
 
 __all__ = ["AppendIndex", "infer_append"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

@@ -27,11 +27,23 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers._transactions import mops_of
-from checkers.elle.kernels import expand
+from checkers.elle.kernels import IntArray, LongArray, expand
 from harness.errors import HistoryError
 from harness.ops import History, OpType
 
-__all__ = ["FAIL", "INFO", "LIST", "NEVER", "NIL", "OK", "Columns", "Transaction", "columns_of"]
+__all__ = [
+    "FAIL",
+    "INFO",
+    "LIST",
+    "NEVER",
+    "NIL",
+    "OK",
+    "Columns",
+    "IntArray",
+    "LongArray",
+    "Transaction",
+    "columns_of",
+]
 
 OK: Final = 0
 INFO: Final = 1
@@ -48,8 +60,6 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.int8]
 
 
