@@ -27,23 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers._transactions import mops_of
-from checkers.elle.kernels import IntArray, LongArray, expand
+from checkers.elle.kernels import expand
 from harness.errors import HistoryError
 from harness.ops import History, OpType
 
-__all__ = [
-    "FAIL",
-    "INFO",
-    "LIST",
-    "NEVER",
-    "NIL",
-    "OK",
-    "Columns",
-    "IntArray",
-    "LongArray",
-    "Transaction",
-    "columns_of",
-]
+__all__ = ["FAIL", "INFO", "LIST", "NEVER", "NIL", "OK", "Columns", "Transaction", "columns_of"]
 
 OK: Final = 0
 INFO: Final = 1
@@ -60,6 +48,8 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.int8]
 
 

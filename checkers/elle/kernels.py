@@ -22,8 +22,6 @@ import numpy.typing as npt
 __all__ = [
     "LEVELS_PER_RUN",
     "BoolArray",
-    "IntArray",
-    "LongArray",
     "alike",
     "clusters",
     "expand",
