@@ -102,8 +102,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # of what the files hold, whatever their footers say
     label: str | None
     n_ops: int
-    n_keys: int
-    max_key_ops: int
     cost: int
 
     @property
@@ -274,8 +272,6 @@ def _info(
         digest=digest,
         label=label,
         n_ops=sum(footer.n_ops for footer in footers),
-        n_keys=sum(footer.n_keys for footer in footers),
-        max_key_ops=max(footer.max_key_ops for footer in footers),
         cost=sum(footer.cost for footer in footers),
     )
 
