@@ -22,6 +22,7 @@ __all__ = ["KeyColumns", "Registers", "registers_of"]
 INVOKE, OK, FAIL, INFO = 0, 1, 2, 3
 ABSENT: Final = -1
 MALFORMED: Final = -2
+ABSENT_MARK: Final = object()  # what no JSON is
 _SCALARS: Final = (int, float, str, bool, type(None))
 
 
@@ -185,10 +186,3 @@ def _understand(texts: Sequence[str]) -> _Values:
         np.array(new, np.int64),
         np.array(mismatch, np.bool_),
     )
-
-
-class _Mark:
-    """What no JSON is."""
-
-
-ABSENT_MARK: Final = _Mark()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,7 +201,9 @@ class _Registry:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
         # The plug-in, and what tells its versions apart, however it was installed.
-        self.checker = functools.cache(self._checker)  # raises `UsageError`
+        self.checker: Callable[[str], Checker] = functools.cache(  # raises `UsageError`
+            functools.partial(load_plugin, "checkers")
+        )
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
@@ -210,10 +212,6 @@ class _Registry:
         if key not in self._names:
             self._names[key] = checker_names(case)
         return self._names[key]
-
-    def _checker(self, name: str) -> Checker:
-        found: Checker = load_plugin("checkers", name)
-        return found
 
     def _trouble(self, name: str) -> str:
         """Why the checker cannot be had; empty if it can."""

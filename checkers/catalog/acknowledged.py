@@ -13,7 +13,7 @@ rows show the same one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -236,7 +236,9 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
         if pair.invoke.f == "create"
     }
     made: dict[str, Mapping[str, Any]] = {}
-    for row in _with_nonces(snapshot.tables.values(), bool(creates)):
+    for row in snapshot.tables.values() if creates else ():
+        if not row.get("comment"):
+            continue
         findings.look("created-once")
         nonce, words = row["comment"], table_words(row["id"], row["name"])
         pair, other = creates.get(nonce), made.setdefault(nonce, row)
@@ -256,9 +258,3 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
                 f"{sentence(pair)}; it made {table_words(other['id'], other['name'])} and {words}.",
                 pair.invoke.index,
             )
-
-
-def _with_nonces(
-    rows: Iterable[Mapping[str, Any]], are_creates: bool
-) -> Iterable[Mapping[str, Any]]:
-    return [row for row in rows if are_creates and row.get("comment")]

@@ -88,7 +88,8 @@ def availability(numbers: RunNumbers, *, end_s: int, most: int | None = None) ->
         tuple(bars),
         faults,
         None if chaos is None else _box("chaos", *chaos, scale),
-        tuple(_ticks(end_s, scale)),
+        # A tenth of the time each, or somewhat more, in a round number of seconds.
+        tuple(place * scale for place in range(0, end_s + 1, _step(end_s / 10))),
         f"{end_s} s",
         f"{top} a second" if step == 1 else f"{top} in {step} s",
     )
@@ -112,11 +113,6 @@ def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, int, int]]:
 def _box(title: str, start_ns: int, end_ns: int, scale: float) -> Box:
     start, end = start_ns / _NS_PER_S, end_ns / _NS_PER_S
     return Box(start * scale, max((end - start) * scale, 1), f"{title}: {start:.1f}-{end:.1f} s")
-
-
-def _ticks(end_s: int, scale: float) -> list[float]:
-    """A tenth of the time each, or somewhat more, in a round number of seconds."""
-    return [place * scale for place in range(0, end_s + 1, _step(end_s / 10))]
 
 
 def _step(least: float) -> int:
