@@ -22,12 +22,13 @@ import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.case import NS_PER_S, Case
 from harness.checking import checker_names
 from harness.errors import UsageError
 from harness.ops import History
+from harness.store import RunRecord
 from harness.timeline import Fault
 from harness.vocabularies.kinds import READS
 from results.intervals import Interval, Outage, outages_of, overlap_ns, union
@@ -47,11 +48,10 @@ from results.setting import asked_nemeses, setting_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.store_scan import RunInfo
-
 __all__ = [
     "FACTS_VERSION",
     "NO_NEMESIS",
+    "Run",
     "bare",
     "extract",
     "extract_buckets",
@@ -62,15 +62,44 @@ NO_NEMESIS: Final = "none"
 KINDS: Final = ("mutation", "read")
 
 
+class Run(Protocol):
+    """The part of a `RunInfo` that matters here."""
+
+    @property
+    def name(self) -> str:
+        """The folder below the store."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The folder below that."""
+        ...
+
+    @property
+    def case(self) -> Case:
+        """What was asked for."""
+        ...
+
+    @property
+    def record(self) -> RunRecord | None:
+        """What became of it; `None` where it was cut short."""
+        ...
+
+    @property
+    def label(self) -> str | None:
+        """What tells soaks apart; a run that was cut short may still say it in its footer."""
+        ...
+
+
 Row = tuple[Any, ...]
 
 
-def extract(run: RunInfo, history: History) -> dict[str, pa.Table]:
+def extract(run: Run, history: History) -> dict[str, pa.Table]:
     """All tables of `FACT_TABLES` for one run."""
     return _tables(_Facts(run, *of_history(history), digest=history.digest))
 
 
-def extract_buckets(run: RunInfo, folder: Path) -> dict[str, pa.Table]:
+def extract_buckets(run: Run, folder: Path) -> dict[str, pa.Table]:
     """The same from a folder of buckets, which are never all in memory; raises `HistoryError`.
 
     Without a record there is no digest: it would be that of the whole history.
@@ -94,7 +123,7 @@ def _tables(facts: _Facts) -> dict[str, pa.Table]:
     return {name: _table(name, facts.key, rows[name]) for name in FACT_TABLES}
 
 
-def bare(run: RunInfo) -> dict[str, pa.Table]:
+def bare(run: Run) -> dict[str, pa.Table]:
     """What is known of a run whose facts cannot be extracted: its case, and numbers of 0.
 
     So its verdict has a place, under its nemeses, bug switches and label.
@@ -120,12 +149,7 @@ class _Facts:
     """One run while its tables are made; a method a table, rows without the run's key."""
 
     def __init__(
-        self,
-        run: RunInfo,
-        operations: Operations,
-        notes: Notes,
-        *,
-        digest: Callable[[], str | None],
+        self, run: Run, operations: Operations, notes: Notes, *, digest: Callable[[], str | None]
     ) -> None:
         import numpy as np
 

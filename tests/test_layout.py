@@ -73,7 +73,7 @@ LARGE = {
     "harness/ops.py": (420, "the ground floor: operations, histories, verdicts"),
     "harness/plugins.py": (520, "the protocols of all groups of plug-ins"),
     "harness/timeline.py": (440, "one reading of a history's faults, leaders and lives"),
-    "results/facts.py": (420, "one table of facts after another"),
+    "results/facts.py": (440, "one table of facts after another"),
     "results/perfetto.py": (500, "one format, lane by lane"),
     "results/units.py": (420, "one unit of work, the same for all executors"),
     "targets/kudu/raft/replica.py": (600, "the shell of the core; to be split by responsibility"),
