@@ -45,6 +45,7 @@ from checkers._disturbances import (
     weight,
 )
 from checkers._sentences import seconds
+from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
 
@@ -88,21 +89,18 @@ class _Outage:
 
 
 @dataclass(slots=True)
-class _Judged:
+class _Judged(Findings):
     """What was looked at, and what exceeded its limit. `units` are those of known amount."""
 
     units: frozenset[str] = frozenset()
     text: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
-    looked: dict[str, int] = field(default_factory=dict)
-    exempt: dict[str, int] = field(default_factory=dict)
-    gaps: list[str] = field(default_factory=list)
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
         """`value` against `bound`, in the words of `what`."""
         name = str(limit["name"])
-        self.looked[name] = self.looked.get(name, 0) + 1
+        self.look(name)
         if value > bound:
             unknown = [unit for unit in limit.get("per") or {} if unit not in self.units]
             if unknown:
@@ -247,7 +245,7 @@ def _memory(history: History, limit: Json, bound: float, judged: _Judged) -> Non
     for op in history.facts("memory"):
         for node, held in op.value["bytes"].items():
             if held is None:
-                judged.exempt[limit["name"]] = judged.exempt.get(limit["name"], 0) + 1
+                judged.excuse(limit["name"])
             else:
                 what = f"{node} ended with {held / MIB:.0f} MiB of memory"
                 judged.hold(limit, held / MIB, bound, what, op.index)
@@ -292,7 +290,7 @@ def _outages(
     shortest = min(limit["limit"] for limit in limits.values()) * NS_PER_S
     for before, after in itertools.pairwise([*times, end]):
         if after - before <= shortest:  # whatever it met
-            judged.looked["outages"] = judged.looked.get("outages", 0) + 1
+            judged.look("outages")
             continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
         _hold_outage(_Outage(before, after, met), limits, quorum, disturbances, judged)

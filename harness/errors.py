@@ -81,6 +81,11 @@ def listed(names: Sequence[str], *, limit: int) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
 
 
+def clipped(text: str, most: int) -> str:
+    """The text, or where it has more than `most` characters its beginning, with three dots."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def counted(count: int, singular: str, plural: str | None = None) -> str:
     """`1 seed`, `2 seeds`: for messages, so that their numbers agree."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
