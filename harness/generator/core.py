@@ -29,9 +29,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.errors import UsageError
 from harness.ops import Op, OpType, Process
@@ -39,6 +40,7 @@ from harness.ops import Op, OpType, Process
 __all__ = [
     "NS_PER_S",
     "SLEEP",
+    "Around",
     "Context",
     "Draft",
     "Emit",
@@ -77,7 +79,7 @@ class Draft(msgspec.Struct, frozen=True):
 
     def replace(self, **changes: Any) -> Draft:
         """A copy with other values in the named fields."""
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
@@ -125,64 +127,31 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     def restrict(self, mask: int) -> Context:
         """This context with the threads of `mask` only."""
-        return Context(
-            self.time_ns,
-            self.random,
-            self.processes,
-            self.all_mask & mask,
-            self.free_mask & mask,
-            self.rotation,
-        )
+        return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
         """This context at another time."""
-        return Context(
-            time_ns,
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask,
-            self.rotation,
-        )
+        return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:
         """At `time_ns`, the thread `index` got to work."""
         rotation = self.rotation + 1
-        return Context(
-            max(self.time_ns, time_ns),
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask & ~(1 << index),
-            rotation if rotation < len(self.processes) else 0,
+        return replace(
+            self,
+            time_ns=max(self.time_ns, time_ns),
+            free_mask=self.free_mask & ~(1 << index),
+            rotation=rotation if rotation < len(self.processes) else 0,
         )
 
     def freed(self, index: int, time_ns: int) -> Context:
         """At `time_ns`, the thread `index` became free."""
-        return Context(
-            max(self.time_ns, time_ns),
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask | 1 << index,
-            self.rotation,
-        )
+        time_ns = max(self.time_ns, time_ns)
+        return replace(self, time_ns=time_ns, free_mask=self.free_mask | 1 << index)
 
     def retired(self, index: int) -> Context:
         """The thread `index` goes on under a new process number."""
         new = (self.processes[index] + len(self.processes),)
-        return Context(
-            self.time_ns,
-            self.random,
-            self.processes[:index] + new + self.processes[index + 1 :],
-            self.all_mask,
-            self.free_mask,
-            self.rotation,
-        )
-
-
-class Node(msgspec.Struct, frozen=True, eq=False):
-    """The base of the generators of this package: they emit drafts with process and time."""
+        return replace(self, processes=self.processes[:index] + new + self.processes[index + 1 :])
 
 
 class Generator(Protocol):
@@ -213,6 +182,40 @@ class Pending(msgspec.Struct, frozen=True, eq=False):
 
 
 Step: TypeAlias = Emit | Pending | None
+
+
+class Node(msgspec.Struct, frozen=True, eq=False):
+    """The base of the generators of this package: they emit drafts with process and time."""
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
+        """Nothing to learn."""
+        return cast("Generator", self)
+
+
+class Around(Node, frozen=True):
+    """The base of those that wrap one other, which learns whatever they do."""
+
+    generator: Generator
+
+    def op(self, ctx: Context) -> Step:
+        """As the other one says; of what it emits, `emitted` decides."""
+        step = self.generator.op(ctx)
+        if isinstance(step, Pending):
+            return Pending(self if step.next is self.generator else self.around(step.next))
+        return None if step is None else self.emitted(ctx, step)
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
+        """What becomes of an emission: the same, and the wrapper goes on around the rest."""
+        return Emit(step.draft, self.around(step.next))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """The same wrapper around what the other one became."""
+        inner = self.generator.update(ctx, event)
+        return self if inner is self.generator else self.around(inner)
+
+    def around(self, generator: Generator) -> Generator:
+        """The same wrapper around another generator."""
+        return replace(self, generator=generator)
 
 
 class RequestLike(Protocol):

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
+    Around,
     Context,
     Draft,
     Emit,
@@ -38,10 +39,6 @@ class _Nothing(Node, frozen=True):
         """Nothing, ever."""
         return None
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Stay exhausted."""
-        return self
-
 
 NOTHING: Final[Generator] = _Nothing()
 
@@ -55,10 +52,6 @@ class _Once(Node, frozen=True):
         """The draft, then nothing."""
         draft = complete(self.draft, ctx)
         return Pending(self) if draft is None else Emit(draft, NOTHING)
-
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Nothing to learn."""
-        return self
 
 
 class _Sequence(Node, frozen=True):
@@ -135,10 +128,8 @@ class _Call(Node, frozen=True):
         return self if current is self.current else _Call(self.function, current)
 
 
-class _Outside(Node, frozen=True):
+class _Outside(Around, frozen=True):
     """A generator that somebody else wrote: its drafts may leave out process and time."""
-
-    generator: Generator
 
     def op(self, ctx: Context) -> Step:
         """What it says, with the gaps filled in; not asked while nobody is free."""
@@ -148,23 +139,18 @@ class _Outside(Node, frozen=True):
         if step is None:
             return None
         if isinstance(step, Pending):
-            return Pending(_wrapped(step.next))
+            return Pending(self.around(step.next))
         if not isinstance(cast("object", step), Emit):
             raise InternalError(
                 f"the generator {self.generator!r} answered {step!r}; "
                 "it must be None, a Pending or an Emit"[:2000]
             )
         draft = complete(step.draft, ctx)
-        return Pending(self) if draft is None else Emit(draft, _wrapped(step.next))
+        return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass it on."""
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _wrapped(inner)
-
-
-def _wrapped(generator: Generator) -> Generator:
-    return generator if isinstance(generator, Node) else _Outside(generator)
+    def around(self, generator: Generator) -> Generator:
+        """Nothing is around what became one of ours."""
+        return generator if isinstance(generator, Node) else _Outside(generator)
 
 
 def lift(value: GeneratorLike) -> Generator:

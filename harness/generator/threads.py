@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from harness.errors import UsageError
 from harness.generator.core import (
+    Around,
     Context,
     Emit,
     Generator,
@@ -195,17 +196,11 @@ def each_thread(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _Each(inner)
 
 
-class _Synchronize(Node, frozen=True):
-    generator: Generator
-
+class _Synchronize(Around, frozen=True):
     def op(self, ctx: Context) -> Step:
         if ctx.free_mask != ctx.all_mask:
             return Pending(self)
         return self.generator.op(ctx)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _Synchronize(inner)
 
 
 def synchronize(generator: GeneratorLike) -> Generator:
