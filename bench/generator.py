@@ -15,10 +15,10 @@ import platform
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from harness.env import ClientEnv
+from harness.env import ClientEnv, Clock
 from harness.generator import (
     Draft,
     Emit,
@@ -33,8 +33,9 @@ from harness.generator import (
     time_limit,
 )
 from harness.interpreter import interpret
-from harness.ops import Attempt, Op, OpType, Process
+from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
+from harness.recorder import Recorder
 
 ALGEBRA_OPS = 20_000
 DRIVER_OPS = 5_000
@@ -109,28 +110,9 @@ class _Client:
         return None
 
 
-class _Sink:
-    def __init__(self) -> None:
-        self.start_ns = time.monotonic_ns()
-        self.ops: list[Op] = []
-
-    def now_ns(self) -> int:
-        return time.monotonic_ns() - self.start_ns
-
-    def record(
-        self,
-        process: Process,
-        kind: OpType,
-        f: str,
-        value: Any = None,
-        *,
-        error: str | None = None,
-        node: str | None = None,
-        attempts: Sequence[Attempt] = (),
-    ) -> Op:
-        op = Op(len(self.ops), self.now_ns(), process, kind, f, value, error, node, tuple(attempts))
-        self.ops.append(op)
-        return op
+class _Clock:
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
 
 
 class _Env:
@@ -142,17 +124,17 @@ def driver_s(generator: Generator, concurrency: int, count: int) -> float:
     """CPU-seconds for `count` operations through the interpreter."""
 
     async def main() -> None:
-        sink = _Sink()
+        recorder = Recorder(cast("Clock", _Clock()))
         await interpret(
             limit(count, generator),
             env=cast("ClientEnv", _Env()),
             open_client=lambda _process: _Client(),
             concurrency=concurrency,
-            recorder=sink,
+            recorder=recorder,
             op_timeout_s=5,
             rng=random.Random(1),
         )
-        assert len(sink.ops) == 2 * count
+        assert len(recorder.history()) == 2 * count
 
     begun = time.process_time()
     asyncio.run(main())

@@ -23,10 +23,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
-
-import msgspec
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from harness.ends import call_as
 from harness.env import ClientEnv
@@ -44,8 +42,9 @@ from harness.generator.core import (
 )
 from harness.generator.diagnosis import validate
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
-from harness.ops import HARNESS, Attempt, Op, OpType, Process
+from harness.ops import Op, OpType
 from harness.plugins import Client, Completion, Request
+from harness.recorder import Recorder
 
 __all__ = [
     "CLOSE_S_MAX",
@@ -54,7 +53,6 @@ __all__ = [
     "IDLE_S_MAX",
     "LOG",
     "POLL_S",
-    "OpSink",
     "interpret",
 ]
 
@@ -71,30 +69,6 @@ ERROR_CHARACTERS_MAX: Final = 500
 LOG: Final = "log"
 """The fact with which the harness notes a `message` in the history."""
 _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
-
-
-class OpSink(Protocol):
-    """Where ops go; `harness.recorder.Recorder` is one. Times are ns since `start_ns`."""
-
-    start_ns: int
-
-    def now_ns(self) -> int:
-        """Ns since the start of the run."""
-        ...
-
-    def record(
-        self,
-        process: Process,
-        kind: OpType,
-        f: str,
-        value: Any = None,
-        *,
-        error: str | None = None,
-        node: str | None = None,
-        attempts: Sequence[Attempt] = (),
-    ) -> Op:
-        """Record one op now, with its index and time."""
-        ...
 
 
 class _Flight:
@@ -122,7 +96,7 @@ class _Driver:
         *,
         env: ClientEnv,
         open_client: Callable[[int], Client],
-        recorder: OpSink,
+        recorder: Recorder,
         op_timeout_s: float,
         stop: asyncio.Event | None,
     ) -> None:
@@ -334,19 +308,7 @@ class _Driver:
         flight.ended = True
         if flight.guard is not None:
             flight.guard.cancel()
-        start_ns = self.recorder.start_ns
-        op = self.recorder.record(
-            flight.process,
-            completion.type,
-            flight.draft.f,
-            completion.value,
-            error=completion.error,
-            node=completion.node,
-            attempts=tuple(
-                msgspec.structs.replace(a, start=a.start - start_ns, end=a.end - start_ns)
-                for a in completion.attempts
-            ),
-        )
+        op = self.recorder.complete(flight.process, flight.draft.f, completion)
         del self.flights[flight.index]
         self.landed.append((flight.index, op))
         self.wake.set()
@@ -375,12 +337,7 @@ class _Driver:
         except UserInterrupt:
             raise
         except (*PLUGIN_FAILURES, asyncio.CancelledError) as error:
-            self.recorder.record(
-                HARNESS,
-                OpType.INFO,
-                LOG,
-                {"message": f"a client did not close: {_described(error)}"},
-            )
+            self.recorder.fact(LOG, {"message": f"a client did not close: {_described(error)}"})
         finally:
             timer.cancel()
 
@@ -432,7 +389,7 @@ async def interpret(
     env: ClientEnv,
     open_client: Callable[[int], Client],
     concurrency: int,
-    recorder: OpSink,
+    recorder: Recorder,
     op_timeout_s: float,
     rng: random.Random,
     stop: asyncio.Event | None = None,
@@ -453,12 +410,7 @@ async def interpret(
     """
     if op_timeout_s <= 0:
         raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
-    ctx = new_context(
-        concurrency,
-        rng,
-        time_ns=recorder.now_ns(),
-        processes=processes,
-    )
+    ctx = new_context(concurrency, rng, time_ns=recorder.now_ns(), processes=processes)
     driver = _Driver(
         validate(generator),
         ctx,
