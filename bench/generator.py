@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import platform
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from bench.measure import best_s, machine
 from harness.env import ClientEnv, Clock
 from harness.generator import (
     Draft,
@@ -74,11 +73,10 @@ GENERATORS: dict[str, Callable[[int], Generator]] = {
 }
 
 
-def algebra_s(generator: Generator, concurrency: int, count: int) -> float:
-    """CPU-seconds for `count` operations with as many in flight as there are threads."""
+def algebra(generator: Generator, concurrency: int, count: int) -> None:
+    """Schedules `count` operations with as many in flight as there are threads."""
     ctx = new_context(concurrency, random.Random(1))
     in_flight: deque[Op] = deque()
-    begun = time.process_time()
     index = emitted = now_ns = 0
     while emitted < count:
         now_ns += 1_000
@@ -98,7 +96,6 @@ def algebra_s(generator: Generator, concurrency: int, count: int) -> float:
         in_flight.append(invoked)
         index += 1
         emitted += 1
-    return time.process_time() - begun
 
 
 class _Client:
@@ -120,47 +117,35 @@ class _Env:
         return asyncio.get_running_loop().create_task(coro, name=name)
 
 
-def driver_s(generator: Generator, concurrency: int, count: int) -> float:
-    """CPU-seconds for `count` operations through the interpreter."""
-
-    async def main() -> None:
-        recorder = Recorder(cast("Clock", _Clock()))
-        await interpret(
-            limit(count, generator),
-            env=cast("ClientEnv", _Env()),
-            open_client=lambda _process: _Client(),
-            concurrency=concurrency,
-            recorder=recorder,
-            op_timeout_s=5,
-            rng=random.Random(1),
-        )
-        assert len(recorder.history()) == 2 * count
-
-    begun = time.process_time()
-    asyncio.run(main())
-    return time.process_time() - begun
+async def driver(generator: Generator, concurrency: int, count: int) -> None:
+    """Does `count` operations through the interpreter."""
+    recorder = Recorder(cast("Clock", _Clock()))
+    await interpret(
+        limit(count, generator),
+        env=cast("ClientEnv", _Env()),
+        open_client=lambda _process: _Client(),
+        concurrency=concurrency,
+        recorder=recorder,
+        op_timeout_s=5,
+        rng=random.Random(1),
+    )
+    assert len(recorder.history()) == 2 * count
 
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
-    print(
-        f"operations per CPU-second of one core ({os.cpu_count()} in this machine, "
-        f"{platform.python_implementation()} {platform.python_version()}), best of {rounds}"
-    )
+    print(f"operations per CPU-second of one core ({machine()}), best of {rounds}")
     print(f"{'generator':28} {'concurrency':>11} {'algebra':>10} {'driver':>10}")
     for name, make in GENERATORS.items():
         for concurrency in (10, 1024):
-            algebra = min(
-                algebra_s(make(concurrency), concurrency, ALGEBRA_OPS) for _ in range(rounds)
-            )
-            driver = min(
-                driver_s(make(concurrency), concurrency, DRIVER_OPS) for _ in range(rounds)
-            )
+            made, n = make(concurrency), concurrency
+            algebra_s = best_s(lambda g=made, n=n: algebra(g, n, ALGEBRA_OPS), rounds)
+            driver_s = best_s(lambda g=made, n=n: asyncio.run(driver(g, n, DRIVER_OPS)), rounds)
             print(
-                f"{name:28} {concurrency:>11} {ALGEBRA_OPS / algebra:>10,.0f} "
-                f"{DRIVER_OPS / driver:>10,.0f}"
+                f"{name:28} {concurrency:>11} {ALGEBRA_OPS / algebra_s:>10,.0f} "
+                f"{DRIVER_OPS / driver_s:>10,.0f}"
             )
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from harness.case import Case
+from harness.cli.soak_options import parse_seeds
 from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
 from tests.mutants import master_defects, raft_defects, tserver_defects
@@ -87,8 +88,8 @@ def row(mutant: str, found: list[Finding]) -> str:
 
 def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
     """The findings of each mutant, as they come."""
-    first, _, last = arguments.seeds.partition("..")
-    seeds = range(int(first), int(last or first) + 1)
+    first, last = parse_seeds(arguments.seeds)
+    seeds = range(first, last + 1)
     chosen: list[str | None] = [name for name in MUTANTS if _wanted(name, arguments.only)]
     if arguments.clean:
         chosen.insert(0, None)
