@@ -354,9 +354,7 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
 
 def check_link_quality(quality: LinkQuality) -> None:
     """Raise `UsageError` for a quality that no link has."""
-    for name in ("drop", "duplicate", "reorder"):
-        if not 0 <= getattr(quality, name) <= 1:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
+    _check_shares(quality, "drop", "duplicate", "reorder")
     for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
         if not 0 <= getattr(quality, name) < 1e9:
             raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
@@ -379,11 +377,15 @@ def check_stream_quality(quality: StreamQuality) -> None:
 
 def check_disk_quality(quality: DiskQuality) -> None:
     """Raise `UsageError` for a quality that no disk has."""
-    for name in ("error", "bitrot"):
-        if not 0 <= getattr(quality, name) <= 1:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
+    _check_shares(quality, "error", "bitrot")
     if not 0 <= quality.delay_ms <= DISK_DELAY_MS_MAX:
         raise UsageError(f"delay_ms is {quality.delay_ms}; it must be in 0 .. {DISK_DELAY_MS_MAX}")
+
+
+def _check_shares(quality: LinkQuality | DiskQuality, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(quality, name) <= 1:
+            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
 
 
 def unsupported(

@@ -27,6 +27,7 @@ from harness.cluster import (
 )
 from harness.deployment import check_nodes, refuse_in_simulation
 from harness.drawing import (
+    can,
     draw_case,
     expand_any,
     may_hit,
@@ -38,7 +39,7 @@ from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
-from harness.registry import load_plugin, plugin_names
+from harness.registry import load_all, load_plugin
 
 __all__ = [
     "Plan",
@@ -158,7 +159,7 @@ def refuse_unable(
     """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
-            if capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
+            if not can(capabilities, capability):
                 others = [name for name in _able(capability) if name != environment]
                 error = unsupported(environment, capability, others)
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
@@ -237,15 +238,12 @@ def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tupl
 
 def _able(capability: Capability) -> list[str]:
     """The installed environments that can do it."""
-    able = []
-    for name in plugin_names("environments"):
-        try:
-            other: Environment = load_plugin("environments", name)
-        except UsageError:  # one that does not load can do nothing; `harness doctor` says why
-            continue
-        if other.capabilities.get(capability, Fidelity.NONE) is not Fidelity.NONE:
-            able.append(name)
-    return able
+    return [
+        name
+        for name, other in load_all("environments")
+        # One that does not load can do nothing; `harness doctor` says why.
+        if not isinstance(other, UsageError) and can(other.capabilities, capability)
+    ]
 
 
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:

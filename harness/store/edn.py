@@ -19,15 +19,13 @@ import msgspec
 
 from harness.errors import HistoryError
 from harness.ops import Attempt, History, Op, OpType, Pairing
-from harness.store.edn_forms import parse_forms, stream_pieces
+from harness.store.edn_forms import stream_pieces
 
-__all__ = ["EdnOps", "load_edn", "parse_edn", "write_edn"]
+__all__ = ["EdnOps", "load_edn", "write_edn"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME_CHARS_MAX: Final = 200
 _TYPES: Final = {kind.value: kind for kind in OpType}
-
-parse_edn = parse_forms
 
 
 class EdnOps:
