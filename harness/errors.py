@@ -26,6 +26,7 @@ __all__ = [
     "UsageError",
     "counted",
     "listed",
+    "located",
     "measured",
 ]
 
@@ -71,6 +72,11 @@ class CheckerLimitError(HarnessError):
 
 class InternalError(HarnessError):
     """Our own mistake. Please report it with the run's folder."""
+
+
+def located(source: object, line: int, column: int, what: str) -> HistoryError:
+    """The error that says where in which file `what` is wrong."""
+    return HistoryError(f"{source}, line {line}, column {column}: {what}")
 
 
 def listed(names: Sequence[str], *, limit: int) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from harness.errors import HistoryError
-from harness.formats.source import Row, Table, located
+from harness.errors import HistoryError, located
+from harness.formats.source import Row, Table
 
 __all__ = ["CatalogTable", "is_catalog_table"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.formats.source import Row, Table, located
+from harness.errors import located
+from harness.formats.source import Row, Table
 
 __all__ = ["RegisterTable", "is_register_table"]
 
