@@ -37,7 +37,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
-        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(list(arguments))

@@ -16,7 +16,6 @@ def main(arguments: Sequence[str]) -> int:
         prog="harness image",
         description="Build the image of the nodes: from a normal base image where a registry "
         "answers, from Debian packages (debootstrap) elsewhere.",
-        allow_abbrev=False,
     )
     parser.add_argument("action", choices=["build"], help="build: make the image if it is missing")
     parser.parse_args(list(arguments))

@@ -28,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness list",
         description="List plug-ins and what each environment can do to a cluster.",
-        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))

@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, add_place
 from harness.drawing import ANY
 from harness.errors import UsageError
 from harness.outfile import descriptor_of
@@ -64,8 +64,6 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
         prog="harness soak",
         description="Run many seeds of one case, each in a fresh world; resumable.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     _add_work(parser)
     _add_outputs(parser)
@@ -227,12 +225,7 @@ def _add_work(parser: Parser) -> None:
         "--fresh", action="store_true", help="discard the progress of an earlier soak of this case"
     )
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
-    )
+    add_place(parser)
     parser.add_argument(
         "--label", metavar="L", help="name that tells soaks apart in reports, such as a version"
     )
