@@ -7,7 +7,8 @@ processes, times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from harness.errors import InternalError, UsageError
@@ -23,10 +24,11 @@ from harness.generator.core import (
     RequestLike,
     Step,
     complete,
+    sooner,
 )
 from harness.ops import Op
 
-__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift"]
+__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift", "soonest"]
 
 EMPTY_MAX: Final = 1000
 """How often in a row a function may return an empty generator before that is called a mistake."""
@@ -41,6 +43,28 @@ class _Nothing(Node, frozen=True):
 
 
 NOTHING: Final[Generator] = _Nothing()
+
+
+def soonest(
+    states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
+) -> Emit | None:
+    """The soonest operation that those asked offer, if any; their states move on in place.
+
+    `asked` has a position among `states`, the context there and its weight in a tie.
+    """
+    best: tuple[Emit, int, int] | None = None
+    for position, ctx, weight in asked:
+        step = states[position].op(ctx)
+        if isinstance(step, Emit):
+            offer = (step, weight, position)
+            best = offer if best is None else sooner(best, offer, rng)
+        else:
+            states[position] = NOTHING if step is None else step.next
+    if best is None:
+        return None
+    emission, _, position = best
+    states[position] = emission.next
+    return emission
 
 
 class _Once(Node, frozen=True):
