@@ -19,7 +19,7 @@ import msgspec
 from harness import __version__
 from harness.cli.artefacts import make_artefacts
 from harness.cli.output import note
-from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES, SIM
+from harness.cli.soak_options import SIM, words_of_case
 from harness.cli.soak_progress import duration_text
 from harness.errors import InfrastructureError, counted
 from harness.ops import Verdict
@@ -47,7 +47,7 @@ class Replays:
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
-        self._kept = list(_without_own(arguments))
+        self._kept = words_of_case(arguments)
         if (
             parsed.nemesis is None and not parsed.fault
         ):  # what is the default of a soak is not that of a run
@@ -58,22 +58,6 @@ class Replays:
         if self._by_file:
             return shlex.join([*self._words, "--case", str(campaign.case_file(result))])
         return shlex.join([*self._words, *self._kept, "--seed", str(result.seed)])
-
-
-def _without_own(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments that `harness run` takes as well."""
-    items = list(arguments)
-    while items:
-        item = items.pop(0)
-        flag = item.split("=", 1)[0]
-        if flag in OWN_SWITCHES:
-            continue
-        if flag not in OWN_FLAGS:
-            yield item
-        elif item == flag and items:
-            optional = flag == "--github-summary"
-            if not optional or not items[0].startswith("-"):
-                items.pop(0)
 
 
 class SoakOutput:
