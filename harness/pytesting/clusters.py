@@ -18,7 +18,7 @@ from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.markers import case_from_settings
-from harness.pytesting.runs import RunsOfTest
+from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.recorder import Recorder
 from harness.store import RunFolder
 
@@ -29,12 +29,8 @@ READY_BOUND_S: Final = 60.0
 BY_HAND: Final = "a coroutine of a test made this run; its case alone does not replay it"
 
 
-class ClusterFactory:
-    """The fixture `cluster`."""
-
-    def __init__(self, runs: RunsOfTest) -> None:
-        """Nothing is deployed before `Deployment.run`."""
-        self._runs = runs
+class ClusterFactory(Fixture):
+    """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
         """What to deploy: the flags of `harness run`, with underscores.

@@ -26,7 +26,7 @@ from harness.planning import (
 )
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
-from harness.pytesting.runs import RunsOfTest
+from harness.pytesting.runs import Fixture, RunsOfTest
 
 __all__ = ["NemesisFactory", "Strike"]
 
@@ -34,12 +34,11 @@ LEASE_S: Final = 600.0
 """A block may last this long, and the grace of leases more, before its fault heals by itself."""
 
 
-class NemesisFactory:
-    """The fixture `nemesis`."""
+class NemesisFactory(Fixture):
+    """The fixture `nemesis`; nothing is broken before a block begins."""
 
     def __init__(self, runs: RunsOfTest) -> None:
-        """Nothing is broken before a block begins."""
-        self._runs = runs
+        super().__init__(runs)
         self._numbers = itertools.count(1)
 
     def __call__(
@@ -114,7 +113,6 @@ class Strike:
     """One fault: inside the block it is there, after the block it is healed and measured."""
 
     def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
-        """See `NemesisFactory`."""
         self._live = live
         self._fault = fault
         self._may_miss = may_miss

@@ -17,19 +17,15 @@ from harness.cli.verdict_text import describe
 from harness.errors import UsageError
 from harness.ops import History, Verdict
 from harness.plugins import Checker
-from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.pytesting.runs import Fixture, JudgedRun, RunsOfTest
 from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
 
 __all__ = ["HistoryOfTest", "enforce", "expected_verdict", "judge_last"]
 
 
-class HistoryOfTest:
+class HistoryOfTest(Fixture):
     """The fixture `history`."""
-
-    def __init__(self, runs: RunsOfTest) -> None:
-        """Empty until something of the test ran."""
-        self._runs = runs
 
     @property
     def ops(self) -> History:

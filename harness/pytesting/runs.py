@@ -33,7 +33,7 @@ from harness.store import RunFolder, RunRecord, new_run_id
 if TYPE_CHECKING:
     from harness.pytesting.live import LiveCluster
 
-__all__ = ["NOT_JUDGED", "JudgedRun", "RunsOfTest", "Settings"]
+__all__ = ["NOT_JUDGED", "Fixture", "JudgedRun", "RunsOfTest", "Settings"]
 
 NOT_JUDGED: Final = "not judged"
 NAME_CHARACTERS_MAX: Final = 80
@@ -65,6 +65,13 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     folder: Path
     replay: str
+
+
+class Fixture:
+    """What a test is given: all of them share its runs, and do nothing before they are called."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        self._runs = runs
 
 
 class RunsOfTest:
