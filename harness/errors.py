@@ -28,6 +28,7 @@ __all__ = [
     "listed",
     "located",
     "measured",
+    "shown",
 ]
 
 EXIT_VALID = 0
@@ -85,6 +86,12 @@ def listed(names: Sequence[str], *, limit: int) -> str:
     if more > 0:
         return f"{', '.join(shown)} and {more} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+
+
+def shown(value: object, characters_max: int = 80) -> str:
+    """`value` as Python writes it, short enough for a line."""
+    text = repr(value)
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

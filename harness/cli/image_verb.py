@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+from harness.cli.output import note
 from harness.cli.parser import Parser
 
 __all__ = ["main"]
@@ -21,5 +21,5 @@ def main(arguments: Sequence[str]) -> int:
     parser.parse_args(list(arguments))
     from harness.environments.docker.image import build_image
 
-    print(build_image(lambda text: print(text, file=sys.stderr, flush=True)))
+    print(build_image(note))
     return 0
