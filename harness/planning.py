@@ -6,7 +6,7 @@ Everything that can be refused is refused here, before the first node starts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -49,7 +49,6 @@ __all__ = [
     "nodes_for",
     "plan_case",
     "reaches_foreign",
-    "refuse_disks",
     "refuse_nodes",
     "refuse_unable",
 ]
@@ -116,10 +115,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
-    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
-        refuse_disks(nemesis, nodes, environment)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         _refuse_clients(nemesis, case.concurrency)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
@@ -190,32 +187,26 @@ def refuse_nodes(
     nemesis: Nemesis,
     specs: Mapping[str, NodeSpec],
     target: Target,
-    reach: Collection[Capability] = (),
+    environment: Environment | None,
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
 
-    `reach`: what of `ENV_NODES_ONLY` can be done to foreign programs here.
+    Or where foreign programs cannot have the disks that they declare.
     """
+    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     beyond = out_of_reach(nemesis, specs.values(), reach)
     if beyond:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
         check_target(specs, target)
-
-
-def refuse_disks(
-    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
-) -> None:
-    """Raise `UsageError` where foreign programs cannot have the disks that they declare."""
-    hit = may_hit(nemesis, nodes, FAULTY_DISK)
-    if hit:
-        why = why_no_faulty_disks(environment)
-        if why is not None:
-            raise UsageError(
-                f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
-                f"for a foreign program is a FUSE file system, and {why}"
-            )
+    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
+    why = why_no_faulty_disks(environment) if hit else None
+    if why is not None:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+            f"for a foreign program is a FUSE file system, and {why}"
+        )
 
 
 def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:

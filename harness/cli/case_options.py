@@ -23,7 +23,7 @@ from harness.faults.words import parse
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_plugin
 
-__all__ = ["PLAIN", "case_from", "parse_case_options"]
+__all__ = ["PLAIN", "case_from", "parse_case_options", "parse_pair"]
 
 _DEFAULTS: Final = Case(seed=0)
 DEFAULT: Final = "default"
@@ -188,7 +188,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields.pop("faults", None)
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
-    fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
+    fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
 
@@ -225,10 +225,11 @@ def _checkers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name[1:] for name in added))
 
 
-def _knob(text: str) -> tuple[str, Any]:
+def parse_pair(text: str, flag: str) -> tuple[str, Any]:
+    """Name and value of `NAME=VALUE`, which is JSON or else a text; raises `UsageError`."""
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise UsageError(f"--knob is {text!r}; write it as NAME=VALUE")
+        raise UsageError(f"{flag} is {text!r}; write it as NAME=VALUE")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:

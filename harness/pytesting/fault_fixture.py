@@ -17,13 +17,7 @@ from harness.drawing import may_hit
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import trigger_of
-from harness.planning import (
-    check_fault_args,
-    reaches_foreign,
-    refuse_disks,
-    refuse_nodes,
-    refuse_unable,
-)
+from harness.planning import check_fault_args, refuse_nodes, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import Fixture, RunsOfTest
@@ -87,8 +81,7 @@ class NemesisFactory(Fixture):
 def _refuse_foreign(plugin: Nemesis, live: LiveCluster) -> None:
     """Raise `UsageError` for a nemesis that the foreign programs of this deployment do not feel."""
     nodes = live.cluster.nodes
-    refuse_nodes(plugin, nodes, live.plan.target, reaches_foreign(live.environment))
-    refuse_disks(plugin, list(nodes.values()), live.environment)
+    refuse_nodes(plugin, nodes, live.plan.target, live.environment)
     bare = [node for node in may_hit(plugin, nodes.values(), CLOCKS) if node not in live.clocks]
     if bare:
         raise UsageError(
