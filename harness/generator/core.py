@@ -29,13 +29,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from harness.errors import UsageError
 from harness.ops import Op, OpType, Process
+
+if TYPE_CHECKING:
+    from harness.plugins import Request
 
 __all__ = [
     "NS_PER_S",
@@ -47,7 +50,6 @@ __all__ = [
     "Generator",
     "GeneratorLike",
     "Pending",
-    "RequestLike",
     "Step",
     "complete",
     "due_ns",
@@ -218,22 +220,8 @@ class Around(Node, frozen=True):
         return replace(self, generator=generator)
 
 
-class RequestLike(Protocol):
-    """Anything with an `f` and a `value`, such as `harness.plugins.Request`."""
-
-    @property
-    def f(self) -> str:
-        """The operation's name in the workload's vocabulary."""
-        ...
-
-    @property
-    def value(self) -> Any:
-        """Its argument."""
-        ...
-
-
 GeneratorLike: TypeAlias = (
-    "Generator | Draft | RequestLike | Sequence[GeneratorLike]"
+    "Generator | Draft | Request | Sequence[GeneratorLike]"
     " | Callable[[Context], GeneratorLike] | None"
 )
 """What `lift` takes, and every combinator with it."""

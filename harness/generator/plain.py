@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
@@ -21,12 +21,14 @@ from harness.generator.core import (
     GeneratorLike,
     Node,
     Pending,
-    RequestLike,
     Step,
     complete,
     sooner,
 )
 from harness.ops import Op
+
+if TYPE_CHECKING:
+    from harness.plugins import Request
 
 __all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift", "soonest"]
 
@@ -195,7 +197,7 @@ def lift(value: GeneratorLike) -> Generator:
     if isinstance(value, (list, tuple)):
         return concat(*value)
     if isinstance(getattr(value, "f", None), str) and hasattr(value, "value"):
-        request = cast("RequestLike", value)
+        request = cast("Request", value)
         return _Once(Draft(request.f, request.value))
     if callable(value):
         return _Call(value)
