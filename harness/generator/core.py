@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
+from harness.case import NS_PER_S
 from harness.errors import UsageError
 from harness.ops import Op, OpType, Process
 
@@ -59,7 +60,6 @@ __all__ = [
     "sooner",
 ]
 
-NS_PER_S: Final = 1_000_000_000
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
 

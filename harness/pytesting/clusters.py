@@ -20,7 +20,6 @@ from harness.pytesting.live import LiveCluster
 from harness.pytesting.markers import case_from_settings
 from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.recorder import Recorder
-from harness.store import RunFolder
 
 __all__ = ["ClusterFactory", "Deployment"]
 
@@ -98,22 +97,18 @@ class Deployment:
             self._runs.live = None
             log.close()
             if recorders:
-                self._seal(folder, recorders[0], time.monotonic() - begin_s, interrupted)
-
-    def _seal(
-        self, folder: RunFolder, recorder: Recorder, wall_s: float, interrupted: bool
-    ) -> None:
-        history = recorder.history()
-        folder.seal(history)
-        self._runs.sealed(
-            folder,
-            self._plan.case,
-            self._environment.name,
-            history,
-            wall_s=wall_s,
-            interrupted=interrupted,
-            warnings=(BY_HAND,),
-        )
+                wall_s = time.monotonic() - begin_s
+                history = recorders[0].history()
+                folder.seal(history)
+                self._runs.sealed(
+                    folder,
+                    self._plan.case,
+                    self._environment.name,
+                    history,
+                    wall_s=wall_s,
+                    interrupted=interrupted,
+                    warnings=(BY_HAND,),
+                )
 
     async def _main(
         self,
