@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from bench.measure import machine, profiled
@@ -25,14 +26,14 @@ CLIENTS = 8
 GOAL = 200
 
 
+@dataclass
 class Measured:
     """What one run of the world brought."""
 
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
-        self.simulated_s = 0.0
-        self.ok = 0
-        self.not_ok = 0
+    cpu_s: float = 0.0
+    simulated_s: float = 0.0
+    ok: int = 0
+    not_ok: int = 0
 
     @property
     def speed(self) -> float:

@@ -24,6 +24,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.ends import call_as
@@ -71,51 +72,39 @@ LOG: Final = "log"
 _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
 
 
+@dataclass(eq=False, slots=True)
 class _Flight:
     """One operation under way on the thread of bit `index`."""
 
-    __slots__ = ("client", "draft", "ended", "guard", "index", "process", "task")
-
-    def __init__(self, index: int, process: int, draft: Draft) -> None:
-        self.index = index
-        self.process = process
-        self.draft = draft
-        self.client: Client | None = None  # set while the task uses it
-        self.task: asyncio.Task[None] | None = None
-        self.guard: asyncio.TimerHandle | None = None
-        self.ended = False
+    index: int
+    process: int
+    draft: Draft
+    client: Client | None = None  # set while the task uses it
+    task: asyncio.Task[None] | None = None
+    guard: asyncio.TimerHandle | None = None
+    ended: bool = False
 
 
+@dataclass(eq=False)
 class _Driver:
     """The state of one interpretation; `run` is its loop."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        ctx: Context,
-        *,
-        env: ClientEnv,
-        open_client: Callable[[int], Client],
-        recorder: Recorder,
-        op_timeout_s: float,
-        stop: asyncio.Event | None,
-    ) -> None:
-        self.generator = generator
-        self.ctx = ctx
-        self.env = env
-        self.open_client = open_client
-        self.recorder = recorder
-        self.op_timeout_s = op_timeout_s
-        self.stop = stop
-        self.loop = asyncio.get_running_loop()
-        self.clients: dict[int, Client] = {}  # idle ones, by thread
-        self.flights: dict[int, _Flight] = {}  # by thread; in the order of invocation
-        self.naps: dict[int, asyncio.TimerHandle] = {}  # sleeping threads
-        self.landed: deque[tuple[int, Op]] = deque()
-        self.tasks: dict[int, asyncio.Task[None]] = {}  # all that still run, by number
-        self.tasks_made = 0
-        self.failure: Exception | None = None  # of the harness itself, raised by `run`
-        self.wake = asyncio.Event()
+    generator: Generator
+    ctx: Context
+    env: ClientEnv
+    open_client: Callable[[int], Client]
+    recorder: Recorder
+    op_timeout_s: float
+    stop: asyncio.Event | None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    clients: dict[int, Client] = field(default_factory=dict)  # idle ones, by thread
+    flights: dict[int, _Flight] = field(default_factory=dict)  # by thread; as they were invoked
+    naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
+    landed: deque[tuple[int, Op]] = field(default_factory=deque)
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # that run, by number
+    tasks_made: int = 0
+    failure: Exception | None = None  # of the harness itself, raised by `run`
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     # --- the scheduler -----------------------------------------------------------------------
 
@@ -411,15 +400,7 @@ async def interpret(
     if op_timeout_s <= 0:
         raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
     ctx = new_context(concurrency, rng, time_ns=recorder.now_ns(), processes=processes)
-    driver = _Driver(
-        validate(generator),
-        ctx,
-        env=env,
-        open_client=open_client,
-        recorder=recorder,
-        op_timeout_s=op_timeout_s,
-        stop=stop,
-    )
+    driver = _Driver(validate(generator), ctx, env, open_client, recorder, op_timeout_s, stop)
     watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
     discarded = False
     try:

@@ -109,9 +109,9 @@ def _run(
             progress.finish()
     code = _exit_code(campaign, interrupted=interrupted)
     output = SoakOutput(
-        campaign,
-        parsed,
-        replays,
+        campaign=campaign,
+        parsed=parsed,
+        replays=replays,
         wall_s=time.monotonic() - begin_s,
         exit_code=code,
         interrupted=interrupted,

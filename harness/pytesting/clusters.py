@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from harness.errors import UsageError
@@ -46,17 +47,14 @@ class ClusterFactory(Fixture):
         return Deployment(self._runs, plan, environment, clocks)
 
 
+@dataclass(eq=False)
 class Deployment:
-    """A target about to be deployed, once for each `run`."""
+    """A target about to be deployed, once for each `run`; see `ClusterFactory`."""
 
-    def __init__(
-        self, runs: RunsOfTest, plan: Plan, environment: Environment, clocks: frozenset[str]
-    ) -> None:
-        """See `ClusterFactory`. `clocks`: the foreign programs whose clocks can be made wrong."""
-        self._runs = runs
-        self._plan = plan
-        self._environment = environment
-        self._clocks = clocks
+    _runs: RunsOfTest
+    _plan: Plan
+    _environment: Environment
+    _clocks: frozenset[str]  # the foreign programs whose clocks can be made wrong
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
         """Deploy, wait until the target serves, run `body`, tear down; returns what it returned.
