@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -36,20 +37,16 @@ FIRST_BYTES_MAX: Final = 200
 _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 
+@dataclass(eq=False, slots=True)
 class Piece:
-    """Some whole forms of a file. `line` and `column` (from 1) say where `text` begins."""
+    """Some whole forms of a file. `line` and `column` (from 1) say where `data` begins."""
 
-    __slots__ = ("_closer", "_data", "column", "forms", "line", "source")
-
-    def __init__(
-        self, forms: list[Any], data: bytes, line: int, column: int, source: str, closer: str
-    ) -> None:
-        self.forms = forms
-        self._data = data
-        self.line = line
-        self.column = column
-        self.source = source
-        self._closer = closer
+    forms: list[Any]
+    data: bytes
+    line: int
+    column: int
+    source: str
+    closer: str  # of the collection that they are in, if in one
 
     def error(self, number: int, what: str) -> HistoryError:
         """The error that says `what` is wrong with form `number` of this piece."""
@@ -57,11 +54,11 @@ class Piece:
 
     def position(self, number: int) -> tuple[int, int]:
         """Line and column of form `number`."""
-        text = self._data.decode()
+        text = self.data.decode()
         reader = ExactReader(text, final=True)
-        found = reader.next_form(self._closer)
+        found = reader.next_form(self.closer)
         for _ in range(number):
-            found = reader.next_form(self._closer)
+            found = reader.next_form(self.closer)
         assert found is not None, "a piece has been read before"
         return _moved(text, found[0], self.line, self.column)
 
