@@ -153,9 +153,10 @@ class Api:
             if match is None:
                 continue
             path_known = True
+            names = [urllib.parse.unquote(part) for part in match.groups()]
             if method == request.method:
                 try:
-                    return await action(request.body, [_unquote(part) for part in match.groups()])
+                    return await action(request.body, names)
                 except ApiError as error:
                     return _error(error)
         if path_known:
@@ -324,7 +325,3 @@ class Api:
     async def _metrics(self, _body: bytes, _names: list[str]) -> Response:
         text = render_metrics([proxy for _, proxy in sorted(self._proxies.items())])
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
-
-
-def _unquote(part: str) -> str:
-    return urllib.parse.unquote(part)
