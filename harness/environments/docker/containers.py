@@ -19,7 +19,6 @@ from harness.environments.docker import clocks
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import ContainerSpec, Engine
-from harness.environments.docker.volumes import create_volume, remove_volume
 from harness.environments.real import probe
 from harness.environments.real.readiness import COMMAND_S, LineWatch
 from harness.environments.real.setup import SETUP_S
@@ -61,7 +60,7 @@ class Containers:
         """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
         keeper, clock = self.keeper(node), self._blueprint.places[node].clock
         if clock:
-            create_volume(self.engine, clock, self._blueprint.labels(node), in_memory=True)
+            self.engine.create_volume(clock, self._blueprint.labels(node), in_memory=True)
         self.engine.create(self._blueprint.keeper(node))
         self.engine.start(keeper)
         if clock:
@@ -88,7 +87,7 @@ class Containers:
         """Create the node's container with its code, on the data folder that there is."""
         if node not in self._blueprint.disks:
             volume = self._blueprint.places[node].volume
-            create_volume(self.engine, volume, self._blueprint.labels(node))
+            self.engine.create_volume(volume, self._blueprint.labels(node))
         self._fill(node, self._blueprint.container(node, variant))
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
@@ -114,7 +113,7 @@ class Containers:
         place = self._blueprint.places[node]
         self.engine.remove(place.container)
         if node not in self._blueprint.disks:
-            remove_volume(self.engine, place.volume)
+            self.engine.remove_volume(place.volume)
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:

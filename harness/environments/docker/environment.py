@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -54,7 +53,7 @@ class DockerEnvironment:
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""
         try:
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return _missing_image(engine)
         except InfrastructureError as error:
             return (
@@ -69,13 +68,13 @@ class DockerEnvironment:
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
         """Build or pull the images that these nodes name and the engine does not have."""
-        with _connected() as engine:
+        with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
     def why_no_faulty_disks(self) -> str | None:
         """Why foreign programs can have no disk of ours here; `None` where they can."""
         try:
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return why_no_disks(engine)
         except InfrastructureError as error:
             return str(error)
@@ -90,7 +89,7 @@ class DockerEnvironment:
         require_limits(plan)
 
         async def body(interrupted: asyncio.Event) -> T:
-            with _connected() as engine, tempfile.TemporaryDirectory() as scratch:
+            with Engine.connected() as engine, tempfile.TemporaryDirectory() as scratch:
                 missing = _missing_image(engine)
                 if missing is not None:
                     raise InfrastructureError(missing)
@@ -103,27 +102,17 @@ class DockerEnvironment:
     def clean(self) -> list[str]:
         """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return remove_dead_runs(engine)
         return []
 
     @staticmethod
     def _engine_answers() -> bool:
         try:
-            with _connected():
+            with Engine.connected():
                 return True
         except InfrastructureError:
             return False
-
-
-@contextlib.contextmanager
-def _connected() -> Iterator[Engine]:
-    engine = Engine()
-    try:
-        engine.ping()
-        yield engine
-    finally:
-        engine.close()
 
 
 def _missing_image(engine: Engine) -> str | None:

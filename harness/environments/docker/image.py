@@ -59,10 +59,10 @@ def image_tag() -> str:
     return f"{_REPOSITORY}:{importlib.metadata.version('catalog-harness')}-{digest}"
 
 
-def image_exists(engine: Engine | None = None) -> bool:
+def image_exists() -> bool:
     """Whether the engine has the image; raises `InfrastructureError` when no engine answers."""
-    with _engine(engine) as connected:
-        return connected.image_id(image_tag()) is not None
+    with Engine.connected() as engine:
+        return engine.image_id(image_tag()) is not None
 
 
 def build_image(progress: Callable[[str], None]) -> str:
@@ -71,8 +71,7 @@ def build_image(progress: Callable[[str], None]) -> str:
     Raises `InfrastructureError` that says why it cannot be made and how to fix that.
     """
     tag = image_tag()
-    with _engine(None) as engine, _one_at_a_time():
-        engine.ping()
+    with Engine.connected() as engine, _one_at_a_time():
         if engine.image_id(tag) is not None:
             progress(f"{tag} already exists")
             return tag
@@ -87,18 +86,6 @@ def build_image(progress: Callable[[str], None]) -> str:
             _build_from_debian(engine, tag, context, progress)
     progress(f"built {tag}")
     return tag
-
-
-@contextlib.contextmanager
-def _engine(engine: Engine | None) -> Iterator[Engine]:
-    if engine is not None:
-        yield engine
-        return
-    own = Engine()
-    try:
-        yield own
-    finally:
-        own.close()
 
 
 @contextlib.contextmanager
