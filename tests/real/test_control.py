@@ -239,7 +239,7 @@ async def test_mending_a_machine_that_is_well_says_nothing():
     await world.control.skew(offset_ns=0, drift_ppm=5)
     await world.control.worsen_disk(FULL)
     await world.control.mend()
-    assert (life.clock.rate, life.trouble.well) == (1.0, True)
+    assert (life.clock.rate, life.trouble.quality) == (1.0, DiskQuality())
 
 
 @on_a_loop
@@ -283,7 +283,7 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     remove_another()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 1})
     world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
-    await until(lambda: not life.trouble.well)
+    await until(lambda: life.trouble.quality != DiskQuality())
     assert (order, told().goes_on) == (["x"], 0)
     waits.set()
     await until(lambda: told().goes_on == 1)
@@ -364,7 +364,7 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
         node.obedience.take(said[place : place + 1])
     assert node.answers == [1, 2]
     node.obedience.take(line(number=1, disk=DiskQuality()))  # overtaken: it is obeyed no more
-    assert (node.told.pop(), node.trouble.well) == (("obeyed", 1), False)
+    assert (node.told.pop(), node.trouble.quality == DiskQuality()) == (("obeyed", 1), False)
     assert "what?" in caplog.text
     node.obedience.take(b"x" * 100_000)
     node.obedience.take(b"\n" + line(number=5))
@@ -378,9 +378,9 @@ async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
     os.write(sender, line())
     loop = asyncio.get_running_loop()
     node.obedience.listen(loop, receiver)
-    assert (node.answers, node.trouble.well) == ([1, 0], False)
+    assert (node.answers, node.trouble.quality == DiskQuality()) == ([1, 0], False)
     os.write(sender, line(number=2, disk=DiskQuality()))
-    await until(lambda: node.trouble.well)
+    await until(lambda: node.trouble.quality == DiskQuality())
     os.close(sender)
     await until(lambda: not loop.remove_reader(receiver))  # it has let go of it itself
     os.close(receiver)
