@@ -20,7 +20,7 @@ from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import image_tag
 from harness.environments.docker.labels import IMAGE_LABEL
-from harness.environments.real.packages import package_folder
+from harness.environments.real.placeholders import package_folder
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["built_tag", "image_of", "provide_images"]
