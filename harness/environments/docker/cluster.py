@@ -32,7 +32,7 @@ from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
 from harness.environments.docker.clocks import give_clocks
-from harness.environments.docker.containers import AsksContainer, Containers
+from harness.environments.docker.containers import Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.disks import Disks
 from harness.environments.docker.engine import ContainerState, Engine
@@ -44,8 +44,7 @@ from harness.environments.real.cluster import RealCluster
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
-from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
-from harness.environments.real.setup import failed_setup
+from harness.environments.real.readiness import LineWatch, failed_setup, not_ready, wait_ready
 from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import POWER_CUT
@@ -196,8 +195,18 @@ class DockerCluster(RealCluster[DockerNode]):
         def runs() -> bool:
             return entry.state is not NodeState.DOWN and entry.incarnation is waited_for
 
-        asks = AsksContainer(self._containers, node, self._in_thread, runs, entry.watch)
-        return await wait_ready(self.nodes[node], asks)
+        async def ask_port(port: int, path: str) -> str | None:
+            return await self._in_thread(self._containers.port, node, port, path)
+
+        async def run_command(command: Sequence[str]) -> tuple[int | None, str]:
+            try:
+                return await self._in_thread(self._containers.command, node, command)
+            except InfrastructureError as error:
+                if runs():
+                    raise
+                return None, str(error)  # one that has just ended can run nothing
+
+        return await wait_ready(self.nodes[node], entry.watch, runs, ask_port, run_command)
 
     async def _require_ready(self, node: str) -> None:
         reason = await self.wait_ready(node)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.cluster import BASE
 from harness.environments.docker import clocks
@@ -20,11 +20,10 @@ from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import ContainerSpec, Engine
 from harness.environments.real import probe
-from harness.environments.real.readiness import COMMAND_S, LineWatch
-from harness.environments.real.setup import SETUP_S
+from harness.environments.real.readiness import COMMAND_S, SETUP_S
 from harness.errors import InfrastructureError
 
-__all__ = ["AsksContainer", "Containers", "Failed"]
+__all__ = ["Containers", "Failed"]
 
 _LOOK_S: Final = 2
 _READ_S: Final = 10.0
@@ -199,38 +198,3 @@ class Containers:
         environment = clocks.NO_PRELOAD if place.clock else None
         found = self.engine.exec(place.container, command, user="", environment=environment)
         return None if found.code == _TIMED_OUT else found.code, found.output
-
-
-class AsksContainer:
-    """How a node is asked whether it is ready (`harness.environments.real.readiness.Asks`)."""
-
-    def __init__(
-        self,
-        containers: Containers,
-        node: str,
-        in_thread: Callable[..., Awaitable[Any]],
-        runs: Callable[[], bool],
-        watch: LineWatch,
-    ) -> None:
-        self._containers = containers
-        self._node = node
-        self._in_thread = in_thread
-        self.runs = runs
-        self.watch = watch
-
-    async def port(self, port: int, path: str) -> str | None:
-        """In its network namespace."""
-        found: str | None = await self._in_thread(self._containers.port, self._node, port, path)
-        return found
-
-    async def command(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """In its container; one that has just ended can run nothing."""
-        try:
-            found: tuple[int | None, str] = await self._in_thread(
-                self._containers.command, self._node, command
-            )
-        except InfrastructureError as error:
-            if self.runs():
-                raise
-            return None, str(error)
-        return found

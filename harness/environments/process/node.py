@@ -22,9 +22,8 @@ from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
-from harness.environments.process.child import Child
+from harness.environments.process.child import Child, run_once
 from harness.environments.process.clocks import ProcessClock
-from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.real import probe
@@ -34,8 +33,14 @@ from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
-from harness.environments.real.readiness import COMMAND_S, LineWatch, not_ready, wait_ready
-from harness.environments.real.setup import SETUP_S, failed_setup
+from harness.environments.real.readiness import (
+    COMMAND_S,
+    SETUP_S,
+    LineWatch,
+    failed_setup,
+    not_ready,
+    wait_ready,
+)
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
@@ -123,7 +128,7 @@ class ProcessNode:
 
     def _with_clock(self, scratch: Path) -> ProcessClock:
         clock = ProcessClock(
-            self.spec, scratch, warden=self._warden, pid=lambda: self.pid, run=self._run_once
+            self.spec, scratch, warden=self._warden, pid=lambda: self.pid, run=self._run_beside
         )
         self.control.foreign_clock = ForeignClock(self.spec, clock)
         return clock
@@ -200,22 +205,19 @@ class ProcessNode:
 
     async def _run_setup(self) -> None:
         for command in self.spec.setup:
-            output = bytearray()
-
-            def take(data: bytes, output: bytearray = output) -> None:
-                output.extend(data)
-                self.log.feed(data)
-
-            code = await self._run_once(command, SETUP_S, take)
+            code, output = await self._run_beside(command, SETUP_S, self.log.feed)
             self.log.end_incarnation()
             if code != 0:
                 if (lack := _lack_of(self._data)) is not None:
                     raise InfrastructureError(f"{self.spec.name!r} cannot be set up: {lack}")
-                failed_setup(self.spec, command, code, output.decode("utf-8", "replace"))
+                failed_setup(self.spec, command, code, output)
 
-    async def _run_once(
-        self, command: Sequence[str], timeout_s: float, take: Callable[[bytes], None]
-    ) -> int | None:
+    async def _run_beside(
+        self,
+        command: Sequence[str],
+        timeout_s: float = COMMAND_S,
+        on_output: Callable[[bytes], None] = lambda _: None,
+    ) -> tuple[int | None, str]:
         """Run a command with the node's environment, on its data folder, as its user."""
         return await run_once(
             [self._filled(word) for word in command],
@@ -225,7 +227,7 @@ class ProcessNode:
             warden=self._warden,
             key=f"beside/{self.spec.name}",
             timeout_s=timeout_s,
-            on_output=take,
+            on_output=on_output,
             on_start=lambda process: self._callers.note(self.spec.name, process, part="beside"),
         )
 
@@ -306,7 +308,17 @@ class ProcessNode:
 
     async def wait_ready(self) -> str | None:
         """Wait until it is ready as it declares; why it is not, where that does not happen."""
-        return await wait_ready(self.spec, _Asks(self, self._boots))
+        boots = self._boots
+
+        def runs() -> bool:
+            return self._child is not None and self._boots == boots
+
+        async def ask_port(port: int, path: str) -> str | None:
+            # Without the proxies: whether it is ready does not depend on links.
+            real = self._ports.real(self.spec.name, port)
+            return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
+
+        return await wait_ready(self.spec, self._watch, runs, ask_port, self._run_beside)
 
     async def require_ready(self) -> None:
         """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
@@ -507,30 +519,6 @@ class ProcessNode:
                 await self.disk.wipe()
             self._set_up = False
             return had_any
-
-
-class _Asks:
-    """How a node is asked whether it is ready, as what it is since a certain start."""
-
-    def __init__(self, node: ProcessNode, boots: int) -> None:
-        self._node = node
-        self._boots = boots
-        self.watch = node._watch  # noqa: SLF001 - a part of the node
-
-    def runs(self) -> bool:
-        """Whether it has neither ended nor started again."""
-        return self._node.state is not NodeState.DOWN and self._node._boots == self._boots  # noqa: SLF001
-
-    async def port(self, port: int, path: str) -> str | None:
-        """The real port, without the proxies: whether it is ready does not depend on links."""
-        real = self._node._ports.real(self._node.spec.name, port)  # noqa: SLF001
-        return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
-
-    async def command(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run it beside the node."""
-        output = bytearray()
-        code = await self._node._run_once(command, COMMAND_S, output.extend)  # noqa: SLF001
-        return code, output.decode("utf-8", "replace")
 
 
 def _lack_of(folder: Path) -> str | None:
