@@ -14,7 +14,7 @@ from harness.cluster import (
 from harness.environments.docker import rules, streams, toxics
 from harness.environments.docker.capabilities import check_shape
 from harness.environments.docker.streams import stream_command
-from harness.environments.toxiproxy.streams import toxics_of
+from harness.environments.toxiproxy.toxics import toxics_of
 from harness.errors import UsageError
 
 ADDRESSES = {"m1": "127.0.0.1", "m2": "127.0.0.2", CLIENT: "127.0.0.3"}

@@ -13,19 +13,18 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
-import io
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from harness.environments.docker import debian
+from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import IMAGE_LABEL
 from harness.errors import InfrastructureError
@@ -168,21 +167,8 @@ def _install_wheels(site: Path, progress: Callable[[str], None]) -> None:
 
 def _context(site: Path) -> bytes:
     """The build context; owners and times are fixed, so that the engine's cache can be used."""
-
-    def normal(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if info.name.endswith("__pycache__"):
-            return None
-        info.uid = info.gid = 0
-        info.uname = info.gname = ""
-        info.mtime = 0
-        info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
-        return info
-
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        recipe = _RECIPE.read_bytes()
-        info = tarfile.TarInfo("Dockerfile")
-        info.size = len(recipe)
-        tar.addfile(info, io.BytesIO(recipe))
-        tar.add(site, "site", filter=normal)
-    return buffer.getvalue()
+    paths = [path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    names = {path: f"site/{path.relative_to(site)}" for path in paths}
+    executable = frozenset(names[path] for path in paths if path.stat().st_mode & 0o100)
+    files = {name: path.read_bytes() for path, name in names.items()}
+    return tar_files({"Dockerfile": _RECIPE.read_bytes(), **files}, executable=executable)

@@ -31,7 +31,7 @@ from harness.cluster import Bite, Link, LinkQuality, StreamQuality, check_stream
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
-from harness.environments.toxiproxy.streams import toxics_of
+from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
 from harness.errors import UsageError
 

@@ -17,11 +17,10 @@ import msgspec
 
 from harness.environments.callers import CallerBook
 from harness.environments.toxiproxy.addresses import SharedAddress
-from harness.environments.toxiproxy.errors import ApiError
 from harness.environments.toxiproxy.http import Request, Response
 from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
-from harness.environments.toxiproxy.proxy import DIRECTIONS, Proxy
+from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy
 from harness.environments.toxiproxy.toxics import TOXICS, Toxic
 
 __all__ = ["PROXIES_MAX", "VERSION", "Api"]

@@ -8,14 +8,17 @@ toxic sends it on or swallows it, and whoever takes over flushes what is still h
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from harness.cluster import StreamQuality
+
 if TYPE_CHECKING:
     from harness.environments.toxiproxy.link import Stub
 
-__all__ = ["TOXICS", "Noop", "Toxic"]
+__all__ = ["TOXICS", "Noop", "Toxic", "toxics_of"]
 
 _PIECE_S: Final = 0.1
 
@@ -232,3 +235,15 @@ TOXICS: Final[dict[str, type[Toxic]]] = {
     "slow_close": SlowClose,
     "timeout": Timeout,
 }
+
+
+def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
+    """What makes a stream bad: type and attributes of each, in the order in which bytes come."""
+    toxics: list[tuple[str, dict[str, int]]] = []
+    if quality.slice_bytes:
+        gap_us = math.ceil(quality.gap_ms * 1000)
+        size = {"average_size": quality.slice_bytes, "size_variation": 0}
+        toxics.append(("slicer", size | {"delay": gap_us}))
+    if quality.reset_after_ms is not None:
+        toxics.append(("reset_peer", {"timeout": math.ceil(quality.reset_after_ms)}))
+    return toxics
