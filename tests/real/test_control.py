@@ -21,7 +21,6 @@ from harness.environments.real.env import RealClock
 from harness.environments.real.lines import NodeLine, encode_line
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.obedience import Obedience
-from harness.environments.real.traps import Traps
 from harness.errors import InfrastructureError, UsageError
 from tests.waiting import LIMIT_S, until, wait_until
 
@@ -84,7 +83,8 @@ class World:
             send=self.send,
             springs_have_run=bus.springs_have_run,
         )
-        self.traps = Traps(bus, [self.control])
+        self.bus = bus
+        bus.stop_with_traps(self.control.stop_at)
         self.log.hand_answers_to(self.control.hear)
 
     async def send(self, line: bytes) -> None:
@@ -276,8 +276,8 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     def told() -> Command:
         return msgspec.json.decode(life.lines[-1], type=Command)
 
-    remove = world.traps.set("x", spring)
-    remove_another = world.traps.set("x", spring)
+    remove = world.bus.trap("x", spring)
+    remove_another = world.bus.trap("x", spring)
     await until(lambda: life.lines)
     assert told().condition.stops_at == ("x",)
     remove_another()
@@ -301,7 +301,7 @@ async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
     async def spring(event):
         world.change(NodeState.PAUSED)
 
-    world.traps.set("x", spring)
+    world.bus.trap("x", spring)
     await until(lambda: life.lines)
     life.lines.clear()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 3})
@@ -320,7 +320,7 @@ async def test_nodes_that_start_know_the_traps_and_new_lives_count_from_the_firs
     async def spring(event):
         pass
 
-    world.traps.set("x", spring)
+    world.bus.trap("x", spring)
     assert world.control.condition.stops_at == ("x",)
     life = world.start()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 9})

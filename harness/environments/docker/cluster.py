@@ -18,11 +18,9 @@ from typing import Any, Final, TypeVar
 from harness.cluster import (
     Bite,
     Capability,
-    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
-    NodeSpec,
     NodeState,
     StreamQuality,
     known_ends,
@@ -44,10 +42,9 @@ from harness.environments.real.cluster import RealCluster
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
-from harness.environments.real.readiness import LineWatch, failed_setup, not_ready, wait_ready
+from harness.environments.real.readiness import failed_setup, not_ready, wait_ready
 from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
-from harness.timeline import POWER_CUT
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
@@ -85,14 +82,20 @@ class DockerCluster(RealCluster[DockerNode]):
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         nodes = {
-            name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
+            name: DockerNode(spec, logs(name), bus, blueprint.places[name].container, self._say)
             for name, spec in blueprint.specs.items()
         }
+        for name, disk in disks.mounted.items():
+            nodes[name].disk = disk
         super().__init__(nodes, blueprint.clients, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(
-            blueprint, engine, self._in_thread, self._tell, self._containers.provide_proxy
+            blueprint,
+            engine,
+            self._in_thread,
+            lambda node, what: self._nodes[node].tell(what),
+            self._containers.provide_proxy,
         )
         self._missing: Mapping[Capability, str] = {}
 
@@ -118,7 +121,7 @@ class DockerCluster(RealCluster[DockerNode]):
 
     def idle(self) -> set[tuple[str, str, NodeState]]:
         """Node, container and state of those that no verb is at work on."""
-        free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
+        free = {name: node for name, node in self._nodes.items() if not node.turn.locked()}
         return {(name, node.container, node.state) for name, node in free.items()}
 
     def pids(self) -> dict[str, int]:
@@ -183,8 +186,8 @@ class DockerCluster(RealCluster[DockerNode]):
         failed = await self._in_thread(self._containers.set_up, name, entry.variant, take)
         if failed is not None:
             failed_setup(self.nodes[name], *failed)
-        if (disk := self._disks.of(name)) is not None:
-            await disk.make_durable()  # it is long ago, as far as the node knows
+        if entry.disk is not None:
+            await entry.disk.make_durable()  # it is long ago, as far as the node knows
         entry.set_up = True
 
     async def wait_ready(self, node: str) -> str | None:
@@ -221,30 +224,24 @@ class DockerCluster(RealCluster[DockerNode]):
         entry, spec = self._node(node), self.nodes[node]
         if variant is not None:
             as_variant(spec, variant)  # refuses one that is not declared
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.DOWN:
                 return False
             entry.variant = variant or entry.variant
             if entry.created_as != entry.variant:
                 await self._in_thread(self._containers.replace, node, entry.variant)
                 entry.created_as = entry.variant
-                await self._limit_processor(entry, self.nodes[node])
+                await self._limit_processor(entry)
             if not entry.set_up:
                 await self._set_up(node)
-            incarnation = Incarnation(entry.boots)
+            incarnation = Incarnation()
             file = self._blueprint.node_file(
-                node, incarnation.boot, entry.power_cut, entry.control.condition, entry.variant
+                node, entry.boots, entry.power_cut, entry.control.condition, entry.variant
             )
-            entry.watch = entry.log.on_line = LineWatch(spec)
-            entry.ended_by_host = False
+            entry.watch_start()
             attachment = await self._in_thread(self._containers.begin, node, file)
-            entry.boots += 1
-            entry.power_cut = None
             entry.incarnation = incarnation
-            entry.state = NodeState.RUNNING
-            entry.control.started(incarnation.boot)
-            said = {"variant": entry.variant} if spec.variants else {}
-            self._bus.publish(node, "node-started", {"boot": incarnation.boot, **said})
+            entry.started()
             reader = threading.Thread(
                 target=self._read,
                 args=(node, incarnation, attachment),
@@ -287,14 +284,14 @@ class DockerCluster(RealCluster[DockerNode]):
 
     def _attached_again(self, node: str, why: str) -> None:
         what = f"the output of {node} broke off while it ran and was attached again: {why}"
-        self._bus.publish(node, "infrastructure", {"what": what})
+        self._nodes[node].tell(what)
 
     def _lost(self, node: str, incarnation: Incarnation, error: InfrastructureError) -> None:
         """Nobody knows what the node does: nothing can be judged any more."""
         if self._closing:
             incarnation.exited.set()
             return
-        self._bus.publish(node, "infrastructure", {"what": str(error)})
+        self._nodes[node].tell(str(error))
         self._on_failure(error)
 
     def _exited(self, node: str, incarnation: Incarnation, state: ContainerState) -> None:
@@ -306,12 +303,10 @@ class DockerCluster(RealCluster[DockerNode]):
         log = entry.log.tail(_EXIT_LOG_LINES)
         expected = incarnation.expects(state.exit_code)
         limit = self._blueprint.container(node).memory_bytes_max
-        on_env = self.nodes[node].entry is not None
+        on_env = entry.spec.entry is not None
         by, note = ended_by(state, expected=expected, on_env=on_env, memory_bytes_max=limit)
         log += [note] if note else []
-        entry.ended_by_host = by == "host"
-        data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
-        self._bus.publish(node, "node-exited", data)
+        entry.exited(state.exit_code, expected=expected, by=by, log=log)
 
     async def _wait_exited(self, node: str, incarnation: Incarnation) -> None:
         try:
@@ -326,7 +321,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def stop(self, node: str) -> bool:
         """SIGTERM, then SIGKILL after ten seconds; a paused node is thawed first."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
             # Foreign programs answer SIGTERM with whatever code they like.
@@ -334,7 +329,7 @@ class DockerCluster(RealCluster[DockerNode]):
             entry.incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:
                 await self._thaw(node)
-            async with self._disks.hurried(node, after_s=_STOP_GRACE_S):
+            async with entry.hurried(after_s=_STOP_GRACE_S):
                 await self._in_thread(self._engine.stop, entry.container, grace_s=_STOP_GRACE_S)
                 await self._wait_exited(node, entry.incarnation)
             return True
@@ -345,23 +340,19 @@ class DockerCluster(RealCluster[DockerNode]):
         What a power cut takes, also of a node that is down, is gone when it starts again.
         """
         entry = self._node(node)
-        faulty = self._disks.of(node) is not None
-        cut = power_cut(
-            self.nodes[node], lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty
-        )
-        async with entry.lock:
+        faulty = entry.disk is not None
+        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
+        async with entry.turn:
             entry.power_cut = cut or entry.power_cut
             killed = await self._kill(node, entry)
-            lost = await self._disks.cut_power(node, cut)
-            if lost is not None:
-                self._bus.publish(node, POWER_CUT, lost)
+            await entry.cut_power(cut)
             return killed
 
     async def _kill(self, node: str, entry: DockerNode) -> bool:
         if entry.state is NodeState.DOWN or entry.incarnation is None:
             return False
         entry.incarnation.end(SIGNALLED_CODES)
-        async with self._disks.hurried(node):
+        async with entry.hurried():
             await self._in_thread(self._engine.kill, entry.container)
             await self._wait_exited(node, entry.incarnation)
         state = await self._in_thread(self._engine.state, entry.container)
@@ -372,18 +363,18 @@ class DockerCluster(RealCluster[DockerNode]):
     async def wipe(self, node: str) -> bool:
         """Empty the data folder of a node that is down, and replace its container."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.DOWN:
                 raise UsageError(
                     f"node {node!r} is {entry.state.value}; only the disk of a node that is down "
                     "can be wiped: kill or stop it first"
                 )
 
-            if (disk := self._disks.of(node)) is not None:
-                await disk.wipe()
+            if entry.disk is not None:
+                await entry.disk.wipe()
             await self._in_thread(self._containers.wipe, node, entry.variant)
             entry.created_as, entry.set_up = entry.variant, False
-            await self._limit_processor(entry, self.nodes[node])
+            await self._limit_processor(entry)
             return True
 
     # --- pause -------------------------------------------------------------------------------
@@ -391,7 +382,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """Freeze the container, verified frozen on return."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.RUNNING:
                 return False
             thaw = undo.thaw_undo(entry.container)
@@ -411,7 +402,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def resume(self, node: str) -> bool:
         """Thaw a paused node."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.PAUSED:
                 return False
             await self._thaw(node)
@@ -460,9 +451,6 @@ class DockerCluster(RealCluster[DockerNode]):
             raise
         return fault
 
-    def _tell(self, node: str, what: str) -> None:
-        self._bus.publish(node, "infrastructure", {"what": what})
-
     async def heal(self, fault: str) -> Bite:
         """Delete the rules of one fault; the bite is what met them."""
         bite = await self._links.heal(fault)
@@ -489,27 +477,21 @@ class DockerCluster(RealCluster[DockerNode]):
         """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
-    # --- disks and CPU -----------------------------------------------------------------------
-
-    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
-        return await (self._disks.of(node) or self._node(node).control).worsen_disk(quality)
+    # --- processors --------------------------------------------------------------------------
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Give the node, a foreign one too, 1/`factor` of one processor; 1.0: what it declares."""
         entry = self._node(node)
         check_slow(ENVIRONMENT, factor)
-        async with entry.lock:
+        async with entry.turn:
             if factor != entry.slowed:
                 entry.slowed = factor
-                await self._limit_processor(entry, self.nodes[node], always=True)
+                await self._limit_processor(entry, always=True)
 
-    async def _limit_processor(
-        self, entry: DockerNode, spec: NodeSpec, *, always: bool = False
-    ) -> None:
+    async def _limit_processor(self, entry: DockerNode, *, always: bool = False) -> None:
         """Let the container have what it may; a new one has what the node declares."""
         if always or entry.slowed != 1.0:
-            share = spec.cpus if entry.slowed == 1.0 else 1 / entry.slowed
+            share = entry.spec.cpus if entry.slowed == 1.0 else 1 / entry.slowed
             await self._in_thread(self._engine.limit_processor, entry.container, share)
 
     # --- the end -----------------------------------------------------------------------------

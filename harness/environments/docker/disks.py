@@ -12,11 +12,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from harness.environments import procfs
 from harness.environments.docker import sources
@@ -25,7 +23,6 @@ from harness.environments.fuse.available import why_missing
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.fuse.mounts import detach_below
 from harness.environments.process.cleaning import DISKS_PREFIX, OWNER_FILE
-from harness.environments.real.power import PowerCut
 from harness.environments.warden import Run, Warden
 from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
@@ -51,7 +48,7 @@ class Disks:
         self._plan = plan
         self._warden = warden
         self._folder: Path | None = None
-        self._disks: dict[str, FuseDisk] = {}
+        self.mounted: dict[str, FuseDisk] = {}  # what has none has a volume
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
         """Those that nodes declare, where they can be had; raises `InfrastructureError`."""
@@ -65,42 +62,24 @@ class Disks:
         # Guarded before the mounts, so it is undone after them.
         self._warden.guard(_KEY, Run(["rm", "-rf", "--", str(folder)]))
         for name in names:
-            disk = self._disks[name] = FuseDisk(name, folder / name, self._warden)
+            disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
             await disk.mounted(
                 run_id=self._plan.run_id, seed=self._plan.seed, on_failure=on_failure
             )
             (folder / name).chmod(_MODE)
             await disk.make_durable()
 
-    def of(self, node: str) -> FuseDisk | None:
-        """The node's disk; `None` where it has a volume."""
-        return self._disks.get(node)
-
     def paths(self) -> dict[str, str]:
         """Where they are mounted here."""
-        return {name: str(disk.mount) for name, disk in self._disks.items()}
+        return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def mend(self) -> None:
         """Make all good."""
-        await asyncio.gather(*(disk.mend() for disk in self._disks.values()))
-
-    async def cut_power(self, node: str, cut: PowerCut | None) -> dict[str, int] | None:
-        """What a power cut took, where the node is dead and has a disk of ours."""
-        disk = self._disks.get(node)
-        if disk is None or cut is None:
-            return None
-        return msgspec.structs.asdict(await disk.cut_power(torn=cut.torn))
-
-    @contextlib.asynccontextmanager
-    async def hurried(self, node: str, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Let the node's disk hold nobody up meanwhile, see `FuseDisk.hurried`."""
-        disk = self._disks.get(node)
-        async with contextlib.nullcontext() if disk is None else disk.hurried(after_s=after_s):
-            yield
+        await asyncio.gather(*(disk.mend() for disk in self.mounted.values()))
 
     def check_seen(self, node: str, pid: int | None) -> None:
         """Raise `InfrastructureError` where the node's first process has another disk."""
-        disk = self._disks.get(node)
+        disk = self.mounted.get(node)
         if disk is not None and pid and not disk.is_seen_by(pid, sources.DATA_FOLDER):
             raise InfrastructureError(
                 f"docker: {node} does not see the disk that is mounted for it on {disk.mount}: the "
@@ -109,14 +88,14 @@ class Disks:
 
     async def let_go(self) -> None:
         """Hold nobody up who is to be killed: the end is near, and what is broken stays so."""
-        for disk in self._disks.values():
+        for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()
 
     async def close(self) -> None:
         """Take all away."""
         failures = await asyncio.gather(
-            *(disk.close() for disk in self._disks.values()), return_exceptions=True
+            *(disk.close() for disk in self.mounted.values()), return_exceptions=True
         )
         for failure in failures:
             if isinstance(failure, BaseException):

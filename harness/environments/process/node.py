@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -15,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from harness.cluster import BASE, NodeSpec, NodeState
+from harness.cluster import NodeSpec, NodeState
 from harness.deployment import as_variant
 from harness.environments import procfs
 from harness.environments.callers import CallerBook
@@ -27,7 +26,7 @@ from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.real import probe
-from harness.environments.real.control import NodeControl
+from harness.environments.real.cluster import RealNode
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
@@ -36,7 +35,6 @@ from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import (
     COMMAND_S,
     SETUP_S,
-    LineWatch,
     failed_setup,
     not_ready,
     wait_ready,
@@ -44,7 +42,6 @@ from harness.environments.real.readiness import (
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
-from harness.timeline import POWER_CUT
 
 __all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
 
@@ -62,7 +59,7 @@ def python_path() -> str:
     return os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
 
 
-class ProcessNode:
+class ProcessNode(RealNode):
     """One declared node. Verbs are serialized and idempotent, see `harness.cluster.Cluster`."""
 
     def __init__(
@@ -81,29 +78,20 @@ class ProcessNode:
         faked_clock: bool = False,
     ) -> None:
         """`faked_clock`: a foreign program that is started with libfaketime."""
-        self.spec = spec
-        self.log = log
+        super().__init__(spec, log, bus, self._say)
         self._run_id = run_id
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
         self._files = folder / f"{spec.name}~files"  # no node's name has a tilde
         self._account = account_of(spec.user)
-        self._variant = BASE
-        self._set_up = False
-        self._watch = LineWatch(spec)
-        self._ended_by_host = False
-        self._bus = bus
         self._warden = warden
         self._ports = ports
         self._topology = topology
         self._callers = callers
         self._child: Child | None = None
-        self._boots = 0
         self._expected = False
-        self._power_cut: PowerCut | None = None
         self._oom_kills: int | None = None
-        self._paused = False
         self._processor = SlowProcessor(
             asyncio.get_running_loop(),
             used_s=self._computed_s,
@@ -112,17 +100,6 @@ class ProcessNode:
         )
         self._family: list[int] = []  # the process and its descendants, for a moment
         self._family_until_s = 0.0
-        self._turn = asyncio.Lock()
-        self.disk: FuseDisk | None = None
-        self.control = NodeControl(
-            spec,
-            turn=self._turn,
-            state=lambda: self.state,
-            send=self._say,
-            springs_have_run=bus.springs_have_run,
-        )
-        if spec.entry is not None:
-            log.hand_answers_to(self.control.hear)
         self._clock = self._with_clock(folder) if faked_clock else None
         self._make_data_folder()
 
@@ -147,13 +124,6 @@ class ProcessNode:
         await self.disk.make_durable()
 
     @property
-    def state(self) -> NodeState:
-        """What the node is doing now."""
-        if self._child is None:
-            return NodeState.DOWN
-        return NodeState.PAUSED if self._paused else NodeState.RUNNING
-
-    @property
     def pid(self) -> int | None:
         """Its process; `None` while it is down."""
         return None if self._child is None else self._child.pid
@@ -164,7 +134,7 @@ class ProcessNode:
         Not looked at while a verb is under way, or while we have stopped it because it is slow.
         """
         child = self._child
-        if child is None or self._turn.locked() or self._processor.stopped:
+        if child is None or self.turn.locked() or self._processor.stopped:
             return None
         state = procfs.state(child.identity)
         if state is None:
@@ -184,16 +154,16 @@ class ProcessNode:
         """
         if variant is not None:
             as_variant(self.spec, variant)  # refuses one that is not declared
-        async with self._turn:
+        async with self.turn:
             if self._child is not None:
                 return False
-            self._variant = variant or self._variant
+            self.variant = variant or self.variant
             self._write_files()
-            if not self._set_up:
+            if not self.set_up:
                 await self._run_setup()
                 if self.disk is not None:
                     await self.disk.make_durable()  # it is long ago, as far as the node knows
-                self._set_up = True
+                self.set_up = True
             self._launch()
             return True
 
@@ -233,14 +203,12 @@ class ProcessNode:
 
     def _launch(self) -> None:
         """Start the process; raises `InfrastructureError` or `UsageError`."""
-        boot = self._boots
-        argv, environment = self._command(boot)
+        argv, environment = self._command()
         self._expected = False
         self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
-        self._watch = self.log.on_line = LineWatch(self.spec)
-        self._ended_by_host = False
+        self.watch_start()
         child = Child(
             argv,
             environment=environment,
@@ -252,19 +220,15 @@ class ProcessNode:
             account=self._account,
         )
         self._child = child
-        self.control.started(boot)
-        self._power_cut = None
-        self._boots += 1
+        self.started()
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)
         self._processor.begin()
-        said = {"variant": self._variant} if self.spec.variants else {}
-        self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
 
     @property
     def _form(self) -> NodeSpec:
         """What it runs as."""
-        return as_variant(self.spec, self._variant)
+        return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
         listen = self._topology.listen_map(self.spec)
@@ -284,21 +248,21 @@ class ProcessNode:
         said = {name: self._filled(value) for name, value in self._form.environment.items()}
         return os.environ | own | said | run_environment(self._run_id, f"node:{self.spec.name}")
 
-    def _command(self, boot: int) -> tuple[list[str], dict[str, str]]:
+    def _command(self) -> tuple[list[str], dict[str, str]]:
         spec, environment = self._form, self._environment()
         if spec.entry is None:
             environment |= {} if self._clock is None else self._clock.environment(environment)
             return [self._filled(word) for word in spec.command], environment
         node = NodeFile(
             name=spec.name,
-            boot=boot,
+            boot=self.boots,
             entry=spec.entry,
             config=spec.config,
             seed=self._seed,
             data=str(self._data),
             listen=self._topology.listen_map(spec),
             connect=self._topology.connect_map(spec.name),
-            power_cut=self._power_cut,
+            power_cut=self.power_cut,
             condition=self.control.condition,
         )
         self._file.write_bytes(msgspec.json.encode(node))
@@ -308,23 +272,23 @@ class ProcessNode:
 
     async def wait_ready(self) -> str | None:
         """Wait until it is ready as it declares; why it is not, where that does not happen."""
-        boots = self._boots
+        boots = self.boots
 
         def runs() -> bool:
-            return self._child is not None and self._boots == boots
+            return self._child is not None and self.boots == boots
 
         async def ask_port(port: int, path: str) -> str | None:
             # Without the proxies: whether it is ready does not depend on links.
             real = self._ports.real(self.spec.name, port)
             return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
-        return await wait_ready(self.spec, self._watch, runs, ask_port, self._run_beside)
+        return await wait_ready(self.spec, self.watch, runs, ask_port, self._run_beside)
 
     async def require_ready(self) -> None:
         """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
         reason = await self.wait_ready()
         if reason is not None:
-            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self._ended_by_host)
+            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -341,16 +305,15 @@ class ProcessNode:
         return f"slow/{self.spec.name}"
 
     def _output_lost(self, error: OSError) -> None:
-        what = f"the output of {self.spec.name} cannot be read any more: {error}"
-        self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+        self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
 
     def _exited(self, code: int) -> None:
         """The process has ended, whoever wanted it."""
         self.log.end_incarnation()
         self._processor.end()
         self._child = None
+        self._forget_pause(NodeState.DOWN)
         self.control.let_go()
-        self._forget_pause()
         self._release(self._kill_key)
         log = self.log.tail(EXIT_LOG_LINES)
         by = "nemesis" if self._expected else "itself"
@@ -368,13 +331,11 @@ class ProcessNode:
                 "processes that the kernel's OOM killer ended in its control group meanwhile: "
                 f"{'not known' if seen is None else seen}"
             )
-        self._ended_by_host = by == "host"
-        data = {"code": code, "expected": self._expected, "by": by, "log": log}
-        self._bus.publish(self.spec.name, "node-exited", data)
+        self.exited(code, expected=self._expected, by=by, log=log)
 
     async def stop(self) -> bool:
         """SIGTERM, and SIGKILL after a bound."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
             if child is None:
                 return False
@@ -388,20 +349,18 @@ class ProcessNode:
 
     async def kill(self, power_cut: PowerCut | None = None) -> bool:
         """SIGKILL, dead on return. A power cut also hits what a node that is down has written."""
-        async with self._turn:
-            self._power_cut = power_cut or self._power_cut
+        async with self.turn:
+            self.power_cut = power_cut or self.power_cut
             child = self._child
             if child is not None:
                 self._expected = True
                 await self._kill(child)
-            if self.disk is not None and power_cut is not None:
-                lost = await self.disk.cut_power(torn=power_cut.torn)
-                self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
+            await self.cut_power(power_cut)
             return child is not None
 
     async def _kill(self, child: Child) -> None:
         child.signal(signal.SIGKILL)
-        async with contextlib.nullcontext() if self.disk is None else self.disk.hurried():
+        async with self.hurried():
             gone = await child.wait_exited(_KILL_TIMEOUT_S)
         if not gone:
             raise InfrastructureError(
@@ -413,14 +372,14 @@ class ProcessNode:
 
     async def pause(self, lease_s: float) -> bool:
         """SIGSTOP, stopped on return."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
-            if child is None or self._paused:
+            if child is None or self.state is NodeState.PAUSED:
                 return False
             undo = Continue(*child.identity, group=True)
             self._warden.guard(self._pause_key, undo, deadline_s=lease_s + AFTER_LEASE_S)
             self._processor.end()
-            self._paused = True
+            self.state = NodeState.PAUSED
             self.control.let_go()
             child.signal(signal.SIGSTOP)
             try:
@@ -437,9 +396,9 @@ class ProcessNode:
 
     async def resume(self) -> bool:
         """SIGCONT, running on return."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
-            if child is None or not self._paused:
+            if child is None or self.state is not NodeState.PAUSED:
                 return False
             child.signal(signal.SIGCONT)
             try:
@@ -448,14 +407,15 @@ class ProcessNode:
                 if self._child is not child:
                     return False
                 raise
-            self._forget_pause()
+            self._forget_pause(NodeState.RUNNING)
             self._processor.begin()
             await self.control.catch_up()
             return True
 
-    def _forget_pause(self) -> None:
-        if self._paused:
-            self._paused = False
+    def _forget_pause(self, state: NodeState) -> None:
+        """From now on it is in this state, and the warden has nothing to continue."""
+        was, self.state = self.state, state
+        if was is NodeState.PAUSED:
             self._release(self._pause_key)
 
     def _release(self, key: str) -> None:
@@ -468,7 +428,7 @@ class ProcessNode:
 
     async def slow(self, factor: float) -> None:
         """Have what it computes take `factor` times as long; what starts, or goes on, as well."""
-        async with self._turn:
+        async with self.turn:
             if factor != self._processor.factor:
                 self._processor.factor = factor
                 if self.state is NodeState.RUNNING:
@@ -492,8 +452,7 @@ class ProcessNode:
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
         except (InfrastructureError, PermissionError) as error:  # it may run as somebody else now
-            what = f"{self.spec.name} is not slowed down any more: {error}"
-            self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+            self.tell(f"{self.spec.name} is not slowed down any more: {error}")
             return False
 
     def _go_on(self) -> None:
@@ -505,7 +464,7 @@ class ProcessNode:
 
     async def wipe(self) -> bool:
         """Empty the data folder; raises `UsageError` while the node is up."""
-        async with self._turn:
+        async with self.turn:
             if self._child is not None:
                 raise UsageError(
                     f"{self.spec.name} is {self.state.value}; kill or stop it before its disk is "
@@ -517,7 +476,7 @@ class ProcessNode:
                 self._make_data_folder()
             else:
                 await self.disk.wipe()
-            self._set_up = False
+            self.set_up = False
             return had_any
 
 

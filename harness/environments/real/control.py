@@ -6,7 +6,7 @@ be given twice, and only the last one counts. A node answers each, and 0 when it
 and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
 again: what is wrong with a machine outlasts its nodes.
 
-The same way a node is told at which events to stand still, and when to go on (`real.traps`).
+The same way a node is told at which events to stand still, and when to go on (`real.logs`).
 """
 
 from __future__ import annotations
