@@ -62,19 +62,12 @@ def _share(_: str, value: str) -> float | None:
     return share if 0 < share <= 1 else None
 
 
-def _rate(_: str, value: str) -> int | None:
-    found = re.fullmatch(r"(\d{1,7})kB/s", value)
-    return int(found[1]) if found and 1 <= int(found[1]) <= _RATE_KB_S_MAX else None
+def _whole(unit: str, limit: int, *, signed: bool = False) -> _Parse:
+    def parse(_: str, value: str) -> int | None:
+        found = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", value)
+        return int(found[1]) if found and 1 <= abs(int(found[1])) <= limit else None
 
-
-def _bytes(_: str, value: str) -> int | None:
-    found = re.fullmatch(r"(\d{1,5})B", value)
-    return int(found[1]) if found and 1 <= int(found[1]) <= SLICE_BYTES_MAX else None
-
-
-def _drift(_: str, value: str) -> int | None:
-    found = re.fullmatch(r"(-?\d{1,7})ppm", value)
-    return int(found[1]) if found and 1 <= abs(int(found[1])) <= DRIFT_PPM_MAX else None
+    return parse
 
 
 def _factor(_: str, value: str) -> float | None:
@@ -94,16 +87,24 @@ _SHAPE: Final[_Rules] = {
     "loss": ("drop", _share, "a share such as loss=20%"),
     "duplicate": ("duplicate", _share, "a share such as duplicate=5%"),
     "reorder": ("reorder", _share, "a share such as reorder=10%"),
-    "rate": ("rate_kb_s", _rate, "a whole number such as rate=64kB/s"),
+    "rate": ("rate_kb_s", _whole("kB/s", _RATE_KB_S_MAX), "a whole number such as rate=64kB/s"),
 }
 _STREAM: Final[_Rules] = {
-    "slice": ("slice_bytes", _bytes, f"1 to {SLICE_BYTES_MAX} bytes, such as slice=128B"),
+    "slice": (
+        "slice_bytes",
+        _whole("B", SLICE_BYTES_MAX),
+        f"1 to {SLICE_BYTES_MAX} bytes, such as slice=128B",
+    ),
     "gap": ("gap_ms", _ms(GAP_MS_MAX), "at most 60s, such as gap=10ms"),
     "reset-after": ("reset_after_ms", _ms(RESET_AFTER_MS_MAX), "at most 5s: reset-after=500ms"),
 }
 _CLOCK: Final[_Rules] = {
     "offset": ("offset_ms", _ms(_OFFSET_MS_MAX, signed=True), "a jump such as offset=-5s"),
-    "drift": ("drift_ppm", _drift, f"1 to {DRIFT_PPM_MAX} either way, such as drift=-500ppm"),
+    "drift": (
+        "drift_ppm",
+        _whole("ppm", DRIFT_PPM_MAX, signed=True),
+        f"1 to {DRIFT_PPM_MAX} either way, such as drift=-500ppm",
+    ),
     "strobe": ("strobe_ms", _DELAY, "how long it is on and off, such as strobe=500ms"),
 }
 _CPU: Final[_Rules] = {
