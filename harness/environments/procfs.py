@@ -34,6 +34,7 @@ __all__ = [
     "outside_group",
     "send",
     "state",
+    "this_process",
     "threads",
 ]
 
@@ -98,6 +99,13 @@ def identify(pid: int) -> ProcessId | None:
     """The identity of the process that has `pid` now; `None` if there is none."""
     fields = _stat(pid)
     return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
+
+
+def this_process() -> ProcessId:
+    """Who calls."""
+    found = identify(os.getpid())
+    assert found is not None, "/proc shows every process itself"
+    return found
 
 
 def state(process: ProcessId) -> str | None:

@@ -26,7 +26,6 @@ from harness.cluster import (
     known_ends,
 )
 from harness.deployment import as_variant, start_in_order
-from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
 from harness.environments.docker.clocks import give_clocks
@@ -37,9 +36,10 @@ from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import check_slow
 from harness.environments.real.cluster import RealCluster
-from harness.environments.real.control import prove_clocks
+from harness.environments.real.control import gather_all, prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
 from harness.environments.real.readiness import failed_setup, not_ready, wait_ready
@@ -148,14 +148,9 @@ class DockerCluster(RealCluster[DockerNode]):
         Returns where clients reach each declared port. Raises `TargetError` for a node that does
         not get ready, or whose set-up fails.
         """
-        # Not a TaskGroup: the first failure must not be answered before the others have ended,
-        # or the engine would still be creating what the teardown is removing.
-        deploys = (self._create_node(name) for name in self._nodes)
-        answers = await asyncio.gather(*deploys, return_exceptions=True)
         endpoints: dict[str, tuple[str, int]] = {}
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        # All must have ended, or the engine would still be creating what the teardown is removing.
+        for answer in await gather_all(self._create_node(name) for name in self._nodes):
             endpoints |= answer
         self._missing = await self._links.missing()
         for what, why in self._missing.items():
@@ -385,7 +380,7 @@ class DockerCluster(RealCluster[DockerNode]):
         async with entry.turn:
             if entry.state is not NodeState.RUNNING:
                 return False
-            thaw = undo.thaw_undo(entry.container)
+            thaw = undo_by("thaw", entry.container)
             self._warden.guard(f"pause:{node}", thaw, deadline_s=lease_s + AFTER_LEASE_S)
             await self._in_thread(self._engine.pause, entry.container)
             state = await self._in_thread(self._engine.state, entry.container)
@@ -442,7 +437,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
-        heal = undo.heal_undo(fault, self._links.keepers(fault))
+        heal = undo_by("heal", fault, *self._links.keepers(fault))
         self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
         try:
             await self._links.inject(fault)

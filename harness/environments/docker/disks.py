@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from harness.environments import procfs
 from harness.environments.docker import sources
 from harness.environments.docker.engine import Engine
 from harness.environments.fuse.available import why_missing
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.fuse.mounts import detach_below
-from harness.environments.process.cleaning import DISKS_PREFIX, OWNER_FILE
+from harness.environments.process.cleaning import DISKS_PREFIX, sign
+from harness.environments.real.control import gather_all
 from harness.environments.warden import Run, Warden
 from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
@@ -57,8 +55,7 @@ class Disks:
             return
         prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
-        owner = {"run_id": self._plan.run_id, "controller": str(procfs.identify(os.getpid()))}
-        (folder / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+        sign(folder, self._plan.run_id)
         # Guarded before the mounts, so it is undone after them.
         self._warden.guard(_KEY, Run(["rm", "-rf", "--", str(folder)]))
         for name in names:
@@ -94,12 +91,7 @@ class Disks:
 
     async def close(self) -> None:
         """Take all away."""
-        failures = await asyncio.gather(
-            *(disk.close() for disk in self.mounted.values()), return_exceptions=True
-        )
-        for failure in failures:
-            if isinstance(failure, BaseException):
-                raise failure
+        await gather_all(disk.close() for disk in self.mounted.values())
         if self._folder is not None:
             await asyncio.to_thread(detach_below, self._folder)
             await asyncio.to_thread(shutil.rmtree, self._folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
-from harness.environments.docker import deploy, undo
+from harness.environments.docker import deploy
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.clients import start_relay
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
@@ -20,6 +20,7 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
 from harness.environments.docker.labels import RUN_LABEL, this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
+from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.limits import require_limits
 from harness.environments.real.session import (
@@ -141,7 +142,7 @@ class _Run(RealRun):
         """Deploy and run `main`."""
         self._warden = self._start_warden()
         # Guarded before anything exists: a driver that dies half-way leaves nothing either.
-        self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
+        self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
         disks = self._disks = Disks(self._plan, self._warden)
         await disks.mount(self._engine, self._failed)

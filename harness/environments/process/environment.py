@@ -7,7 +7,6 @@ the warden: scratch folder, warden, link proxy, proxies, nodes.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -27,7 +26,7 @@ from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
-from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
+from harness.environments.process.cleaning import SCRATCH_PREFIX, clean_dead_runs, sign
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
@@ -232,15 +231,9 @@ class _Run(RealRun):
         return {name: pid for name, pid in pids.items() if pid is not None}
 
     def _own_scratch(self) -> None:
-        controller = procfs.identify(os.getpid())
-        owner = {
-            "run_id": self._plan.run_id,
-            "controller": str(controller),
-            "link_proxy": self._plan.link_proxy,
-        }
         if any(account_of(spec.user) is not None for spec in self._plan.nodes):
             self._scratch.chmod(0o711)  # others must reach their data folders; none is listed
-        (self._scratch / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+        sign(self._scratch, self._plan.run_id, self._plan.link_proxy)
 
     async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
         if self._plan.link_proxy is not None:
@@ -262,9 +255,7 @@ class _Run(RealRun):
     def _caller_book(self) -> CallerBook:
         book = CallerBook(self._scratch / _CALLERS)
         book.folder.mkdir()
-        controller = procfs.identify(os.getpid())
-        assert controller is not None
-        book.note(CLIENT, controller, alone=True)  # nodes are its children
+        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are its children
         return book
 
     # --- teardown ------------------------------------------------------------------------------

@@ -89,6 +89,9 @@ class ProcessNode(RealNode):
         self._ports = ports
         self._topology = topology
         self._callers = callers
+        self._kill_key, self._pause_key, self._slow_key = (
+            f"{undone}/{spec.name}" for undone in ("node", "pause", "slow")
+        )
         self._child: Child | None = None
         self._expected = False
         self._oom_kills: int | None = None
@@ -291,18 +294,6 @@ class ProcessNode(RealNode):
             not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
 
     # --- the end -----------------------------------------------------------------------------
-
-    @property
-    def _kill_key(self) -> str:
-        return f"node/{self.spec.name}"
-
-    @property
-    def _pause_key(self) -> str:
-        return f"pause/{self.spec.name}"
-
-    @property
-    def _slow_key(self) -> str:
-        return f"slow/{self.spec.name}"
 
     def _output_lost(self, error: OSError) -> None:
         self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
