@@ -103,12 +103,6 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
     tar.addfile(info, io.BytesIO(data))
 
 
-def _package_folder(package: str) -> str:
-    """The folder in the container that holds `package`."""
-    parents = package.split(".")[:-1]
-    return "/".join([APP_FOLDER, *parents])
-
-
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
     """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
 
@@ -119,4 +113,6 @@ def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> 
     values |= {f"host:{node}": node for node in ports_of}
     values |= {f"port:{port}": str(port) for port in ports_of[spec.name]}
     values |= {f"{kind}:{peer}": peer for kind in ("peer", "address") for peer in peers}
-    return fill_in(word, spec, values, _package_folder)
+    return fill_in(
+        word, spec, values, lambda package: "/".join([APP_FOLDER, *package.split(".")[:-1]])
+    )

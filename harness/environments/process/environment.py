@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.cluster import BASE, CLIENT, Capability, Fidelity
+from harness.cluster import BASE, CLIENT, Capability, Fidelity, NodeSpec, ReadyCommand
 from harness.deployment import check_nodes, forms_of, start_in_order
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, require_socket_owners
@@ -33,7 +33,6 @@ from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import shared_ports
-from harness.environments.process.programs import require_programs
 from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.limits import require_limits
@@ -143,7 +142,29 @@ def _check(plan: DeploymentPlan) -> None:
     if shared:
         require_socket_owners()
     for spec in plan.nodes:
-        require_programs(spec)
+        _require_programs(spec)
+
+
+def _require_programs(spec: NodeSpec) -> None:
+    """Raise `UsageError` for a foreign program that is not on this machine; see `NodeSpec`.
+
+    What stands in a folder that a placeholder names is found out when it is started.
+    """
+    asked = [(command, spec) for command in spec.setup]
+    if isinstance(spec.ready, ReadyCommand):
+        asked.append((spec.ready.command, spec))
+    asked += [(form.command, form) for form in forms_of(spec).values() if form.entry is None]
+    for command, form in asked:
+        program = command[0]
+        path = form.environment.get("PATH", os.environ.get("PATH"))
+        if "{" in program or shutil.which(program, path=path) is not None:
+            continue
+        package = spec.debian_package
+        fix = "install it" if package is None else f"install Debian's package {package}"
+        raise UsageError(
+            f"node {spec.name!r} runs {program!r}, which is not on this machine; {fix}, or use "
+            "--env docker"
+        )
 
 
 class _Run(RealRun):

@@ -78,9 +78,6 @@ class _Output:
                 # The driver is gone. The node serves on until its warden ends it.
                 self._open = False
 
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        self.write(EVENT_LEVEL, kind, data)
-
     def panic(self, where: str, error: BaseException | None) -> NoReturn:
         """Say why and be gone, without letting any other task take another step."""
         data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
@@ -114,7 +111,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     loop = asyncio.get_running_loop()
 
     def on_event(kind: str, data: dict[str, Any]) -> None:
-        output.event(kind, data)
+        output.write(EVENT_LEVEL, kind, data)
         obedience.stand_still(loop, kind)
 
     env = RealEnv(
