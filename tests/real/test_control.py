@@ -85,7 +85,7 @@ class World:
         )
         self.bus = bus
         bus.stop_with_traps(self.control.stop_at)
-        self.log.hand_answers_to(self.control.hear)
+        self.log.on_answer = self.control.hear
 
     async def send(self, line: bytes) -> None:
         assert self.life is not None

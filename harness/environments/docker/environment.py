@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -200,14 +201,12 @@ class _Run(RealRun):
                 # Where the removal failed the run is still guarded, and this makes it try as well.
                 await asyncio.to_thread(self._warden.close)
 
-    def _remove_settled(self) -> None:
-        remove_run(self._engine, self._plan.run_id, self._controller, stragglers=False)
-
     async def _remove(self) -> None:
+        remove = functools.partial(remove_run, self._engine, self._plan.run_id, self._controller)
         if self._cluster is not None:
-            await self._cluster.close(self._remove_settled)
+            await self._cluster.close(lambda: remove(stragglers=False))
         elif self._warden is not None:
             # Ended before there was a cluster: the engine may still be making the network.
-            await asyncio.to_thread(remove_run, self._engine, self._plan.run_id, self._controller)
+            await asyncio.to_thread(remove)
         if self._warden is not None:
             self._warden.release(_RUN_KEY)

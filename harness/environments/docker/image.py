@@ -29,7 +29,7 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import IMAGE_LABEL
 from harness.errors import InfrastructureError
 
-__all__ = ["PYTHON_VERSION", "build_image", "image_exists", "image_tag"]
+__all__ = ["PYTHON_VERSION", "build_image", "build_on", "image_exists", "image_tag"]
 
 PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
@@ -79,10 +79,16 @@ def build_image(progress: Callable[[str], None]) -> str:
             _install_wheels(site, progress)
             context = _context(site)
         try:
-            _build_from_registry(engine, tag, context, progress)
+            if engine.image_id(_REGISTRY_BASE) is None:
+                progress(f"pulling {_REGISTRY_BASE}")
+                engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
+            build_on(engine, _REGISTRY_BASE, context, tag, progress)
         except InfrastructureError as error:
             progress(f"no base image from a registry ({str(error)[:200]})")
-            _build_from_debian(engine, tag, context, progress)
+            base, version = f"{_REPOSITORY}-base", debian.SUITE
+            with debian.root_file_system(progress).open("rb") as root:
+                engine.import_image(root, base, version)
+            build_on(engine, f"{base}:{version}", context, tag, progress, online=False)
     progress(f"built {tag}")
     return tag
 
@@ -95,36 +101,22 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _build_from_registry(
-    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
+def build_on(
+    engine: Engine,
+    base: str,
+    context: bytes,
+    tag: str,
+    progress: Callable[[str], None],
+    *,
+    online: bool = True,
 ) -> None:
-    if engine.image_id(_REGISTRY_BASE) is None:
-        progress(f"pulling {_REGISTRY_BASE}")
-        engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
-    names = ("http_proxy", "https_proxy", "no_proxy")
-    proxies = {name: os.environ[name] for name in names if name in os.environ}
+    """Build an image on `base`; what is not `online` gets no network meanwhile."""
+    proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     engine.build(
         context,
         tag,
-        network="default",
-        arguments={"BASE": _REGISTRY_BASE, **proxies},
-        labels={IMAGE_LABEL: tag},
-        progress=progress,
-    )
-
-
-def _build_from_debian(
-    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
-) -> None:
-    archive = debian.root_file_system(progress)
-    base, version = f"{_REPOSITORY}-base", debian.SUITE
-    with archive.open("rb") as root:
-        engine.import_image(root, base, version)
-    engine.build(
-        context,
-        tag,
-        network="none",
-        arguments={"BASE": f"{base}:{version}"},
+        network="default" if online else "none",
+        arguments={"BASE": base} | {n: os.environ[n] for n in proxies if n in os.environ},
         labels={IMAGE_LABEL: tag},
         progress=progress,
     )

@@ -87,7 +87,8 @@ class ProcessNode(RealNode):
         self._account = account_of(spec.user)
         self._warden = warden
         self._ports = ports
-        self._topology = topology
+        self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
+        self._addresses = topology.addresses
         self._callers = callers
         self._kill_key, self._pause_key, self._slow_key = (
             f"{undone}/{spec.name}" for undone in ("node", "pause", "slow")
@@ -234,16 +235,14 @@ class ProcessNode(RealNode):
         return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
-        listen = self._topology.listen_map(self.spec)
-        connect = self._topology.connect_map(self.spec.name)
         return fill(
             word,
             self.spec,
             data=self._data,
             files=self._files,
-            listen=listen,
-            connect=connect,
-            addresses=self._topology.addresses,
+            listen=self._listen,
+            connect=self._connect,
+            addresses=self._addresses,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -263,8 +262,8 @@ class ProcessNode(RealNode):
             config=spec.config,
             seed=self._seed,
             data=str(self._data),
-            listen=self._topology.listen_map(spec),
-            connect=self._topology.connect_map(spec.name),
+            listen=self._listen,
+            connect=self._connect,
             power_cut=self.power_cut,
             condition=self.control.condition,
         )

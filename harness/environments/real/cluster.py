@@ -60,7 +60,7 @@ class RealNode:
         )
         bus.stop_with_traps(self.control.stop_at)
         if spec.entry is not None:
-            log.hand_answers_to(self.control.hear)
+            log.on_answer = self.control.hear
 
     def watch_start(self) -> None:
         """An incarnation is about to begin, and may print at once."""

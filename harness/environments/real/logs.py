@@ -134,20 +134,16 @@ class NodeLog:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self._left_bytes = LOG_BYTES_MAX
         self._stamp = stamp
-        self._on_answer: Callable[[NodeLine], None] | None = None
         self._partial = b""
         self._file: IO[bytes] | None = None
         self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
+        self.on_answer: Callable[[NodeLine], None] | None = None  # to the driver's commands
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = path.open("ab")
             except OSError as error:
                 _log.warning("the log of %s cannot be written: %s", node, error)
-
-    def hand_answers_to(self, on_answer: Callable[[NodeLine], None]) -> None:
-        """Have what the node answers to the driver's commands delivered. It is nobody else's."""
-        self._on_answer = on_answer
 
     def feed(self, data: bytes) -> None:
         """Take output as it arrives, in pieces of any size."""
@@ -166,8 +162,8 @@ class NodeLog:
 
     def _line(self, raw: bytes) -> None:
         line = parse_line(raw)
-        if line is not None and line.level == CONTROL_LEVEL and self._on_answer is not None:
-            self._on_answer(line)
+        if line is not None and line.level == CONTROL_LEVEL and self.on_answer is not None:
+            self.on_answer(line)
             return
         event = line if line is not None and line.level == EVENT_LEVEL else None
         if event is None or event.event != CHECKPOINT:
