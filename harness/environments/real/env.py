@@ -133,7 +133,7 @@ class RealClientEnv(RealEnv):
             on_event=on_event,
             on_panic=on_panic,
         )
-        self.net.tell_apart(connect)
+        self.net.by_caller = connect
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port under which a client reaches `address`; raises `UsageError`."""

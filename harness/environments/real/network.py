@@ -175,7 +175,8 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
-        self._by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
+        # Where clients connect that have ends of links of their own (`harness.ends`).
+        self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # Held until closed: a stream that its owner forgets would be closed by the garbage
         # collector, at a moment that nobody chose.
@@ -194,13 +195,9 @@ class RealNetwork:
         self._conns.add(conn)
         return conn
 
-    def tell_apart(self, by_caller: Mapping[str, Mapping[str, tuple[str, int]]]) -> None:
-        """Have clients connect where this says for their end of links (`harness.ends`)."""
-        self._by_caller = by_caller
-
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
-        connect = self._by_caller.get(calling_end(), self._connect)
+        connect = self.by_caller.get(calling_end(), self._connect)
         try:
             return connect[str(address)]
         except KeyError:

@@ -91,16 +91,6 @@ def _error(error: ApiError) -> Response:
     return Response(error.status, body + b"\n", _TEXT)
 
 
-def _toxic_json(entry: ToxicEntry) -> dict[str, Any]:
-    return {
-        "attributes": entry.toxic,
-        "name": entry.name,
-        "type": entry.type,
-        "stream": entry.stream,
-        "toxicity": entry.toxicity,
-    }
-
-
 def _proxy_json(proxy: Proxy) -> dict[str, Any]:
     in_chain_order = sorted(proxy.toxics, key=lambda entry: DIRECTIONS.index(entry.stream))
     return {
@@ -108,7 +98,7 @@ def _proxy_json(proxy: Proxy) -> dict[str, Any]:
         "listen": proxy.listen,
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
-        "toxics": [_toxic_json(entry) for entry in in_chain_order],
+        "toxics": in_chain_order,
     }
 
 
@@ -295,10 +285,10 @@ class Api:
             toxic=_attributes(TOXICS[given.type], given.attributes or {}),
         )
         await proxy.add_toxic(entry)
-        return _json(_toxic_json(entry))
+        return _json(entry)
 
     async def _toxic_show(self, _body: bytes, names: list[str]) -> Response:
-        return _json(_toxic_json(self._proxy(names[0]).toxic(names[1])))
+        return _json(self._proxy(names[0]).toxic(names[1]))
 
     async def _toxic_update(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
@@ -309,7 +299,7 @@ class Api:
         if change.toxicity is not None:
             entry.toxicity = change.toxicity
         await proxy.update_toxic(entry)
-        return _json(_toxic_json(entry))
+        return _json(entry)
 
     async def _toxic_delete(self, _body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])

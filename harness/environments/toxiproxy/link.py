@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from harness.environments.toxiproxy.toxics import Noop, Toxic
 
 __all__ = ["Counters", "Link", "Stub", "ToxicEntry"]
@@ -37,15 +39,14 @@ class Counters:
     swallowed_bytes: int = 0
 
 
-@dataclass(slots=True)
-class ToxicEntry:
-    """A toxic of a proxy, as the API knows it."""
+class ToxicEntry(msgspec.Struct):
+    """A toxic of a proxy, as the API knows and shows it."""
 
     name: str
     type: str
     stream: str
     toxicity: float
-    toxic: Toxic
+    toxic: Toxic = msgspec.field(name="attributes")
 
 
 @dataclass(slots=True)
