@@ -8,7 +8,7 @@ from harness.cluster import CLIENT, Link, StreamQuality
 from harness.environments.docker import rules, streams, toxics
 from harness.environments.docker.capabilities import check_shape
 from harness.environments.docker.streams import stream_command
-from harness.environments.toxiproxy.streams import toxics_of
+from harness.environments.toxiproxy.toxics import toxics_of
 from harness.errors import UsageError
 from harness.qualities import RESET_AFTER_MS_MAX, SLICE_BYTES_MAX
 

@@ -52,12 +52,9 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 class LinkFault:
     """One fault on some links: a cut (no quality), or a worse quality."""
 
-    __slots__ = ("id", "links", "quality", "since_ns", "touched")
+    __slots__ = ("links", "quality", "since_ns", "touched")
 
-    def __init__(
-        self, fault_id: str, links: list[LinkState], quality: LinkQuality | None, since_ns: int
-    ) -> None:
-        self.id = fault_id
+    def __init__(self, links: list[LinkState], quality: LinkQuality | None, since_ns: int) -> None:
         self.links = links  # those it still lies on
         self.quality = quality
         self.since_ns = since_ns
