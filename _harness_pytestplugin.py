@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,9 +122,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not runs:
         return
     terminalreporter.section("harness runs")
-    counts: dict[str, int] = {}
-    for _, run in runs:
-        counts[run["harness_verdict"]] = counts.get(run["harness_verdict"], 0) + 1
+    counts = Counter(run["harness_verdict"] for _, run in runs)
     text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     runs_in_words = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     terminalreporter.write_line(f"{runs_in_words}: {text}; seed {config.stash[_seed]}")

@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
 import os
-import platform
 import resource
 import shutil
 import subprocess
@@ -32,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]  # run as a file, as the Makefile does: the readers are in tests/
 
 from bench.histories import Case, History, go_lines, own_cases, supplied_cases  # noqa: E402
+from bench.measure import best_s, machine, peaks_mb  # noqa: E402
 from checkers.linearizability import check_operations  # noqa: E402
 from checkers.linearizability.native import SWITCH, is_native, native_status  # noqa: E402
 
@@ -60,14 +59,12 @@ class Time:
 
 def ours(history: History) -> float:
     """The best time in milliseconds."""
-    best, spent, runs = math.inf, 0.0, 0
-    while runs < RUNS and spent < ENOUGH_S:
-        start = time.perf_counter()
+
+    def check() -> None:
         outcome = check_operations(history.model, history.operations, explained=False)
-        took = time.perf_counter() - start
         assert outcome.result.value == history.expected, f"{history.name}: {outcome.result}"
-        best, spent, runs = min(best, took), spent + took, runs + 1
-    return best * 1000
+
+    return best_s(check, RUNS, clock=time.perf_counter, enough_s=ENOUGH_S) * 1000
 
 
 def ours_in(case: Case, *, native: bool) -> Time:
@@ -171,31 +168,14 @@ def table(rows: list[tuple[str, ...]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def peak_mb(file: str) -> tuple[float, float]:
-    """The resident memory of a process of its own with one history read, and its peak after that
-    was checked.
-    """
-    # VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
-    code = (
-        "import re, sys; from pathlib import Path; "
-        "from tests.checkers.conformance.formats import load, rows; "
-        "from checkers.linearizability import check_operations; "
-        "status = Path('/proc/self/status'); "
-        "mb = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) / 1024; "
-        "[row] = [row for row in rows() if row.file == sys.argv[1]]; "
-        "model, operations = load(row); before = mb(); "
-        "check_operations(model, operations); print(before, mb())"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, file],
-        cwd=ROOT,
-        env={**os.environ, SWITCH: "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    before, peak = map(float, ended.stdout.split())
-    return before, peak
+CHECK_ONE = """
+from tests.checkers.conformance.formats import load, rows
+from checkers.linearizability import check_operations
+[row] = [row for row in rows() if row.file == sys.argv[1]]
+model, operations = load(row)
+note_peak()
+check_operations(model, operations)
+"""
 
 
 def main() -> None:
@@ -204,8 +184,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="keep Porcupine's best times")
     options = parser.parse_args()
     cases = [c for c in (*supplied_cases(), *own_cases()) if options.only in c.name]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, one used (column cores); Python", end=" ")
-    print(f"{platform.python_version()}; {native_status()}")
+    print(f"{machine()}, one core used (column cores); {native_status()}")
     head = ("case", "ops", "pure ms", "native ms", "Porcupine ms", "pure", "native", "cores")
     rows: list[tuple[str, ...]] = [head]
     times: dict[str, tuple[Time, Time, Time]] = {}
@@ -232,7 +211,8 @@ def main() -> None:
     print(table(rows))
     biggest = "catalog/n10000_c16_k20_x0_b0"
     if biggest in times:
-        before, peak = peak_mb(f"generated/{biggest}.tsv")
+        os.environ[SWITCH] = "1"
+        before, peak = peaks_mb(CHECK_ONE, f"generated/{biggest}.tsv")
         print(f"{biggest}: the process had {before:.0f} MB with the history, {peak:.0f} MB at peak")
     if options.record:
         _record(times)

@@ -14,11 +14,11 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from harness.cluster import Link, LinkQuality, NodeSpec
+from harness.cluster import Link, LinkQuality, NodeSpec, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import container_name
@@ -153,13 +153,13 @@ WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
 class Asked(NamedTuple):
-    """A quality of the link from b to a, and how it shows."""
+    """A quality of the link from b to a, or of its streams, and how it shows in what arrives."""
 
-    quality: LinkQuality
-    shows: Callable[[Flow], float | None]
+    quality: LinkQuality | StreamQuality
+    shows: Callable[[Any], float | None]
     wanted: float
     unit: str
-    sending: Sending = DENSE
+    sending: Sending = DENSE  # of datagrams
 
 
 CASES: Final[Mapping[str, Asked]] = MappingProxyType(

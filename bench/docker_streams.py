@@ -12,19 +12,19 @@ import asyncio
 import itertools
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.docker_links import NODES, PORT, probe_plan, run_probe
+from bench.docker_links import NODES, PORT, Asked, probe_plan, run_probe
 from harness.cluster import Link, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine import Engine
 from harness.plugins import Session
 
-__all__ = ["CASES", "GONE_MS", "LINK", "Asked", "Way", "main", "measure", "ways"]
+__all__ = ["CASES", "GONE_MS", "LINK", "Way", "main", "measure", "ways"]
 
 LINK: Final = Link("b", "a")
 GONE_MS: Final = 1200.0
@@ -92,15 +92,6 @@ class Way(NamedTuple):
 _MESSAGES: Final = 3
 _BYTES: Final = 2048
 _PAUSE_S: Final = 0.5
-
-
-class Asked(NamedTuple):
-    """A quality of the streams from b to a, and how it shows."""
-
-    quality: StreamQuality
-    shows: Callable[[Way], float | None]
-    wanted: float
-    unit: str
 
 
 _SLICES: Final = StreamQuality(slice_bytes=128, gap_ms=20)

@@ -9,20 +9,17 @@ last column is the resident memory that reading added.
 
 from __future__ import annotations
 
-import os
-import platform
 import random
 import re
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+from bench.measure import best_s, machine, peaks_mb  # noqa: E402
 from harness.store.edn import EdnOps  # noqa: E402
 from harness.store.edn_forms import parse_forms, stream_pieces  # noqa: E402
 
@@ -160,17 +157,20 @@ def write(path: Path, ops: Iterator[str], megabytes: float) -> None:
 
 
 def rate(megabytes: float, work: Callable[[], object]) -> str:
-    best = float("inf")
-    for _ in range(RUNS):
-        began = time.process_time()
-        work()
-        best = min(best, time.process_time() - began)
-    return f"{megabytes / best:.1f}"
+    return f"{megabytes / best_s(work, RUNS):.1f}"
 
 
 def drain(items: Iterator[object]) -> None:
     for _ in items:
         pass
+
+
+READ_ALL = """
+from pathlib import Path
+from harness.store.edn import EdnOps
+note_peak()
+[None for op in EdnOps(Path(sys.argv[1])) if not op]
+"""
 
 
 def row(name: str, path: Path, written: Iterator[str], size: float) -> str:
@@ -181,30 +181,14 @@ def row(name: str, path: Path, written: Iterator[str], size: float) -> str:
     text = path.read_text()[: int(EXACT_MB * 1e6)]
     text = text[: max(text.rfind("}\n"), text.rfind("} {:index")) + 1]
     exact = rate(len(text) / 1e6, lambda: drain(parse_forms(text)))
-    # VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
-    code = (
-        "import re, sys; from pathlib import Path; from harness.store.edn import EdnOps; "
-        "status = Path('/proc/self/status'); "
-        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]); "
-        "before = peak(); [None for op in EdnOps(Path(sys.argv[1])) if not op]; "
-        "print(peak() - before)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, check=True
-    )
-    grown = int(ended.stdout) / 1024
-    return f"| {name} | {megabytes:.1f} | {forms} | {ops} | {exact} | 1 | {grown:.0f} |"
+    before, peak = peaks_mb(READ_ALL, str(path))
+    return f"| {name} | {megabytes:.1f} | {forms} | {ops} | {exact} | 1 | {peak - before:.0f} |"
 
 
 def main() -> None:
     """Print the table."""
     size = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; ",
-        end="",
-    )
-    print(f"load {load}; MB/s of CPU time\n")
+    print(f"{machine()}; MB/s of CPU time\n")
     print("| values | MB | forms | ops | exact reader alone | cores | MB resident |")
     print("|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -25,10 +25,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.measure import best_s
 from checkers.elle.append import infer_append
 from checkers.elle.check import ElleResult, check_columns, request
 from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.register import RegisterOptions, infer_register
+from harness.soak.memory import memory_bytes_max
 
 PROCESSES = 10
 LIVE_KEYS = 10
@@ -107,11 +109,9 @@ def _last(values: list[int]) -> int | None:
     return values[-1] if values else None
 
 
-def _resident_mb(*, peak: bool) -> float:
-    if peak:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _resident_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
+    return pages * resource.getpagesize()
 
 
 def _check(columns: Columns, kind: str) -> tuple[ElleResult, float]:
@@ -128,12 +128,10 @@ def _check(columns: Columns, kind: str) -> tuple[ElleResult, float]:
 def measure(kind: str, count: int, anomaly: str) -> None:
     """Print one row; the best of three, or one for large histories."""
     lists = kind == "list-append"
-    before = _resident_mb(peak=False)
+    before = _resident_bytes()
     alone = min(count, GENERATED_ALONE_MAX)
-    began = time.process_time()
-    for _ in planted(alone, anomaly, lists=lists):
-        pass
-    generating = (time.process_time() - began) * count / alone  # taken off below
+    making = best_s(lambda: [None for txn in planted(alone, anomaly, lists=lists) if not txn], 1)
+    generating = making * count / alone  # taken off below
     wall_began = time.monotonic()
     began = time.process_time()
     columns = columns_of(
@@ -145,7 +143,7 @@ def measure(kind: str, count: int, anomaly: str) -> None:
     runs = [_check(columns, kind) for _ in range(3 if count <= 200_000 else 1)]
     wall = time.monotonic() - wall_began
     result, took = min(runs, key=lambda run: run[1])
-    per_txn = (_resident_mb(peak=True) - before) * 2**20 / count
+    per_txn = (memory_bytes_max() - before) / count
     print(
         f"| {kind} | {count:,} | {result.verdict.value} | "
         f"{'in the noise' if is_noise else f'{count / parsing:,.0f}'} | {took:.2f} | "

@@ -18,6 +18,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.linearizability import Limits, Operation, Result, certify, check_operations
@@ -33,15 +34,15 @@ MISMATCHES_MAX = 20
 """What is printed; more would say the same."""
 
 
+@dataclass
 class Tally:
     """What came out so far."""
 
-    def __init__(self) -> None:
-        self.histories: Counter[str] = Counter()
-        self.invalid: Counter[str] = Counter()
-        self.lost = 0
-        self.cores: Counter[int] = Counter()
-        self.mismatches: list[str] = []
+    histories: Counter[str] = field(default_factory=Counter)
+    invalid: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    cores: Counter[int] = field(default_factory=Counter)
+    mismatches: list[str] = field(default_factory=list)
 
 
 def history(seed: int) -> tuple[str, list[Operation[Any, Any]]]:

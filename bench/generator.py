@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import platform
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from harness.env import ClientEnv
+from bench.measure import best_s, machine
+from harness.env import ClientEnv, Clock
 from harness.generator import (
     Draft,
     Emit,
@@ -33,8 +32,9 @@ from harness.generator import (
     time_limit,
 )
 from harness.interpreter import interpret
-from harness.ops import Attempt, Op, OpType, Process
+from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
+from harness.recorder import Recorder
 
 ALGEBRA_OPS = 20_000
 DRIVER_OPS = 5_000
@@ -73,11 +73,10 @@ GENERATORS: dict[str, Callable[[int], Generator]] = {
 }
 
 
-def algebra_s(generator: Generator, concurrency: int, count: int) -> float:
-    """CPU-seconds for `count` operations with as many in flight as there are threads."""
+def algebra(generator: Generator, concurrency: int, count: int) -> None:
+    """Schedules `count` operations with as many in flight as there are threads."""
     ctx = new_context(concurrency, random.Random(1))
     in_flight: deque[Op] = deque()
-    begun = time.process_time()
     index = emitted = now_ns = 0
     while emitted < count:
         now_ns += 1_000
@@ -97,7 +96,6 @@ def algebra_s(generator: Generator, concurrency: int, count: int) -> float:
         in_flight.append(invoked)
         index += 1
         emitted += 1
-    return time.process_time() - begun
 
 
 class _Client:
@@ -109,28 +107,9 @@ class _Client:
         return None
 
 
-class _Sink:
-    def __init__(self) -> None:
-        self.start_ns = time.monotonic_ns()
-        self.ops: list[Op] = []
-
-    def now_ns(self) -> int:
-        return time.monotonic_ns() - self.start_ns
-
-    def record(
-        self,
-        process: Process,
-        kind: OpType,
-        f: str,
-        value: Any = None,
-        *,
-        error: str | None = None,
-        node: str | None = None,
-        attempts: Sequence[Attempt] = (),
-    ) -> Op:
-        op = Op(len(self.ops), self.now_ns(), process, kind, f, value, error, node, tuple(attempts))
-        self.ops.append(op)
-        return op
+class _Clock:
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
 
 
 class _Env:
@@ -138,47 +117,35 @@ class _Env:
         return asyncio.get_running_loop().create_task(coro, name=name)
 
 
-def driver_s(generator: Generator, concurrency: int, count: int) -> float:
-    """CPU-seconds for `count` operations through the interpreter."""
-
-    async def main() -> None:
-        sink = _Sink()
-        await interpret(
-            limit(count, generator),
-            env=cast("ClientEnv", _Env()),
-            open_client=lambda _process: _Client(),
-            concurrency=concurrency,
-            recorder=sink,
-            op_timeout_s=5,
-            rng=random.Random(1),
-        )
-        assert len(sink.ops) == 2 * count
-
-    begun = time.process_time()
-    asyncio.run(main())
-    return time.process_time() - begun
+async def driver(generator: Generator, concurrency: int, count: int) -> None:
+    """Does `count` operations through the interpreter."""
+    recorder = Recorder(cast("Clock", _Clock()))
+    await interpret(
+        limit(count, generator),
+        env=cast("ClientEnv", _Env()),
+        open_client=lambda _process: _Client(),
+        concurrency=concurrency,
+        recorder=recorder,
+        op_timeout_s=5,
+        rng=random.Random(1),
+    )
+    assert len(recorder.history()) == 2 * count
 
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
-    print(
-        f"operations per CPU-second of one core ({os.cpu_count()} in this machine, "
-        f"{platform.python_implementation()} {platform.python_version()}), best of {rounds}"
-    )
+    print(f"operations per CPU-second of one core ({machine()}), best of {rounds}")
     print(f"{'generator':28} {'concurrency':>11} {'algebra':>10} {'driver':>10}")
     for name, make in GENERATORS.items():
         for concurrency in (10, 1024):
-            algebra = min(
-                algebra_s(make(concurrency), concurrency, ALGEBRA_OPS) for _ in range(rounds)
-            )
-            driver = min(
-                driver_s(make(concurrency), concurrency, DRIVER_OPS) for _ in range(rounds)
-            )
+            made, n = make(concurrency), concurrency
+            algebra_s = best_s(lambda g=made, n=n: algebra(g, n, ALGEBRA_OPS), rounds)
+            driver_s = best_s(lambda g=made, n=n: asyncio.run(driver(g, n, DRIVER_OPS)), rounds)
             print(
-                f"{name:28} {concurrency:>11} {ALGEBRA_OPS / algebra:>10,.0f} "
-                f"{DRIVER_OPS / driver:>10,.0f}"
+                f"{name:28} {concurrency:>11} {ALGEBRA_OPS / algebra_s:>10,.0f} "
+                f"{DRIVER_OPS / driver_s:>10,.0f}"
             )
 
 

@@ -2,21 +2,19 @@
 
 The set-up of the project's goal: 3 masters, 3 tablet servers, 3 tablets, 10 operations a second,
 no faults. CPU time is `time.process_time`, so a busy machine changes little. Run it with
-`python bench/kudu_simulation.py [--seconds N] [--profile]`.
+`python -m bench.kudu_simulation [--seconds N] [--profile]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
-import os
-import platform
-import pstats
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
+from bench.measure import machine, profiled
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, System, TargetSettings
 from harness.registry import load_plugin
@@ -28,14 +26,14 @@ CLIENTS = 8
 GOAL = 200
 
 
+@dataclass
 class Measured:
     """What one run of the world brought."""
 
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
-        self.simulated_s = 0.0
-        self.ok = 0
-        self.not_ok = 0
+    cpu_s: float = 0.0
+    simulated_s: float = 0.0
+    ok: int = 0
+    not_ok: int = 0
 
     @property
     def speed(self) -> float:
@@ -126,22 +124,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     arguments = parser.parse_args()
-    if arguments.profile:
-        profiler = cProfile.Profile()
-        profiler.runcall(measure, 1, arguments.seconds)
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
-        return
-    runs = [measure(seed, arguments.seconds) for seed in range(arguments.runs)]
+    with profiled(arguments.profile):
+        runs = [measure(seed, arguments.seconds) for seed in range(arguments.runs)]
     for seed, run in enumerate(runs):
         print(
             f"seed {seed}: {run.simulated_s:.0f} simulated s in {run.cpu_s:.2f} CPU s = "
             f"{run.speed:.0f} a CPU s; {run.ok / run.simulated_s:.1f} op/s ok, {run.not_ok} not ok"
         )
     median = statistics.median(run.speed for run in runs)
-    print(
-        f"median {median:.0f} simulated s a CPU s (goal {GOAL}) on one core of "
-        f"{os.cpu_count()}, Python {platform.python_version()}"
-    )
+    print(f"median {median:.0f} simulated s a CPU s (goal {GOAL}) on one core of {machine()}")
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import json
 import logging
 import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.case import Case
+from harness.cli.case_options import parse_pair
+from harness.cli.soak_options import parse_seeds
 from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
 from tests.mutants import master_defects, raft_defects, tserver_defects
@@ -87,19 +87,22 @@ def row(mutant: str, found: list[Finding]) -> str:
 
 def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
     """The findings of each mutant, as they come."""
-    first, _, last = arguments.seeds.partition("..")
-    seeds = range(int(first), int(last or first) + 1)
-    chosen: list[str | None] = [name for name in MUTANTS if _wanted(name, arguments.only)]
+    first, last = parse_seeds(arguments.seeds)
+    seeds = range(first, last + 1)
+    only = MUTANTS if arguments.only is None else arguments.only.split(",")
+    chosen: list[str | None] = [name for name in MUTANTS if name in only]
     if arguments.clean:
         chosen.insert(0, None)
-    fields = _pairs(arguments.set)
+    fields = dict(parse_pair(text, "--set") for text in arguments.set)
     case = Case(
         seed=1,
         given=tuple(name for name in DRAWABLE if name in fields),
         nemeses=tuple(arguments.nemesis.split(",")),
         workload=arguments.workload,
-        workload_options=_pairs(arguments.option),
-        target_options=_pairs(arguments.target_option),
+        workload_options=dict(parse_pair(text, "--option") for text in arguments.option),
+        target_options=dict(
+            parse_pair(text, "--target-option") for text in arguments.target_option
+        ),
         **fields,
     )
     context = multiprocessing.get_context("spawn")
@@ -110,22 +113,6 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
         }
         for done in concurrent.futures.as_completed(runs):
             yield runs[done], done.result()
-
-
-def _wanted(name: str, only: str | None) -> bool:
-    return only is None or name in only.split(",")
-
-
-def _pairs(texts: list[str]) -> dict[str, Any]:
-    pairs = (text.partition("=") for text in texts)
-    return {name: _value(value) for name, _, value in pairs}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def main() -> None:

@@ -21,18 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]  # run as a file
 
 from harness.case import Case  # noqa: E402
-from harness.ops import (  # noqa: E402
-    HARNESS,
-    NEMESIS,
-    Attempt,
-    CheckResult,
-    History,
-    Op,
-    OpType,
-    Verdict,
-)
-from harness.store import RunFolder, RunRecord  # noqa: E402
+from harness.ops import CheckResult, History, Verdict  # noqa: E402
 from results.page import PageReporter  # noqa: E402
+from tests.results.page.runs import MS, Script, write_run  # noqa: E402
 
 FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
@@ -121,13 +112,7 @@ def measure(page_file: Path, chromium: str, seconds: float) -> int:
 
 def make_run(store: Path, count: int, clients: int) -> Path:
     """A run folder with `count` operations in it, the same for the same numbers."""
-    rng = random.Random(1)
-    history = History(make_ops(rng, count, clients))
-    folder = RunFolder(store, "bench-page", f"{count}-ops-{time.time_ns()}")
-    folder.write_case(
-        Case(seed=1, concurrency=clients, nemeses=("partition-leader", "kill-leader"))
-    )
-    folder.seal(history)
+    history = make_history(random.Random(1), count, clients)
     middle = [pair.invoke.index for pair in history.pairs[count // 2 : count // 2 + 3]]
     result = CheckResult(
         "linearizable-catalog",
@@ -136,72 +121,44 @@ def make_run(store: Path, count: int, clients: int) -> Path:
         ("Three operations in the middle stand for an anomaly.",),
         tuple(middle),
     )
-    folder.write_results([result], {"verdict": Verdict.INVALID, "replay": "python bench/page.py"})
-    folder.finish(
-        RunRecord(
-            run=folder.path.name,
-            environment="sim",
-            started="2026-01-01T00:00:00+00:00",
-            wall_s=1.0,
-            verdict=Verdict.INVALID,
-            digest=history.digest(),
-            ops=len(history),
-            versions={},
-        )
-    )
-    return folder.path
+    case = Case(seed=1, concurrency=clients, nemeses=("partition-leader", "kill-leader"))
+    name = f"bench-page-{count}-ops-{time.time_ns()}"
+    return write_run(store, history, [result], name=name, case=case, replay="python bench/page.py")
 
 
-def make_ops(rng: random.Random, count: int, clients: int) -> list[Op]:
+def make_history(rng: random.Random, count: int, clients: int) -> History:
     """Clients that are always busy, faults every ten seconds, a leader after each."""
-    lines: list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]] = []
+    script = Script()
     free = [(rng.randrange(10**6), process) for process in range(clients)]
     tables = [f"t{number}" for number in range(40)]
+    last = 0
     for number in range(count):
         at = min(range(clients), key=lambda slot: free[slot][0])
         start, process = free[at]
         kind = KINDS[rng.randrange(len(KINDS))]
-        took = int(rng.lognormvariate(15.0, 0.7))
+        end = start + int(rng.lognormvariate(15.0, 0.7))
         draw = rng.random()
-        outcome = OpType.OK if draw < 0.75 else OpType.FAIL if draw < 0.97 else OpType.INFO
+        outcome = "ok" if draw < 0.75 else "fail" if draw < 0.97 else "info"
         name = rng.choice(tables)
         table = f"{hash_of(name, number // 900):032x}"
-        node = NODES[(start // 10**10) % 3]
-        lines.append(
-            (start, number, process, OpType.INVOKE, kind, {"name": name, "nonce": f"n{number}"}, {})
-        )
+        asked = {"name": name, "nonce": f"n{number}"}
         value = {"result": "ok", "table_id": table, "schema_version": number % 7, "term": 1}
-        attempt = Attempt(node, start + 1000, start + took - 1000, "ok")
-        extra: dict[str, object] = {"node": node, "attempts": (attempt,)}
-        if outcome is not OpType.OK:
-            extra["error"] = "SERVICE_UNAVAILABLE: not now"
-        lines.append((start + took, number, process, outcome, kind, value, extra))
-        pause = rng.randrange(2 * 10**6)
-        following = process + clients if outcome is OpType.INFO else process
-        free[at] = (start + took + pause, following)
-    lines += facts(max(line[0] for line in lines))
-    lines.sort(key=lambda line: line[0])
-    return [
-        Op(index, start, process, kind, f, value, **extra)
-        for index, (start, _, process, kind, f, value, extra) in enumerate(lines)
-    ]
-
-
-def facts(end: int) -> list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]]:
-    """Phases, faults and leaders over the whole time."""
-    found: list[tuple[int, int, str | int, OpType, str, object, dict[str, object]]] = []
-    for name, at in (("setup", 0), ("chaos", end // 50), ("final", end * 99 // 100)):
-        found.append((at, -1, HARNESS, OpType.INFO, "phase", {"phase": name}, {}))
-    for number, at in enumerate(range(5 * 10**9, end, 10**10)):
+        error = {} if outcome == "ok" else {"error": "SERVICE_UNAVAILABLE: not now"}
+        node = NODES[(start // 10**10) % 3]
+        times = (start / MS, end / MS)
+        script.op(*times, process, kind, asked, outcome, value, node=node, **error)
+        following = process + clients if outcome == "info" else process
+        free[at] = (end + rng.randrange(2 * 10**6), following)
+        last = max(last, end // MS)
+    for name, at in (("setup", 0), ("chaos", last // 50), ("final", last * 99 // 100)):
+        script.fact(at, "phase", {"phase": name})
+    for number, at in enumerate(range(5_000, last, 10_000)):
         node, nemesis = NODES[number % 3], ("partition-leader", "kill-leader")[number % 2]
         about = {"fault": f"{nemesis}-{number}", "targets": [node], "note": f"hit {node}"}
-        found += [
-            (at, -1, NEMESIS, OpType.INFO, nemesis, {"action": "inject", **about}, {}),
-            (at + 4 * 10**9, -1, NEMESIS, OpType.INFO, nemesis, {"action": "heal", **about}, {}),
-            (at + 10**9, -1, HARNESS, OpType.INFO, "leader",
-             {"node": NODES[(number + 1) % 3], "term": number + 2}, {}),
-        ]  # fmt: skip
-    return found
+        script.nemesis(at, nemesis, action="inject", **about)
+        script.nemesis(at + 4_000, nemesis, action="heal", **about)
+        script.fact(at + 1_000, "leader", {"node": NODES[(number + 1) % 3], "term": number + 2})
+    return script.history()
 
 
 def hash_of(name: str, age: int) -> int:

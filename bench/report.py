@@ -37,6 +37,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from harness.case import Case  # noqa: E402
+from harness.environments import procfs  # noqa: E402
 from harness.ops import Verdict  # noqa: E402
 from harness.registry import load_plugin  # noqa: E402
 from harness.store import RunFolder, RunRecord  # noqa: E402
@@ -199,23 +200,7 @@ def plain_loop(store: Path) -> Counter[str]:
 
 def tree_cpu_s() -> float:
     """CPU seconds of this process and all below it, with those that ended and were waited for."""
-    tick = os.sysconf("SC_CLK_TCK")
-    parents: dict[int, int] = {}
-    spent: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.name)] = int(fields[1])
-        spent[int(entry.name)] = sum(int(part) for part in fields[11:15]) / tick
-    total, ours = 0.0, {os.getpid()}
-    while ours:
-        total += sum(spent.get(pid, 0.0) for pid in ours)
-        ours = {pid for pid, parent in parents.items() if parent in ours}
-    return total
+    return procfs.computed_s(procfs.family(os.getpid()))
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:

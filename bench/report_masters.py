@@ -37,10 +37,9 @@ def report(store: Path, output: Path, *options: str) -> float:
     """Run the verb as a user does, from nothing; wall seconds."""
     shutil.rmtree(store / ".results", ignore_errors=True)
     begin_s = time.monotonic()
-    code = "import sys; from harness.cli import main; sys.exit(main())"
     words = ["report", str(store), "--output", str(output), "--json", *options]
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code, *words],
+        [sys.executable, "-P", "-m", "harness", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         check=False,

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
-import os
-import platform
-import pstats
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from bench.measure import machine, profiled
 from harness.cluster import NodeSpec
 from harness.env import Address, Conn, Env
 from harness.environments.sim import SimEnvironment
@@ -133,18 +130,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     arguments = parser.parse_args()
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]}")
-    profile = cProfile.Profile()
-    if arguments.profile:
-        profile.enable()
-    measure("sequential RPC", _plan("server", 1), 0, _sequential_calls)
-    measure("sequential RPC with a timeout", _plan("server", 1), 0, _calls_with_timeout)
-    measure("6 nodes calling one another", _plan("peer", 6, pause_s=0.0), 5)
-    measure("6 nodes, calls every 0.5 s", _plan("peer", 6, pause_s=0.5), 1000)
-    measure("20 nodes sleeping", _plan("sleeper", 20, pause_s=0.1), 200)
-    if arguments.profile:
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+    print(machine())
+    with profiled(arguments.profile):
+        measure("sequential RPC", _plan("server", 1), 0, _sequential_calls)
+        measure("sequential RPC with a timeout", _plan("server", 1), 0, _calls_with_timeout)
+        measure("6 nodes calling one another", _plan("peer", 6, pause_s=0.0), 5)
+        measure("6 nodes, calls every 0.5 s", _plan("peer", 6, pause_s=0.5), 1000)
+        measure("20 nodes sleeping", _plan("sleeper", 20, pause_s=0.1), 200)
 
 
 if __name__ == "__main__":

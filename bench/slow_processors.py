@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, Final
 
+from bench.measure import machine
 from harness.cluster import NodeSpec
 from harness.env import Env
 from harness.environments import procfs
@@ -44,7 +45,7 @@ NODES: Final = {
 
 def main(factors: list[float]) -> None:
     """Print the table."""
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; seconds for one of computing")
+    print(f"{machine()}; seconds for one of computing")
     print(f"{'':18}{'factor':>8}{'before':>9}{'during':>9}{'after':>9}", flush=True)
     for what, spec in NODES.items():
         ProcessEnvironment().execute(_plan(spec), lambda s, what=what: _measure(s, what, factors))

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import msgspec
 
+from harness.environments import procfs
+
 NEMESES = "partition-leader,partition-halves,partition-random-node,kill-leader,pause-leader"
 MEASURES = {"wall_s", "cpu_s", "memory_bytes", "kept_bytes", "run", "replay"}
 MIB = 1024 * 1024
@@ -29,9 +31,7 @@ MIB = 1024 * 1024
 def command(store: Path, options: argparse.Namespace) -> list[str]:
     return [
         sys.executable,
-        "-P",
-        "-c",
-        "import sys; from harness.cli import main; sys.exit(main())",
+        *("-P", "-m", "harness"),
         *("soak", "--env", "sim", "--seeds", options.seeds, "--nemesis", options.nemesis),
         *("--time-limit", "30", "--jobs", str(options.jobs), "--store", str(store)),
         *("--name", "n", "--reporters", "none", "--json"),
@@ -61,18 +61,13 @@ def kill_on_the_way(store: Path, options: argparse.Namespace) -> list[int]:
             time.sleep(0.02)
         time.sleep(rng.uniform(0.0, 0.5))
         if rng.random() < 0.5:
-            for worker in children_of(process.pid)[:1]:
+            for worker in procfs.family(process.pid)[1:2]:
                 os.kill(worker, signal.SIGKILL)
             time.sleep(rng.uniform(0.0, 0.5))
         process.kill()
         process.wait()
         seen.append(lines_of(store))
     return seen
-
-
-def children_of(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [int(word) for word in text.split()]
 
 
 def digest_of(store: Path) -> dict[str, int]:

@@ -31,7 +31,7 @@ from checkers.linearizability.models.catalog_types import (
     Look,
     Rename,
 )
-from harness.errors import HistoryError
+from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS, READS
 
@@ -132,8 +132,7 @@ def _check_fields(op: Op, rules: Mapping[str, Rule]) -> None:
     for key, value in op.value.items():
         rule = rules.get(key)
         if rule is not None and not rule[0](value):
-            shown = repr(value)
-            shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+            shown = clipped(repr(value), 80)
             raise HistoryError(
                 f"op {op.index} ({op.f}) has the {key} {shown}; it must be {rule[1]}"
             )

@@ -9,7 +9,6 @@ the check itself stands for it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ops import History, Verdict
@@ -55,7 +54,11 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        return _unknown(result, f"{BROKEN}: {error}"), None
+        reason = f"{BROKEN}: {error}"  # and nothing else is claimed
+        statistics = result.statistics
+        return type(result)(
+            Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics
+        ), None
     text = f"{len(verified)} of {len(cases)} cases verified"
     fallen = impossible_models(verified)
     if not any(canonical(model) in fallen for model in result.not_):
@@ -68,16 +71,3 @@ def certified(
         "confirmed_by": "a verifier that derives each case from the transactions alone",
     }
     return result, certificate
-
-
-def _unknown(result: ElleResult, reason: str) -> ElleResult:
-    """Nothing is claimed but the reason."""
-    return replace(
-        result,
-        verdict=Verdict.UNKNOWN,
-        reason=reason,
-        anomalies={},
-        counts={},
-        not_=(),
-        also_not=(),
-    )

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers._disturbances import disturbances_of, starved_ns
 from harness.ops import History, Pair
 
-__all__ = ["Load", "LoadCase"]
+if TYPE_CHECKING:
+    from harness.case import Case
+
+__all__ = ["Load"]
 
 NS_PER_S: Final = 1_000_000_000
 RATE_SHARE_MIN: Final = 0.1
@@ -30,26 +33,10 @@ OPERATIONS_MIN: Final = 100
 """With fewer operations during chaos, that none met another on one name may be chance."""
 
 
-class LoadCase(Protocol):
-    """The part of a case that says which load was asked for."""
-
-    @property
-    def rate(self) -> float: ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-    @property
-    def time_limit_s(self) -> float: ...
-
-    @property
-    def ops(self) -> Sequence[object] | None: ...
-
-
 class Load:
     """The load of the chaos phase; of a history without one there is nothing to say."""
 
-    def __init__(self, history: History, case: LoadCase) -> None:
+    def __init__(self, history: History, case: Case) -> None:
         """Count the client operations that began during chaos."""
         self._case = case
         starts = [(op.value.get("phase"), op.time) for op in history.facts("phase")]

@@ -15,15 +15,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizability.bulk import CAS, CAS_FAILED, READ, WRITE, Operations
+from checkers.linearizability.bulk import CAS, CAS_FAILED, READ, WRITE, Ints, Operations
 
 __all__ = ["KeyColumns", "Registers", "registers_of"]
-
-Ints = npt.NDArray[np.int64]
 
 INVOKE, OK, FAIL, INFO = 0, 1, 2, 3
 ABSENT: Final = -1
 MALFORMED: Final = -2
+ABSENT_MARK: Final = object()  # what no JSON is
 _SCALARS: Final = (int, float, str, bool, type(None))
 
 
@@ -187,10 +186,3 @@ def _understand(texts: Sequence[str]) -> _Values:
         np.array(new, np.int64),
         np.array(mismatch, np.bool_),
     )
-
-
-class _Mark:
-    """What no JSON is."""
-
-
-ABSENT_MARK: Final = _Mark()

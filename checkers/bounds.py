@@ -19,7 +19,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
-faults that it meets together, and the time for which a majority of the quorum, or the links of the
+faults that it meets together, and the time for which half of the quorum at once, or the links of
 clients, were hit. One that meets a disturbance, by the harness, its host or its engine, is not held
 against the target, unless it is known when that was, and the limit passed before or after it; for
 elections and calls a disturbance counts as a fault, and each second in which nodes starved as one.
@@ -45,6 +45,7 @@ from checkers._disturbances import (
     weight,
 )
 from checkers._sentences import seconds
+from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
 from harness.timeline import Fault, faults_of
 
@@ -73,24 +74,33 @@ class _Outage:
         """How long it was."""
         return (self.end - self.begin) / NS_PER_S
 
+    def hindered_s(self, quorum: frozenset[str]) -> float:
+        """For how much of it nobody could serve: half of the quorum was hit at once, or clients."""
+        edges: set[float] = {self.begin, self.end}
+        for fault in self.faults:
+            edges.update((max(self.begin, fault.start), min(self.end, _end(fault))))
+        hindered_ns = 0.0
+        for begin, end in itertools.pairwise(sorted(edges)):
+            on = [each for each in self.faults if each.start <= begin and end <= _end(each)]
+            hit = quorum & {name for each in on for name in each.targets}
+            if 2 * len(hit) >= len(quorum) or any(each.clients for each in on):
+                hindered_ns += end - begin
+        return hindered_ns / NS_PER_S
+
 
 @dataclass(slots=True)
-class _Judged:
+class _Judged(Findings):
     """What was looked at, and what exceeded its limit. `units` are those of known amount."""
 
     units: frozenset[str] = frozenset()
     text: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
-    looked: dict[str, int] = field(default_factory=dict)
-    exempt: dict[str, int] = field(default_factory=dict)
-    gaps: list[str] = field(default_factory=list)
-    highest: dict[str, str] = field(default_factory=dict)  # name -> "value of limit"
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
         """`value` against `bound`, in the words of `what`."""
         name = str(limit["name"])
-        self.looked[name] = self.looked.get(name, 0) + 1
+        self.look(name)
         if value > bound:
             unknown = [unit for unit in limit.get("per") or {} if unit not in self.units]
             if unknown:
@@ -235,7 +245,7 @@ def _memory(history: History, limit: Json, bound: float, judged: _Judged) -> Non
     for op in history.facts("memory"):
         for node, held in op.value["bytes"].items():
             if held is None:
-                judged.exempt[limit["name"]] = judged.exempt.get(limit["name"], 0) + 1
+                judged.excuse(limit["name"])
             else:
                 what = f"{node} ended with {held / MIB:.0f} MiB of memory"
                 judged.hold(limit, held / MIB, bound, what, op.index)
@@ -280,7 +290,7 @@ def _outages(
     shortest = min(limit["limit"] for limit in limits.values()) * NS_PER_S
     for before, after in itertools.pairwise([*times, end]):
         if after - before <= shortest:  # whatever it met
-            judged.looked["outages"] = judged.looked.get("outages", 0) + 1
+            judged.look("outages")
             continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
         _hold_outage(_Outage(before, after, met), limits, quorum, disturbances, judged)
@@ -293,16 +303,12 @@ def _hold_outage(
     disturbances: Sequence[Disturbance],
     judged: _Judged,
 ) -> None:
-    """Every fault that an outage meets adds its limit, and its time if it hit most or clients."""
+    """Every fault that an outage meets adds its limit; what nobody could serve in is added."""
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
         return  # nothing was promised of such a fault
     promised = [limits[kind]["limit"] for kind in kinds]
-    bound = sum(promised)
-    down = frozenset[str]().union(*(fault.targets for fault in outage.faults))
-    if 2 * len(down & quorum) >= len(quorum) or any(fault.clients for fault in outage.faults):
-        begin = max(outage.begin, min(fault.start for fault in outage.faults))
-        bound += (min(outage.end, max(_end(fault) for fault in outage.faults)) - begin) / NS_PER_S
+    bound = sum(promised) + outage.hindered_s(quorum)
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"

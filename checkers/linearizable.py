@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._sentences import explain_failure, sentence, where
-from checkers.catalog.findings import table_words
+from checkers.catalog.findings import fields_of, table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.history_models.engine import (
     OPERATIONS_MAX,
@@ -67,9 +67,7 @@ NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many,
 def _named(text: str, pairs: Iterable[Pair]) -> str:
     """`text` with the ids of tables beside the names by which `pairs` knew them."""
     for pair in pairs:
-        done = pair.completion
-        value = done.value if done is not None and isinstance(done.value, dict) else {}
-        given = pair.invoke.value if isinstance(pair.invoke.value, dict) else {}
+        given, value = fields_of(pair.invoke), fields_of(pair.completion)
         shown = [(given.get("new_name", given.get("name")), value.get("table_id"))]
         shown += [(entry[0], entry[1]) for entry in value.get("tables") or ()]
         for name, ident in shown:
@@ -80,9 +78,7 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
-    done = pair.completion
-    value = done.value if done is not None and isinstance(done.value, dict) else {}
-    result = value.get("result", "ok")
+    result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS | {"read"}:
         return "missing" if result == "not-found" else "stale-read"
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
@@ -185,32 +181,26 @@ class CatalogLinearizable(_Linearizable):
 
     def _conflicting(self, converted: CatalogHistory) -> CheckResult:
         text: list[str] = []
+        blamed: list[int] = []
         for found in converted.conflicts[:CONFLICTS_MAX]:
-            first, second = converted.pairs[found.first], converted.pairs[found.second]
-            text.append(f"{sentence(first)}.")
-            text.append(f"{sentence(second)}.")
+            both = (found.first, found.second)
+            blamed += both
+            text += [f"{sentence(converted.pairs[index])}." for index in both]
             text.append(f"So {found.text}; a create takes effect once and ids are never reused.")
         if len(converted.conflicts) > CONFLICTS_MAX:
             text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
         told = converted.conflicts[0]
         shown = [
             (index, (ident, nonce))
-            for index in (told.first, told.second)
+            for index in blamed[:2]
             for ident, nonce in shown_tables(converted.pairs[index])
             if nonce is not None
         ]
         against = conflict(shown, told.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
-        shown_ops = [
-            index
-            for found in converted.conflicts[:CONFLICTS_MAX]
-            for index in (found.first, found.second)
-        ]
         details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
-        return convicted(
-            self.name, Told(told.text, text, tuple(shown_ops), "created-twice"), details
-        )
+        return convicted(self.name, Told(told.text, text, tuple(blamed), "created-twice"), details)
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
@@ -275,7 +265,7 @@ def _searched(
 
 def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
     call, done = pair.invoke, pair.completion
-    value = call.value if isinstance(call.value, dict) else {}
+    value = fields_of(call)
     given: RegisterInput
     match call.f:
         case "read":
@@ -291,7 +281,7 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
             )
     if done is None or done.type is OpType.INFO:
         return operation_of(pair, given)
-    answer = done.value if isinstance(done.value, dict) else {}
+    answer = fields_of(done)
     if done.type is OpType.FAIL:
         mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
         return operation_of(pair, given, False) if mismatch else None

@@ -58,13 +58,6 @@ def _list(words: object) -> str:
     return shown + more
 
 
-def _last(history: History, f: str) -> Op | None:
-    found = None
-    for op in history.facts(f):
-        found = op
-    return found
-
-
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
@@ -84,7 +77,7 @@ class LivenessChecker:
         operations: list[int] = []
         details: dict[str, Any] = {}
         for promise in PROMISES:
-            op = _last(history, promise.fact)
+            op = next(iter([*history.facts(promise.fact)][::-1]), None)
             if op is None or not isinstance(op.value, dict) or "ok" not in op.value:
                 text = f"The run ended before it was known whether the target {promise.kept}."
                 findings.append(_Finding(Verdict.UNKNOWN, text))

@@ -21,14 +21,17 @@ import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from checkers._load import Load, LoadCase
+from checkers._load import Load
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict, error_code
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
+
+if TYPE_CHECKING:
+    from harness.case import Case
 
 __all__ = ["StatsChecker"]
 
@@ -40,21 +43,6 @@ LEADERS_MAX: Final = 100
 ERRORS_MAX: Final = 30
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
 NS_PER_MS: Final = 1_000_000
-
-
-class _Planned(Protocol):
-    @property
-    def nemesis(self) -> str: ...
-
-
-class _Case(LoadCase, Protocol):
-    """The part of a case that matters here."""
-
-    @property
-    def nemeses(self) -> tuple[str, ...]: ...
-
-    @property
-    def faults(self) -> Sequence[_Planned] | None: ...
 
 
 class _Doubt(NamedTuple):
@@ -155,7 +143,7 @@ class StatsChecker:
     name = "stats"
     doc = "statistics, and proof that operations succeeded and faults did bite"
 
-    def check(self, history: History, case: _Case, *, time_limit_s: float) -> CheckResult:
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """`valid` or, with every reason, `unknown`."""
         del time_limit_s
         counts = _Counts(history)
@@ -197,7 +185,7 @@ class StatsChecker:
         faults: Sequence[Fault],
         in_flight: _InFlight,
         leaders: list[Any],
-        case: _Case,
+        case: Case,
     ) -> dict[str, Any]:
         rows = [
             {
@@ -328,7 +316,7 @@ def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
     return doubts
 
 
-def _planned(case: _Case) -> list[str]:
+def _planned(case: Case) -> list[str]:
     """The nemeses that the case names and those of its schedule, which may have been edited."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
@@ -348,7 +336,7 @@ def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
 
 
 def _doubts_about_faults(
-    case: _Case, faults: Sequence[Fault], undone: AbstractSet[str]
+    case: Case, faults: Sequence[Fault], undone: AbstractSet[str]
 ) -> list[_Doubt]:
     """Each nemesis of the case must have done something that was measured, at least once."""
     doubts = []

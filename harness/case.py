@@ -101,22 +101,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise UsageError(
                 f"case schema {self.schema} is not known here; this version reads {CASE_SCHEMA}"
             )
-        positive = {
-            "interval_s": self.interval_s,
-            "duration_s": self.duration_s,
-            "time_limit_s": self.time_limit_s,
-            "rate": self.rate,
-            "concurrency": self.concurrency,
-            "op_timeout_s": self.op_timeout_s,
-        }
-        for name, value in positive.items():
+        of_faults = ("interval_s", "duration_s")
+        for name in (*of_faults, "time_limit_s", "rate", "concurrency", "op_timeout_s"):
+            value = getattr(self, name)
             if not 0 < value < 1e9:
                 raise UsageError(f"{name} is {value}; it must be above 0 and below 1e9")
-        for name in ("interval_s", "duration_s"):
-            if positive[name] < FAULT_S_MIN:
-                raise UsageError(
-                    f"{name} is {positive[name]}; it must be at least {FAULT_S_MIN} (seconds)"
-                )
+        for name in of_faults:
+            value = getattr(self, name)
+            if value < FAULT_S_MIN:
+                raise UsageError(f"{name} is {value}; it must be at least {FAULT_S_MIN} (seconds)")
         if self.op_timeout_s > OP_TIMEOUT_S_MAX:
             raise UsageError(
                 f"op_timeout_s is {self.op_timeout_s}; it must be at most {OP_TIMEOUT_S_MAX:g}, so "

@@ -46,15 +46,12 @@ def weighed(result: CheckResult) -> CheckResult:
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
     """The results, with what all of them looked at in the one that holds the certificate."""
     found = list(results)
-    counted = {
-        result.checker: (sum(_counts(result, "looked").values()), _counts(result, "exempt"))
-        for result in found
-        if _counts(result, "looked")
-    }
-    looked = {
-        checker: f"{total} judged, {sum(exempt.values())} exempt"
-        for checker, (total, exempt) in counted.items()
-    }
+    looked = {}
+    for result in found:
+        judged, exempt = _counts(result, "looked"), _counts(result, "exempt")
+        if judged:
+            total = sum(judged.values())
+            looked[result.checker] = f"{total} judged, {sum(exempt.values())} exempt"
     return [_with(result, looked) for result in found]
 
 

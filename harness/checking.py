@@ -121,7 +121,7 @@ def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
     except UserInterrupt:
         raise
     except CheckerLimitError as error:
-        return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {_said(error)}")
+        return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {_shown(error, str)}")
     except BaseException as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
         return CheckResult(
             name,
@@ -176,18 +176,8 @@ def _is_well_formed(result: CheckResult) -> bool:
     )
 
 
-def _shown(value: object) -> str:
-    """`value` in one bounded line, even if its `repr` fails."""
-    return _told(repr, value)
-
-
-def _said(error: BaseException) -> str:
-    """What an error says of itself, even if its `str` fails."""
-    return _told(str, error)
-
-
-def _told(tell: Callable[[object], str], value: object) -> str:
-    """What `tell` makes of a value of a plug-in's own, whose methods may do anything."""
+def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
+    """`value` in one bounded line, whatever the methods of a plug-in's own do."""
     try:
         with telling_interrupts():
             return _text(tell(value))

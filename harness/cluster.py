@@ -25,6 +25,7 @@ from harness.declaration import (
     Variant,
 )
 from harness.errors import UsageError
+from harness.qualities import Capability, DiskQuality, LinkQuality, StreamQuality
 
 __all__ = [
     "BASE",
@@ -35,9 +36,6 @@ __all__ = [
     "DRIFT_PPM_MIN",
     "ENV_NODES_ONLY",
     "FAULTY_DISK",
-    "GAP_MS_MAX",
-    "RESET_AFTER_MS_MAX",
-    "SLICE_BYTES_MAX",
     "STREAMS",
     "Bite",
     "Capability",
@@ -58,10 +56,7 @@ __all__ = [
     "StreamQuality",
     "Variant",
     "check_clock",
-    "check_disk_quality",
-    "check_link_quality",
     "check_links",
-    "check_stream_quality",
     "client_end",
     "env_nodes_only",
     "is_client",
@@ -91,38 +86,6 @@ def is_client(end: str) -> bool:
 
 CHECKPOINT: Final = "checkpoint"
 """The kind of the events by which replicas are compared (`harness.checkpoints`)."""
-
-
-class Capability(enum.Enum):
-    """One thing an environment may be able to do to a cluster."""
-
-    START = "start"
-    STOP = "stop"
-    KILL = "kill"
-    PAUSE = "pause"
-    WIPE = "wipe"
-    PARTITION = "partition"
-    PARTITION_ONE_WAY = "partition-one-way"
-    DELAY = "delay"
-    DROP = "drop"
-    DUPLICATE = "duplicate"
-    REORDER = "reorder"
-    THROTTLE = "throttle"
-    STALL = "stall"
-    SLICE = "slice"
-    RESET_AFTER = "reset-after"
-    RESET = "reset"
-    LOSE_UNSYNCED = "lose-unsynced"
-    TORN_WRITE = "torn-write"
-    CLOCK_SKEW = "clock-skew"
-    CLOCK_DRIFT = "clock-drift"
-    SLOW_CPU = "slow-cpu"
-    DISK_ERROR = "disk-error"
-    DISK_FULL = "disk-full"
-    DISK_SLOW = "disk-slow"
-    BIT_ROT = "bit-rot"
-    AIM_AT_EVENTS = "aim-at-events"
-    SINGLE_CLIENTS = "single-clients"
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -232,48 +195,6 @@ class Link(msgspec.Struct, frozen=True, order=True):
         return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
 
 
-class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bad link does to frames (simulation) or bytes (proxies). Zero means untouched."""
-
-    delay_ms: float = 0.0
-    jitter_ms: float = 0.0
-    drop: float = 0.0  # probability a frame, 0..1
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    rate_kb_s: int = 0
-    stall: bool = False  # hold everything back until healed
-
-
-class StreamQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bad link does to the byte streams on it, above TCP: what Toxiproxy has toxics for.
-
-    Pieces are halves of halves of what came at once: none is larger than `slice_bytes`, few are
-    smaller than half of it. A connection is reset both ways so long after its first bytes in this
-    direction, which are swallowed.
-    """
-
-    slice_bytes: int = 0  # 0: as they come
-    gap_ms: float = 0.0  # after each piece
-    reset_after_ms: float | None = None
-
-
-class DiskQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bad disk does to a node's requests. Zero means untouched.
-
-    A request that fails has had no effect; one of a full disk fails where it would write. Of a
-    block (4 KiB of a file) that rots one bit is read flipped, always the same one.
-    """
-
-    error: float = 0.0  # probability a request that it fails with EIO, 0..1
-    full: bool = False  # what would take room fails with ENOSPC
-    delay_ms: float = 0.0
-    bitrot: float = 0.0  # probability a block that it rots, 0..1
-
-
-SLICE_BYTES_MAX: Final = 32_768  # what a proxy reads at once
-GAP_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits so long for a real Toxiproxy
-DISK_DELAY_MS_MAX: Final = 60_000.0
 DRIFT_PPM_MAX: Final = 9_000_000  # ten times as fast; the slowest is a tenth
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
@@ -350,40 +271,6 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
         raise UsageError(
             f"drift_ppm is {drift_ppm}; it must be in {DRIFT_PPM_MIN} .. {DRIFT_PPM_MAX}"
         )
-
-
-def check_link_quality(quality: LinkQuality) -> None:
-    """Raise `UsageError` for a quality that no link has."""
-    for name in ("drop", "duplicate", "reorder"):
-        if not 0 <= getattr(quality, name) <= 1:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
-    for name in ("delay_ms", "jitter_ms", "rate_kb_s"):
-        if not 0 <= getattr(quality, name) < 1e9:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1e9")
-
-
-def check_stream_quality(quality: StreamQuality) -> None:
-    """Raise `UsageError` for a quality that no stream has."""
-    if quality == StreamQuality():
-        raise UsageError(f"{quality} leaves the streams as they are; set slice_bytes, ...")
-    if not 0 <= quality.slice_bytes <= SLICE_BYTES_MAX:
-        raise UsageError(
-            f"slice_bytes is {quality.slice_bytes}; it must be in 0 .. {SLICE_BYTES_MAX}"
-        )
-    for name, most in (("gap_ms", GAP_MS_MAX), ("reset_after_ms", RESET_AFTER_MS_MAX)):
-        if not 0 <= (getattr(quality, name) or 0) <= most:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. {most}")
-    if quality.gap_ms and not quality.slice_bytes:
-        raise UsageError(f"gap_ms is {quality.gap_ms} without pieces; set slice_bytes as well")
-
-
-def check_disk_quality(quality: DiskQuality) -> None:
-    """Raise `UsageError` for a quality that no disk has."""
-    for name in ("error", "bitrot"):
-        if not 0 <= getattr(quality, name) <= 1:
-            raise UsageError(f"{name} is {getattr(quality, name)}; it must be in 0 .. 1")
-    if not 0 <= quality.delay_ms <= DISK_DELAY_MS_MAX:
-        raise UsageError(f"delay_ms is {quality.delay_ms}; it must be in 0 .. {DISK_DELAY_MS_MAX}")
 
 
 def unsupported(

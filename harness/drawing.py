@@ -9,8 +9,7 @@ case, so a run replays and shrinks like any other.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from harness.registry import load_plugin, plugin_names
 __all__ = [
     "ANY",
     "DRAWABLE",
+    "can",
     "draw_case",
     "expand_any",
     "may_hit",
@@ -84,10 +84,10 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     names = getattr(target, "nemeses", None)
     if names is None:
         names = [name for name in plugin_names("nemeses") if _suits_all(name)]
-    able = tuple(name for name in names if _is_able(load_plugin("nemeses", name), environment))
-    nodes = _nodes_of(target, case)
+    options = with_defaults("target", case.target, target.options, case.target_options)
+    nodes = target.nodes(TargetSettings(profile=case.profile, bugs=case.bugs, options=options))
     able = tuple(
-        name for name in able if _reaches_all(load_plugin("nemeses", name), nodes, environment)
+        name for name in names if _can_hit_all(load_plugin("nemeses", name), nodes, environment)
     )
     if not able:
         raise UsageError(
@@ -109,7 +109,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     for label, choices in DRAWN_TOGETHER:
         able = label != PACE or draw_knobs is not None
         if able and not any(_is_given(case, name) for name in choices[0]):
-            fields |= _choice(stream(case.seed, f"draw/{label}"), choices)
+            fields |= choices[stream(case.seed, f"draw/{label}").randrange(len(choices))]
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     for plugin, field in ((target, "target_options"), (workload, "workload_options")):
@@ -133,12 +133,13 @@ def _is_given(case: Case, name: str) -> bool:
     return name in case.given or getattr(case, name) != getattr(_DEFAULTS, name)
 
 
-def _choice(rng: random.Random, choices: Sequence[Fields]) -> Fields:
-    return choices[rng.randrange(len(choices))]
-
-
 def _suits_all(name: str) -> bool:
     return name != NONE and bool(getattr(load_plugin("nemeses", name), "suits_all", True))
+
+
+def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
+    """Whether an environment that is able to do this can do that."""
+    return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
 
 
 def needs_faulty_disk(nemesis: Nemesis) -> bool:
@@ -176,23 +177,13 @@ def why_no_faulty_disks(environment: Environment | None) -> str | None:
     return f"the environment {environment.name!r} has none" if why is None else why()
 
 
-def _reaches_all(
+def _can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
+    able = None if environment is None else environment.capabilities
+    if able is not None and not all(can(able, needed) for needed in nemesis.requires):
+        return False
     if out_of_reach(nemesis, nodes):
         return False
     on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
     return not (on_disks and why_no_faulty_disks(environment) is not None)
-
-
-def _nodes_of(target: Target, case: Case) -> Sequence[NodeSpec]:
-    options = with_defaults("target", case.target, target.options, case.target_options)
-    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
-    return target.nodes(settings)
-
-
-def _is_able(nemesis: Nemesis, environment: Environment | None) -> bool:
-    return environment is None or all(
-        environment.capabilities.get(capability, Fidelity.NONE) is not Fidelity.NONE
-        for capability in nemesis.requires
-    )

@@ -44,25 +44,9 @@ class Driver:
         if self._client is None:
             self._client = self._new_client()
         process, client = self._client
-        recorder = self._recorder
-        recorder.record(process, OpType.INVOKE, request.f, request.value)
+        self._recorder.record(process, OpType.INVOKE, request.f, request.value)
         completion = await invoke_safely(client, request, self._patience_s)
-        recorder.record(
-            process,
-            completion.type,
-            request.f,
-            completion.value,
-            error=completion.error,
-            node=completion.node,
-            attempts=[
-                msgspec.structs.replace(
-                    attempt,
-                    start=attempt.start - recorder.start_ns,
-                    end=attempt.end - recorder.start_ns,
-                )
-                for attempt in completion.attempts
-            ],
-        )
+        self._recorder.complete(process, request.f, completion)
         if completion.type is not OpType.OK:
             await self.close()
         return completion

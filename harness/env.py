@@ -13,9 +13,12 @@ disk, the trace or the history.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
+
+from harness.errors import UsageError
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -29,6 +32,7 @@ __all__ = [
     "Listener",
     "Network",
     "NodeMain",
+    "load_entry",
 ]
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -228,3 +232,21 @@ class ClientEnv(Env, Protocol):
 NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
 """A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled
 (a graceful stop); returning or raising by itself is an exit that the crash checker reports."""
+
+
+def load_entry(entry: str) -> NodeMain:
+    """Import what a node on `Env` runs; raises `UsageError` that says what is missing."""
+    module_name, _, function_name = entry.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"the entry {entry!r} of a node does not load: {error}; it must read like "
+            "'package.module:function'"
+        ) from error
+    if not callable(found):
+        raise UsageError(
+            f"the entry {entry!r} of a node is not a function; it must be "
+            "`async def main(env, config)`"
+        )
+    return found  # type: ignore[no-any-return]

@@ -26,7 +26,9 @@ __all__ = [
     "UsageError",
     "counted",
     "listed",
+    "located",
     "measured",
+    "shown",
 ]
 
 EXIT_VALID = 0
@@ -73,12 +75,27 @@ class InternalError(HarnessError):
     """Our own mistake. Please report it with the run's folder."""
 
 
+def located(source: object, line: int, column: int, what: str) -> HistoryError:
+    """The error that says where in which file `what` is wrong."""
+    return HistoryError(f"{source}, line {line}, column {column}: {what}")
+
+
 def listed(names: Sequence[str], *, limit: int) -> str:
     """`m1, m2 and t3`; of more than `limit` the first ones, `and 4 more`."""
     shown, more = names[:limit], len(names) - limit
     if more > 0:
         return f"{', '.join(shown)} and {more} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+
+
+def clipped(text: str, most: int) -> str:
+    """The text, or where it has more than `most` characters its beginning, with three dots."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def shown(value: object, characters_max: int = 80) -> str:
+    """`value` as Python writes it, short enough for a line."""
+    return clipped(repr(value), characters_max)
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

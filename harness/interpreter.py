@@ -23,10 +23,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
-
-import msgspec
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from harness.ends import call_as
 from harness.env import ClientEnv
@@ -44,8 +43,9 @@ from harness.generator.core import (
 )
 from harness.generator.diagnosis import validate
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
-from harness.ops import HARNESS, Attempt, Op, OpType, Process
+from harness.ops import Op, OpType
 from harness.plugins import Client, Completion, Request
+from harness.recorder import Recorder
 
 __all__ = [
     "CLOSE_S_MAX",
@@ -54,7 +54,6 @@ __all__ = [
     "IDLE_S_MAX",
     "LOG",
     "POLL_S",
-    "OpSink",
     "interpret",
 ]
 
@@ -73,75 +72,39 @@ LOG: Final = "log"
 _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
 
 
-class OpSink(Protocol):
-    """Where ops go; `harness.recorder.Recorder` is one. Times are ns since `start_ns`."""
-
-    start_ns: int
-
-    def now_ns(self) -> int:
-        """Ns since the start of the run."""
-        ...
-
-    def record(
-        self,
-        process: Process,
-        kind: OpType,
-        f: str,
-        value: Any = None,
-        *,
-        error: str | None = None,
-        node: str | None = None,
-        attempts: Sequence[Attempt] = (),
-    ) -> Op:
-        """Record one op now, with its index and time."""
-        ...
-
-
+@dataclass(eq=False, slots=True)
 class _Flight:
     """One operation under way on the thread of bit `index`."""
 
-    __slots__ = ("client", "draft", "ended", "guard", "index", "process", "task")
-
-    def __init__(self, index: int, process: int, draft: Draft) -> None:
-        self.index = index
-        self.process = process
-        self.draft = draft
-        self.client: Client | None = None  # set while the task uses it
-        self.task: asyncio.Task[None] | None = None
-        self.guard: asyncio.TimerHandle | None = None
-        self.ended = False
+    index: int
+    process: int
+    draft: Draft
+    client: Client | None = None  # set while the task uses it
+    task: asyncio.Task[None] | None = None
+    guard: asyncio.TimerHandle | None = None
+    ended: bool = False
 
 
+@dataclass(eq=False)
 class _Driver:
     """The state of one interpretation; `run` is its loop."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        ctx: Context,
-        *,
-        env: ClientEnv,
-        open_client: Callable[[int], Client],
-        recorder: OpSink,
-        op_timeout_s: float,
-        stop: asyncio.Event | None,
-    ) -> None:
-        self.generator = generator
-        self.ctx = ctx
-        self.env = env
-        self.open_client = open_client
-        self.recorder = recorder
-        self.op_timeout_s = op_timeout_s
-        self.stop = stop
-        self.loop = asyncio.get_running_loop()
-        self.clients: dict[int, Client] = {}  # idle ones, by thread
-        self.flights: dict[int, _Flight] = {}  # by thread; in the order of invocation
-        self.naps: dict[int, asyncio.TimerHandle] = {}  # sleeping threads
-        self.landed: deque[tuple[int, Op]] = deque()
-        self.tasks: dict[int, asyncio.Task[None]] = {}  # all that still run, by number
-        self.tasks_made = 0
-        self.failure: Exception | None = None  # of the harness itself, raised by `run`
-        self.wake = asyncio.Event()
+    generator: Generator
+    ctx: Context
+    env: ClientEnv
+    open_client: Callable[[int], Client]
+    recorder: Recorder
+    op_timeout_s: float
+    stop: asyncio.Event | None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    clients: dict[int, Client] = field(default_factory=dict)  # idle ones, by thread
+    flights: dict[int, _Flight] = field(default_factory=dict)  # by thread; as they were invoked
+    naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
+    landed: deque[tuple[int, Op]] = field(default_factory=deque)
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # that run, by number
+    tasks_made: int = 0
+    failure: Exception | None = None  # of the harness itself, raised by `run`
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     # --- the scheduler -----------------------------------------------------------------------
 
@@ -334,19 +297,7 @@ class _Driver:
         flight.ended = True
         if flight.guard is not None:
             flight.guard.cancel()
-        start_ns = self.recorder.start_ns
-        op = self.recorder.record(
-            flight.process,
-            completion.type,
-            flight.draft.f,
-            completion.value,
-            error=completion.error,
-            node=completion.node,
-            attempts=tuple(
-                msgspec.structs.replace(a, start=a.start - start_ns, end=a.end - start_ns)
-                for a in completion.attempts
-            ),
-        )
+        op = self.recorder.complete(flight.process, flight.draft.f, completion)
         del self.flights[flight.index]
         self.landed.append((flight.index, op))
         self.wake.set()
@@ -375,12 +326,7 @@ class _Driver:
         except UserInterrupt:
             raise
         except (*PLUGIN_FAILURES, asyncio.CancelledError) as error:
-            self.recorder.record(
-                HARNESS,
-                OpType.INFO,
-                LOG,
-                {"message": f"a client did not close: {_described(error)}"},
-            )
+            self.recorder.fact(LOG, {"message": f"a client did not close: {_described(error)}"})
         finally:
             timer.cancel()
 
@@ -432,7 +378,7 @@ async def interpret(
     env: ClientEnv,
     open_client: Callable[[int], Client],
     concurrency: int,
-    recorder: OpSink,
+    recorder: Recorder,
     op_timeout_s: float,
     rng: random.Random,
     stop: asyncio.Event | None = None,
@@ -453,21 +399,8 @@ async def interpret(
     """
     if op_timeout_s <= 0:
         raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
-    ctx = new_context(
-        concurrency,
-        rng,
-        time_ns=recorder.now_ns(),
-        processes=processes,
-    )
-    driver = _Driver(
-        validate(generator),
-        ctx,
-        env=env,
-        open_client=open_client,
-        recorder=recorder,
-        op_timeout_s=op_timeout_s,
-        stop=stop,
-    )
+    ctx = new_context(concurrency, rng, time_ns=recorder.now_ns(), processes=processes)
+    driver = _Driver(validate(generator), ctx, env, open_client, recorder, op_timeout_s, stop)
     watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
     discarded = False
     try:

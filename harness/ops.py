@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError, UsageError, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,6 @@ HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
 """The processes with names. They are no clients: what they do is noted, and judged by nobody."""
 
-PROCESS_CHARS_MAX: Final = 80  # of a name in an error
 ERROR_CODE_CHARS_MAX: Final = 80
 
 
@@ -187,7 +186,7 @@ class Pairing:
         if isinstance(process, str):
             if process not in ACTORS and op.type is not OpType.INFO:
                 raise HistoryError(
-                    f"op {op.index}: the process {_shown(process)} has a name and does {op.f!r} "
+                    f"op {op.index}: the process {shown(process)} has a name and does {op.f!r} "
                     f"({op.type.value}) as a client does, but clients are numbers; give each "
                     f"client a number (only {', '.join(ACTORS)} and notes of type info have names)"
                 )
@@ -214,12 +213,6 @@ class Pairing:
                 f"{self._retired[process]} ended in info; give it a new process number"
             )
         self._open[process] = op.index
-
-
-def _shown(process: str) -> str:
-    """A name of any length in quotes, short enough for a line."""
-    text = repr(process)
-    return text if len(text) <= PROCESS_CHARS_MAX else f"{text[: PROCESS_CHARS_MAX - 3]}..."
 
 
 class History(Sequence[Op]):

@@ -6,7 +6,7 @@ Everything that can be refused is refused here, before the first node starts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +27,7 @@ from harness.cluster import (
 )
 from harness.deployment import check_nodes, refuse_in_simulation
 from harness.drawing import (
+    can,
     draw_case,
     expand_any,
     may_hit,
@@ -38,7 +39,7 @@ from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
-from harness.registry import load_plugin, plugin_names
+from harness.registry import load_all, load_plugin
 
 __all__ = [
     "Plan",
@@ -48,7 +49,6 @@ __all__ = [
     "nodes_for",
     "plan_case",
     "reaches_foreign",
-    "refuse_disks",
     "refuse_nodes",
     "refuse_unable",
 ]
@@ -115,10 +115,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     nodes = _checked_nodes(target.nodes(settings), environment)
-    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, reach)
-        refuse_disks(nemesis, nodes, environment)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         _refuse_clients(nemesis, case.concurrency)
     workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
@@ -158,7 +156,7 @@ def refuse_unable(
     """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
-            if capabilities.get(capability, Fidelity.NONE) is Fidelity.NONE:
+            if not can(capabilities, capability):
                 others = [name for name in _able(capability) if name != environment]
                 error = unsupported(environment, capability, others)
                 raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
@@ -189,32 +187,26 @@ def refuse_nodes(
     nemesis: Nemesis,
     specs: Mapping[str, NodeSpec],
     target: Target,
-    reach: Collection[Capability] = (),
+    environment: Environment | None,
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
 
-    `reach`: what of `ENV_NODES_ONLY` can be done to foreign programs here.
+    Or where foreign programs cannot have the disks that they declare.
     """
+    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
     beyond = out_of_reach(nemesis, specs.values(), reach)
     if beyond:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
         check_target(specs, target)
-
-
-def refuse_disks(
-    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
-) -> None:
-    """Raise `UsageError` where foreign programs cannot have the disks that they declare."""
-    hit = may_hit(nemesis, nodes, FAULTY_DISK)
-    if hit:
-        why = why_no_faulty_disks(environment)
-        if why is not None:
-            raise UsageError(
-                f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
-                f"for a foreign program is a FUSE file system, and {why}"
-            )
+    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
+    why = why_no_faulty_disks(environment) if hit else None
+    if why is not None:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+            f"for a foreign program is a FUSE file system, and {why}"
+        )
 
 
 def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
@@ -237,15 +229,12 @@ def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tupl
 
 def _able(capability: Capability) -> list[str]:
     """The installed environments that can do it."""
-    able = []
-    for name in plugin_names("environments"):
-        try:
-            other: Environment = load_plugin("environments", name)
-        except UsageError:  # one that does not load can do nothing; `harness doctor` says why
-            continue
-        if other.capabilities.get(capability, Fidelity.NONE) is not Fidelity.NONE:
-            able.append(name)
-    return able
+    return [
+        name
+        for name, other in load_all("environments")
+        # One that does not load can do nothing; `harness doctor` says why.
+        if not isinstance(other, UsageError) and can(other.capabilities, capability)
+    ]
 
 
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:

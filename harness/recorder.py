@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from harness.case import NS_PER_S
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
-from harness.plugins import Roles
+from harness.plugins import Completion, Roles
 from harness.store.oplog import OpLog
 
 __all__ = ["OPS_MAX", "EventScribe", "Recorder"]
@@ -85,6 +87,23 @@ class Recorder:
         for listener in self._listeners:
             listener(op)
         return op
+
+    def complete(self, process: Process, f: str, completion: Completion) -> Op:
+        """Record how an operation ended; its attempts become times of the run."""
+        return self.record(
+            process,
+            completion.type,
+            f,
+            completion.value,
+            error=completion.error,
+            node=completion.node,
+            attempts=[
+                msgspec.structs.replace(
+                    attempt, start=attempt.start - self.start_ns, end=attempt.end - self.start_ns
+                )
+                for attempt in completion.attempts
+            ],
+        )
 
     def fact(self, f: str, value: Any) -> Op:
         """Record something the harness saw (see the table in `harness.ops`)."""

@@ -14,7 +14,7 @@ import functools
 import importlib.metadata
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,20 +35,21 @@ from harness.plugins import (
     Workload,
 )
 
-__all__ = ["GROUPS", "load_plugin", "load_verb", "plugin_names"]
+__all__ = ["GROUPS", "load_all", "load_plugin", "load_verb", "plugin_names"]
 
-GROUPS: Final = (
-    "targets",
-    "nemeses",
-    "workloads",
-    "checkers",
-    "environments",
-    "models",
-    "reporters",
-    "soak_executors",
-    "diagnoses",
-)
-"""Groups of plug-in objects; the values of `harness.verbs` are modules, see `load_verb`."""
+GROUPS: Final[Mapping[str, type]] = {
+    "targets": Target,
+    "nemeses": Nemesis,
+    "workloads": Workload,
+    "checkers": Checker,
+    "environments": Environment,
+    "models": HistoryModel,
+    "reporters": Reporter,
+    "soak_executors": SoakExecutor,
+    "diagnoses": Diagnosis,
+}
+"""Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see
+`load_verb`."""
 
 
 def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
@@ -126,6 +127,16 @@ def load_plugin(group: str, name: str) -> Any:
     return plugin
 
 
+def load_all(group: str) -> Iterator[tuple[str, Any]]:
+    """Name and plug-in of each; in place of one that does not load, the `UsageError` of it."""
+    for name in plugin_names(group):
+        try:
+            plugin = load_plugin(group, name)
+        except UsageError as error:
+            plugin = error
+        yield name, plugin
+
+
 def load_verb(name: str) -> Verb:
     """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
     points = _entry_points("verbs")
@@ -146,19 +157,6 @@ def load_verb(name: str) -> Verb:
 
 def _missing(plugin: Any, group: str) -> list[str]:
     """What the protocol of the group demands and the plug-in does not have."""
-    protocols: dict[str, type] = {
-        "targets": Target,
-        "nemeses": Nemesis,
-        "workloads": Workload,
-        "checkers": Checker,
-        "environments": Environment,
-        "models": HistoryModel,
-        "reporters": Reporter,
-        "soak_executors": SoakExecutor,
-        "diagnoses": Diagnosis,
-    }
-    protocol = protocols.get(group)
-    if protocol is None:
-        return []
+    protocol = GROUPS[group]
     members = [*protocol.__annotations__, *vars(protocol)]
     return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]

@@ -11,9 +11,9 @@ gone: a failing teardown can never destroy a verdict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -22,31 +22,21 @@ from harness.cluster import Capability, Link
 from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
 from harness.errors import InfrastructureError, TargetError
-from harness.faults.conductor import LEASE_GRACE_S, FaultConductor
+from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Aim, Cut
 from harness.faults.ledger import Injection
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
-from harness.guarded import look, poll
+from harness.guarded import look
 from harness.heartbeat import Heartbeat
-from harness.interpreter import interpret
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
+from harness.opened import OpenedTarget
 from harness.ops import History, Op
 from harness.planning import Plan, client_ends, foreign_clocks, nodes_for, refuse_unable
-from harness.plugins import (
-    Client,
-    Convergence,
-    Deployment,
-    DeploymentPlan,
-    Environment,
-    Session,
-    roles_of,
-)
-from harness.recorder import EventScribe, Recorder
+from harness.plugins import Convergence, DeploymentPlan, Environment, Session
+from harness.recorder import Recorder
 from harness.store.folder import RunFolder
 
 __all__ = ["Outcome", "conduct"]
-
-T = TypeVar("T")
 
 READY_BOUND_S: Final = 60.0
 WARM_UP_S: Final = 2.0
@@ -137,35 +127,18 @@ def conduct(
     return outcome
 
 
-class _Run:
+class _Run(OpenedTarget):
     """The state the phases share."""
 
     def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
-        self.plan = plan
+        super().__init__(plan, session, recorder, plan.nemeses)
         self.case = plan.case
-        self.session = session
-        self.cluster = session.cluster
-        self.env = session.env
-        self.recorder = recorder
-        self._scribe = EventScribe(recorder, session.cluster.nodes.values())
-        deployment = Deployment(session.env, plan.settings, session.cluster.nodes)
-        self.system = plan.target.open(deployment)
-        self.conductor = FaultConductor(
-            cluster=session.cluster,
-            env=session.env,
-            system=self.system,
-            nemeses=plan.nemeses,
-            recorder=recorder,
-            observe_roles=self._scribe.observe_roles,
-            damage=self.case.damage,
-        )
         self._driver = Driver(
-            recorder, self._client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
+            recorder, self.client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
         self._core_cut: Injection | None = None
         self._cut_short = False
-        session.cluster.subscribe(self._scribe.on_event)
 
     async def phases(self) -> bool:
         """All phases in order; whether the user cut the workload short."""
@@ -182,7 +155,7 @@ class _Run:
             self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
         await self._become_ready()
         watching = None
-        if not self._scribe.announced:
+        if not self.scribe.announced:
             watching = self.env.spawn(self._watch_leaders(), name="leaders")
         await self._workload_under_faults()
         if self._cut_short:
@@ -204,7 +177,7 @@ class _Run:
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _become_ready(self) -> None:
-        state = await self._poll(self.system.ready, READY_BOUND_S)
+        state = await self.poll(self.system.ready, bound_s=READY_BOUND_S, every_s=POLL_S)
         if not state.ok:
             logs = []
             for name in list(self.cluster.nodes)[:3]:
@@ -215,20 +188,19 @@ class _Run:
                 f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
                 + "\n".join(logs)
             )
-        roles = await look(roles_of(self.system), self.case.target)
-        self._scribe.observe_roles(roles)
+        self.scribe.observe_roles(await self.roles())
 
     async def _watch_leaders(self) -> None:
         """Nothing depends on it: a look that fails has seen nobody, and the next one may."""
         while True:
             await asyncio.sleep(LEADER_POLL_S)
             try:
-                roles = await look(roles_of(self.system), self.case.target)
+                roles = await self.roles()
             except UserInterrupt:
                 raise
             except PLUGIN_FAILURES:
                 continue
-            self._scribe.observe_roles(roles)
+            self.scribe.observe_roles(roles)
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")
@@ -237,16 +209,8 @@ class _Run:
             generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
         else:
             generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
-        await interpret(
-            time_limit(WARM_UP_S + self.case.time_limit_s, generator),
-            env=self.env,
-            open_client=self._client,
-            concurrency=self.case.concurrency,
-            recorder=self.recorder,
-            op_timeout_s=self.case.op_timeout_s,
-            rng=stream(self.case.seed, "workload"),
-            stop=self.session.interrupted,
-        )
+        limited = time_limit(WARM_UP_S + self.case.time_limit_s, generator)
+        await self.drive(limited, stop=self.session.interrupted)
         self._cut_short = self.session.interrupted.is_set()
         self.conductor.end()
         await faults
@@ -255,9 +219,6 @@ class _Run:
         await asyncio.sleep(WARM_UP_S)
         self._phase("chaos")
         await self.conductor.run(self.case.faults or ())
-
-    def _client(self, process: int) -> Client:
-        return self.system.client(process)
 
     # --- healing -----------------------------------------------------------------------------
 
@@ -313,7 +274,7 @@ class _Run:
 
     async def _converge(self) -> Convergence:
         begin_ns = self.recorder.now_ns()
-        state = await self._poll(self.system.converged, CONVERGE_BOUND_S)
+        state = await self.poll(self.system.converged, bound_s=CONVERGE_BOUND_S, every_s=POLL_S)
         self.recorder.fact(
             "converged",
             {
@@ -325,13 +286,6 @@ class _Run:
             },
         )
         return state
-
-    async def _poll(
-        self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float
-    ) -> Convergence:
-        return await poll(
-            looking, self.case.target, now_ns=self.recorder.now_ns, bound_s=bound_s, every_s=POLL_S
-        )
 
     async def _final(self, settled: Convergence) -> None:
         """Read everything, then have every node dumped: of the rest that was found, if it lasts.
@@ -345,7 +299,7 @@ class _Run:
             if not settled.ok or _is_of(snapshot, settled):
                 break
             settled = await self._converge()
-        self._scribe.summarize()
+        self.scribe.summarize()
         await self._measure()
         self.recorder.fact("snapshot", snapshot)
         await self._driver.close()

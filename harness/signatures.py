@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict, worst
+from harness.ops import NEMESIS, CheckResult, History, Op, Verdict, worst
 from harness.timeline import faults_of
 
 __all__ = [
@@ -139,13 +139,10 @@ def rule_of_words(reason: str) -> str:
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
     """The first of the ops with these indices, given by either end: those of clients, or facts."""
     wanted = frozenset(indices)
-    opened: dict[object, Op] = {}
-    found: dict[int, Op] = {}
-    for op in history if wanted else ():
-        if op.is_client and op.type is OpType.INVOKE:
-            opened[op.process] = op
-        if op.index in wanted:
-            found[op.index] = opened[op.process] if op.is_client else op
+    found = {op.index: op for op in history if op.index in wanted}
+    for pair in history.pairs if wanted else ():
+        if pair.completion is not None and pair.completion.index in wanted:
+            found[pair.completion.index] = pair.invoke
     ops = {found[i].index: found[i] for i in indices if i in found}.values()
     return ([op for op in ops if op.is_client] or list(ops))[:INVOLVED_MAX]
 

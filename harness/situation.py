@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.case import NS_PER_S
 from harness.errors import listed
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import (
@@ -60,7 +61,6 @@ _DID: Final = {
     DISK: "had spoiled the disk of {} since {}",
 }
 ID_CHARS: Final = 6
-NS_PER_S: Final = 1_000_000_000
 _TABLE_ID: Final = re.compile(r"\b([Tt]able) ([0-9a-f]{32})\b")
 _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 

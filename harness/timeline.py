@@ -21,6 +21,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -191,7 +192,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 def phases_of(history: History) -> list[tuple[int, str]]:
     """Begin and name of each phase."""
     return [
-        (op.time, _field(op.value, "phase")) for op in _first(history.facts("phase"), FACTS_MAX)
+        (op.time, _field(op.value, "phase")) for op in islice(history.facts("phase"), FACTS_MAX)
     ]
 
 
@@ -226,7 +227,7 @@ def reigns_of(history: History) -> list[Reign]:
     """Who led when, in the order of the facts."""
     facts = [
         op
-        for op in _first(history.facts("leader"), FACTS_MAX)
+        for op in islice(history.facts("leader"), FACTS_MAX)
         if isinstance(op.value, dict) and isinstance(op.value.get("term", 0), int)
     ]
     usual = [op for op in history.leaders() if isinstance(op.value, dict)]
@@ -337,7 +338,7 @@ def how_ended(exited: Op) -> str:
 def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
     """When nodes were down or paused, as far as the history proves it."""
     begins: list[tuple[int, str, str, str]] = []
-    for op in _first(history.facts("node-exit"), FACTS_MAX):
+    for op in islice(history.facts("node-exit"), FACTS_MAX):
         how = f"ended {how_ended(op)}, code {_field(op.value, 'code')}"
         begins.append((op.time, _field(op.value, "node"), DOWN, how))
     for fault in faults:
@@ -414,10 +415,3 @@ def _get(value: Any, name: str) -> Any:
 def _field(value: Any, name: str) -> str:
     found = _get(value, name)
     return "" if found is None else str(found)
-
-
-def _first(ops: Iterable[Op], most: int) -> Iterable[Op]:
-    for count, op in enumerate(ops):
-        if count == most:
-            return
-        yield op

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from results.baseline import Comparison, compare
+from results.baseline import Comparison, Line, compare
 from results.engines import BASES, Engine, query, query_names
 from results.schema import LIST_SEPARATOR
-from results.statistics import Ratio, risk_ratio, wilson, zero_bound
+from results.statistics import risk_ratio, wilson, zero_bound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Ans
     tables["judged"] = engine.sql(query("judged"))  # a kept table has no order
     rows = {name: tables[name].to_pylist() for name in _NEEDED}
     tables["detection_rates"] = _table(
-        _with_rate(rows["detection"], "detected", _runs), _RATE_COLUMNS
+        _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
     )
     tables["clean_rates"] = _table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
     tables["uplift_ratios"] = _table(_uplift(rows), _UPLIFT_COLUMNS)
@@ -144,22 +144,8 @@ _UPLIFT_COLUMNS: Final = {
     "runs": "int64",
     "why": "string",
 }
-_LINE_COLUMNS: Final = {
-    "setting": "string",
-    "metric": "string",
-    "unit": "string",
-    "baseline_runs": "int64",
-    "label_runs": "int64",
-    "baseline_value": "float64",
-    "baseline_low": "float64",
-    "baseline_high": "float64",
-    "label_value": "float64",
-    "label_low": "float64",
-    "label_high": "float64",
-    "p_value": "float64",
-    "p_adjusted": "float64",
-    "verdict": "string",
-}
+_TYPES: Final = {"str": "string", "int": "int64", "float": "float64", "float | None": "float64"}
+_LINE_COLUMNS: Final = {name: _TYPES[kind] for name, kind in Line.__annotations__.items()}
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
@@ -178,10 +164,6 @@ def _with_rate(rows: Iterable[Row], hits: str, trials: Callable[[Row], int]) -> 
         rate = row[hits] / count if count else None
         found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
     return found
-
-
-def _runs(row: Row) -> int:
-    return int(row["runs"])
 
 
 def _known(row: Row) -> int:
@@ -255,20 +237,12 @@ def _uplift(rows: Mapping[str, Rows]) -> Rows:
     for row in rows["uplift_by_f"]:
         add(4, f"{row['f']} fails or is lost", row, "bad", "n")
     return [
-        {"population": population, **_ratio_row(nemesis, outcome, risk_ratio(counts))}
+        {"population": population, "nemesis": nemesis, "outcome": outcome, **_ratio_row(counts)}
         for (population, nemesis, _, outcome), counts in sorted(cells.items())
     ]
 
 
-def _ratio_row(nemesis: str, outcome: str, found: Ratio) -> Row:
-    return {
-        "nemesis": nemesis,
-        "outcome": outcome,
-        "with_rate": found.with_rate,
-        "without_rate": found.without_rate,
-        "ratio": found.ratio,
-        "low": None if found.interval is None else found.interval.low,
-        "high": None if found.interval is None else found.interval.high,
-        "runs": found.runs,
-        "why": found.why,
-    }
+def _ratio_row(counts: Sequence[tuple[int, int, int, int]]) -> Row:
+    found = risk_ratio(counts)
+    low, high = found.interval or (None, None)
+    return {**found._asdict(), "low": low, "high": high}

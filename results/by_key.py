@@ -20,7 +20,7 @@ from harness.ops import Verdict
 from results.budgets import SpentError, cpu_limit
 from results.columns import Columns, read_columns
 from results.manifest import Check, Unit
-from results.schema import verdicts
+from results.schema import schema
 from results.units import Checkers, Row, judge_history, mark_of, table_of, worst_mark
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def _verdicts(
             "result_id": pa.repeat(pa.scalar(result_id), count),
             "run": pa.repeat(pa.scalar(run), count),
         }
-        together.append(pa.table(made).select(verdicts().names).cast(verdicts()))
+        layout = schema("verdicts")
+        together.append(pa.table(made).select(layout.names).cast(layout))
     alone = np.flatnonzero(~valid).tolist()
     rows = _alone(judge, columns, alone) if alone else []
     table = pa.concat_tables([*together, table_of(rows, run, result_id)])
@@ -141,23 +142,11 @@ def _alone(judge: _Judge, columns: Columns, numbers: list[int]) -> list[Row]:
         try:
             history = next(histories)
         except HarnessError as error:
-            rows.append(_unreadable(name, key, int(columns.operations()[number]), error))
+            n_ops, reason = int(columns.operations()[number]), f"its ops are not a history: {error}"
+            rows.append(Row(checker=name, key=key, reason=reason, n_ops=n_ops, error=str(error)))
             histories = columns.histories(numbers[len(rows) :])
             continue
         rows.append(
             judge_history(name, history, part.case, part.unit.budget, judge.checkers, key=key)
         )
     return rows
-
-
-def _unreadable(name: str, key: str, n_ops: int, error: HarnessError) -> Row:
-    return Row(
-        checker=name,
-        key=key,
-        verdict=Verdict.UNKNOWN.value,
-        reason=f"its ops are not a history: {error}",
-        n_ops=n_ops,
-        wall_ns=0,
-        cpu_ns=0,
-        error=str(error),
-    )

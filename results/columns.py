@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    Ints = npt.NDArray[np.int64]
+    from results.intervals import Ints
 
 __all__ = ["Columns", "read_columns"]
 

@@ -30,8 +30,6 @@ __all__ = [
     "BRIDGE_NS",
     "OUTAGE_NS_MIN",
     "Outage",
-    "Try",
-    "outages",
     "outages_of",
     "overlap_ns",
     "union",
@@ -41,15 +39,6 @@ BRIDGE_NS: Final = 1_000_000_000
 OUTAGE_NS_MIN: Final = 500_000_000
 
 Interval = tuple[int, int]
-
-
-class Try(NamedTuple):
-    """One operation: from invocation to completion, or to the end of the run."""
-
-    start: int
-    end: int
-    completed: bool
-    answered: bool
 
 
 class Outage(NamedTuple):
@@ -88,20 +77,10 @@ def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
     return total
 
 
-def outages(tries: Sequence[Try], end_ns: int) -> list[Outage]:
-    """The outages of one kind (see the module); `end_ns` is the end of the run."""
-    import numpy as np
-
-    return outages_of(
-        np.array([item.start for item in tries], np.int64),
-        np.array([item.end for item in tries], np.int64),
-        np.array([item.completed and item.answered for item in tries], np.bool_),
-        end_ns,
-    )
-
-
 def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Outage]:
-    """The same of columns: when each began and ended, and whether it ended with an answer."""
+    """The outages of one kind (see the module): the operations of which began and ended when, and
+    whether with an answer; what never ended did at `end_ns`, the end of the run.
+    """
     import numpy as np
 
     order = np.argsort(start, kind="stable")

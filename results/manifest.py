@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,7 +141,7 @@ def plan(
     for info in runs:
         try:
             names = registry.checkers_of(info.case) if checkers is None else checkers
-            gone = {name: registry.trouble(name) for name in names if registry.trouble(name)}
+            gone = {name: text for name in names if (text := registry.trouble(name))}
             for name, text in gone.items():
                 problems.add(Problem(info.key, "checker", text))
                 wanted.append(Wanted(info.key, (), name))
@@ -198,10 +198,13 @@ class _Registry:
     """What plug-ins say about themselves, asked once a plan."""
 
     def __init__(self) -> None:
-        self._checkers: dict[str, Checker] = {}
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
-        self._versions: dict[str, str] = {}
-        self._trouble: dict[str, str] = {}
+        self.trouble = functools.cache(self._trouble)
+        # The plug-in, and what tells its versions apart, however it was installed.
+        self.checker: Callable[[str], Checker] = functools.cache(  # raises `UsageError`
+            functools.partial(load_plugin, "checkers")
+        )
+        self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
         """The checkers that judge a run of this case."""
@@ -210,32 +213,17 @@ class _Registry:
             self._names[key] = checker_names(case)
         return self._names[key]
 
-    def checker(self, name: str) -> Checker:
-        """The plug-in; raises `UsageError`."""
-        if name not in self._checkers:
-            self._checkers[name] = load_plugin("checkers", name)
-        return self._checkers[name]
-
-    def trouble(self, name: str) -> str:
+    def _trouble(self, name: str) -> str:
         """Why the checker cannot be had; empty if it can."""
-        if name not in self._trouble:
-            try:
-                self.version(name)
-            except HarnessError as error:
-                self._trouble[name] = str(error)
-            else:
-                self._trouble[name] = ""
-        return self._trouble[name]
+        try:
+            self.version(name)
+        except HarnessError as error:
+            return str(error)
+        return ""
 
     def is_by_key(self, name: str) -> bool:
         """Whether the checker judges columns of many keys."""
         return hasattr(self.checker(name), "check_columns")
-
-    def version(self, name: str) -> str:
-        """What tells one version of a checker from another, however it was installed."""
-        if name not in self._versions:
-            self._versions[name] = checker_version(self.checker(name))
-        return self._versions[name]
 
 
 class _Piece(msgspec.Struct, frozen=True):

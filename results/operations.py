@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    Ints = npt.NDArray[np.int64]
+    from results.intervals import Flags, Ints
+
     Codes = npt.NDArray[np.int32]
-    Flags = npt.NDArray[np.bool_]
 
 __all__ = [
     "TYPES",
@@ -132,8 +132,10 @@ def of_history(history: History) -> tuple[Operations, Notes]:
             )
         )
     columns = zip(*rows, strict=True) if rows else ((),) * 9
+    long, short, flag = np.int64, np.int32, np.bool_
+    dtypes: tuple[Any, ...] = (short, long, long, long, flag, short, flag, short, short)
     f, start, end, line, done_, kinds, answers, error_, node = (
-        np.array(column, dtype) for column, dtype in zip(columns, _dtypes(), strict=True)
+        np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True)
     )
     operations = Operations(
         f, start, end, line, done_, kinds, answers, error_, node, fs.list(), errors.list(),
@@ -170,13 +172,6 @@ def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
     for start, end in intervals:
         found |= (start <= times) & (times < end)
     return found
-
-
-def _dtypes() -> tuple[Any, ...]:
-    import numpy as np
-
-    long, short, flag = np.int64, np.int32, np.bool_
-    return (short, long, long, long, flag, short, flag, short, short)
 
 
 def of_buckets(folder: Path) -> tuple[Operations, Notes]:

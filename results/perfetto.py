@@ -33,12 +33,12 @@ from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
 from harness.outfile import replacing_bytes
+from harness.plugins import API_VERSION
 from harness.store import StoredRun, load_run
 from harness.timeline import faults_of
 
 __all__ = ["EVENTS_MAX", "TRACE_FILE", "Trace", "TraceReporter", "trace_of", "write_trace"]
 
-API_VERSION: Final = 1
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
 """The viewer takes seconds to open so many, and the file has some 100 MB."""

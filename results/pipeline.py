@@ -9,6 +9,7 @@ was interrupted goes on where it was.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -104,7 +105,7 @@ def check_store(
     runs = tuple(info for info in scan.runs if label is None or info.label == label)
     first = budget or Budget()
     job = _Job(
-        store=store,
+        results=store / RESULTS,
         runs=runs,
         problems=scan.problems,
         budgets=(first, first.larger()) if second_pass else (first,),
@@ -118,7 +119,7 @@ def check_store(
         manifest, tables = job.run(choice)
     except OSError as error:
         raise InfrastructureError(
-            f"results cannot be stored below {store / RESULTS}: {error}; "
+            f"results cannot be stored below {job.results}: {error}; "
             "free some space, or copy the store to where it can be written"
         ) from error
     finally:
@@ -181,33 +182,22 @@ class _Choice:
             self._made.close()
 
 
+@dataclasses.dataclass(kw_only=True)
 class _Job:
     """One call of `check_store`."""
 
-    def __init__(
-        self,
-        *,
-        store: Path,
-        runs: tuple[RunInfo, ...],
-        problems: Problems,
-        budgets: Sequence[Budget],
-        checkers: Sequence[str] | None,
-        facts: bool,
-        again: bool,
-        progress: Callable[[Progress], None],
-    ) -> None:
-        self.results = store / RESULTS
-        self.runs = runs
-        self.problems = problems
-        self.budgets = budgets
-        self.checkers = checkers
-        self.facts = facts
-        self.again = again
-        self.unsettled = 0
-        self.progress = progress
-        self.known = 0
-        self.units = 0
-        self.away_ns = 0  # CPU time of other processes
+    results: Path
+    runs: tuple[RunInfo, ...]
+    problems: Problems
+    budgets: Sequence[Budget]
+    checkers: Sequence[str] | None
+    facts: bool
+    again: bool
+    progress: Callable[[Progress], None]
+    unsettled: int = 0
+    known: int = 0
+    units: int = 0
+    away_ns: int = 0  # CPU time of other processes
 
     def run(self, choice: _Choice) -> tuple[Manifest, dict[str, Path]]:
         """Rounds of plan and work until nothing is left that can be done."""

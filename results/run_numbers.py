@@ -23,10 +23,11 @@ from harness.ops import NEMESIS, Op, OpType
 from harness.store.footer import open_sealed
 from harness.timeline import faults_of
 from results.operations import TYPES, Operations, of_table
+from results.run_timeline import field_of
 from results.statistics import quantiles
 
 if TYPE_CHECKING:
-    from results.operations import Flags, Ints
+    from results.intervals import Flags, Ints
 
 __all__ = ["ROWS_MAX", "FaultBand", "KindNumbers", "RunNumbers", "run_numbers"]
 
@@ -111,8 +112,8 @@ def run_numbers(folder: Path) -> RunNumbers:
         raise HistoryError(f"{str(path)!r} cannot be read: {text}") from error
 
 
-def _facts(file: Any, table: Any) -> list[tuple[int, int, str, Any]]:
-    """(time, process, f, value) of phases and faults, in the order of the history."""
+def _facts(file: Any, table: Any) -> list[Op]:
+    """Phases and faults, in the order of the history."""
     import pyarrow.compute as pc
 
     wanted = pc.or_(
@@ -129,13 +130,12 @@ def _facts(file: Any, table: Any) -> list[tuple[int, int, str, Any]]:
             value = msgspec.json.decode(row["value"])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
             raise HistoryError(f"line {row['index']} holds a value that is not JSON") from error
-        found.append((row["time"], row["process"], row["f"], value))
+        process = NEMESIS if row["process"] == _NEMESIS else "harness"
+        found.append(Op(row["index"], row["time"], process, OpType.INFO, row["f"], value))
     return found
 
 
-def _numbers(
-    ops: Operations, lines: int, end_ns: int, facts: list[tuple[int, int, str, Any]]
-) -> RunNumbers:
+def _numbers(ops: Operations, lines: int, end_ns: int, facts: list[Op]) -> RunNumbers:
     import numpy as np
 
     latency = ops.end - ops.start
@@ -199,26 +199,20 @@ def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
         yield int(row[0]), int(row[1]), int(row[2])
 
 
-def _chaos(facts: list[tuple[int, int, str, Any]], end_ns: int) -> tuple[int, int] | None:
+def _chaos(facts: list[Op], end_ns: int) -> tuple[int, int] | None:
     """From the phase called chaos to the one after it."""
     begin: int | None = None
-    for time, process, _, value in facts:
-        if process != _HARNESS:
+    for op in facts:
+        if op.process == NEMESIS:
             continue
-        name = value.get("phase") if isinstance(value, dict) else None
         if begin is not None:
-            return begin, max(begin, time)
-        if name == "chaos":
-            begin = time
+            return begin, max(begin, op.time)
+        if field_of(op, "phase") == "chaos":
+            begin = op.time
     return None if begin is None else (begin, max(begin, end_ns))
 
 
-def _bands(facts: list[tuple[int, int, str, Any]], end_ns: int) -> list[FaultBand]:
-    ops = [
-        Op(number, time, NEMESIS, OpType.INFO, f, value)
-        for number, (time, process, f, value) in enumerate(facts)
-        if process == _NEMESIS
-    ]
+def _bands(facts: list[Op], end_ns: int) -> list[FaultBand]:
     bands = [
         FaultBand(
             fault.nemesis,
@@ -226,7 +220,7 @@ def _bands(facts: list[tuple[int, int, str, Any]], end_ns: int) -> list[FaultBan
             fault.start,
             max(fault.start, end_ns if fault.end is None else fault.end),
         )
-        for fault in faults_of(ops, most=None)
+        for fault in faults_of((op for op in facts if op.process == NEMESIS), most=None)
         if fault.targets
     ]
     return sorted(bands, key=lambda band: (band.start_ns, band.end_ns))

@@ -18,10 +18,7 @@ from results.intervals import Interval, union
 from results.schema import LIST_SEPARATOR
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Ints = npt.NDArray[np.int64]
+    from results.intervals import Ints
 
 __all__ = ["Timeline", "field_of", "whole_of"]
 

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "ddl", "schema", "verdicts"]
+__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "ddl", "schema"]
 
 LIST_SEPARATOR: Final = "+"
 
 Columns = tuple[tuple[str, str, str], ...]
 
-COLUMNS: Final[dict[str, Columns]] = {
+_BESIDE_RUN: Final[dict[str, Columns]] = {
     "verdicts": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("checker", "string", "which checker"),
         ("key", "string", "which key of the workload; null: the whole history"),
         ("verdict", "string", "valid, unknown or invalid"),
@@ -39,7 +38,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("result_id", "string", "address of the stored result"),
     ),
     "runs": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("name", "string", "folder below the store"),
         ("label", "string", "--label of the soak; null where there was none"),
         ("environment", "string", "sim, process or docker; null where the run was cut short"),
@@ -72,12 +70,10 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("interrupted", "bool", "the user cut the workload short"),
     ),
     "traits": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("trait", "string", "nemesis or bug"),
         ("value", "string", "its name: one row for each in the case"),
     ),
     "ops": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("f", "string", "kind of operation"),
         ("is_read", "bool", "whether it only reads"),
         ("node", "string", "that answered last; null where none did"),
@@ -90,7 +86,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("n", "int64", "operations"),
     ),
     "faults": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("fault", "string", "its id in the case"),
         ("nemesis", "string", ""),
         ("start_ns", "int64", "when it was injected"),
@@ -105,7 +100,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("read_outage_ns", "int64", "unavailable from its heal on; null: never ended"),
     ),
     "recoveries": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("fault", "string", "that was healed"),
         ("nemesis", "string", ""),
         ("f", "string", "kind of operation"),
@@ -113,7 +107,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("first_ok_ns", "int64", "from the heal to the next ok of this kind; null: none came"),
     ),
     "unavailability": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("kind", "string", "mutation or read"),
         ("start_ns", "int64", ""),
         ("end_ns", "int64", ""),
@@ -123,7 +116,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("active", "string", "nemeses with a fault at its start"),
     ),
     "elections": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("time_ns", "int64", "when the leader was seen"),
         ("node", "string", ""),
         ("term", "int64", ""),
@@ -131,13 +123,11 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("active", "string", "nemeses with a fault at that time"),
     ),
     "infos": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("f", "string", "kind of operation"),
         ("nemesis", "string", "active at the invocation; none: no fault was"),
         ("n", "int64", "lost operations; one under two faults counts for both"),
     ),
     "exposure": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("nemesis", "string", "of the case, or seen in the history"),
         ("f", "string", "kind of operation"),
         ("active", "bool", "whether a fault of it was active at the invocation"),
@@ -147,7 +137,6 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("info", "int64", ""),
     ),
     "exposure_time": (
-        ("run", "string", "the run's key, NAME/RUN"),
         ("nemesis", "string", "of the case, or seen in the history"),
         ("active", "bool", "whether a fault of it was active"),
         ("ns", "int64", "time of the chaos phase"),
@@ -155,6 +144,9 @@ COLUMNS: Final[dict[str, Columns]] = {
         ("read_down_ns", "int64", "of this, reads were unavailable"),
     ),
 }
+
+_RUN: Final = ("run", "string", "the run's key, NAME/RUN")
+COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items()}
 
 FACT_TABLES: Final = tuple(name for name in COLUMNS if name != "verdicts")
 """What `results.facts.extract` makes; `verdicts` comes from the checkers."""
@@ -170,15 +162,6 @@ def schema(table: str) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
 
-def verdicts() -> pa.Schema:
-    """The schema of the checkers' verdicts."""
-    return schema("verdicts")
-
-
 def ddl(columns: pa.Schema) -> str:
     """A schema in Spark's DDL; raises `KeyError` for a type that no table has."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[_name(field)]}" for field in columns)
-
-
-def _name(field: pa.Field) -> str:
-    return str(field.type)
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[str(field.type)]}" for field in columns)

@@ -94,6 +94,8 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
     """The rows that the tasks of one wave answer with."""
     import pyarrow as pa
 
+    from results.spark import cause_of, map_tasks, raise_if_interrupted
+
     tasks, firsts, lasts = zip(*ranges, strict=True)
     names = ["task", "first", "last"]
     arrays = [
@@ -102,17 +104,10 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
         pa.array(lasts, pa.int64()),
     ]
     try:
-        frame = spark.createDataFrame(pa.table(arrays, names=names))
-        count = tasks[-1] + 1
-        if hasattr(frame, "repartitionById"):
-            frame = frame.repartitionById(count, "task")
-        else:
-            frame = frame.repartition(count, "task")
         work = functools.partial(run_ranges, job=job)
-        rows: list[Any] = frame.mapInArrow(work, ROWS_DDL).toArrow().to_pylist()
+        table = pa.table(arrays, names=names)
+        rows: list[Any] = map_tasks(spark, table, work, ROWS_DDL, tasks[-1] + 1).to_pylist()
     except Exception as error:
-        from results.spark import cause_of, raise_if_interrupted
-
         raise_if_interrupted(error)
         raise InfrastructureError(
             f"the Spark job failed: {cause_of(error)}; what was journaled before stays, and the "

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,9 +33,17 @@ from harness.errors import InfrastructureError, UsageError
 from results.spark_address import check_reachable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["cause_of", "check_java", "get_spark", "prepare_workers", "raise_if_interrupted"]
+__all__ = [
+    "cause_of",
+    "check_java",
+    "get_spark",
+    "map_tasks",
+    "prepare_workers",
+    "raise_if_interrupted",
+]
 
 JAVA_MIN: Final = 17
 PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
@@ -237,6 +245,21 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
             f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
         ) from error
     return next((row["error"] for row in rows if row["error"]), ""), len(rows)
+
+
+def map_tasks(
+    spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
+) -> pa.Table:
+    """What `work` makes of rows, those with the same number in the column `task` in one task.
+
+    Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
+    """
+    frame: Any = spark.createDataFrame(rows)
+    if hasattr(frame, "repartitionById"):
+        frame = frame.repartitionById(tasks, "task")
+    else:
+        frame = frame.repartition(tasks, "task")
+    return frame.mapInArrow(work, ddl).toArrow()
 
 
 @contextlib.contextmanager

@@ -51,6 +51,8 @@ NO_LOSS: Final = frozenset({"record", "unfinished"})
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
 
+_Files = Mapping[str, tuple[Footer, tuple[Group, ...]]]
+
 
 class Problem(msgspec.Struct, frozen=True, order=True):
     """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
@@ -100,8 +102,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # of what the files hold, whatever their footers say
     label: str | None
     n_ops: int
-    n_keys: int
-    max_key_ops: int
     cost: int
 
     @property
@@ -197,10 +197,11 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
     else:
         problem("unfinished", "has no run.json: it was cut short, or is still going on")
     try:
-        info = _with_history(folder, name, run, case, record)
+        source, files = _history_of(folder)
     except (HarnessError, OSError) as error:
         problem("history", error)
         return None
+    info = _info(folder, name, run, case, record, source, files)
     if record is not None and info.source == SOURCE_PARQUET:
         sealed_as = info.footers[0].digest
         if sealed_as and sealed_as != record.digest:
@@ -212,16 +213,13 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
     return info
 
 
-def _with_history(
-    folder: Path, name: str, run: str, case: Case, record: RunRecord | None
-) -> RunInfo:
-    """The run with the numbers of its history; raises `HistoryError`."""
+def _history_of(folder: Path) -> tuple[str, _Files]:
+    """Where the history is, and what each of its files holds; raises `HistoryError`."""
     if (folder / SOURCE_PARQUET).is_file():
         read = read_contents(folder / SOURCE_PARQUET)
         if read[0].order == BY_KEY:
             raise UsageError(f"{SOURCE_PARQUET} is a bucket of keys, which belongs into history/")
-        whole = {SOURCE_PARQUET: read}
-        return _info(folder, name, run, case, record, SOURCE_PARQUET, whole)
+        return SOURCE_PARQUET, {SOURCE_PARQUET: read}
     paths = bucket_paths(folder / SOURCE_BUCKETS)
     if paths:
         found = {f"{SOURCE_BUCKETS}/{path.name}": read_contents(path) for path in paths}
@@ -234,7 +232,7 @@ def _with_history(
                 f"history/ holds the buckets {numbers[:20]} of {buckets}; restore what is missing "
                 "from a copy"
             )
-        return _info(folder, name, run, case, record, SOURCE_BUCKETS, files)
+        return SOURCE_BUCKETS, files
     if not (folder / SOURCE_LOG).is_file():
         raise UsageError("holds neither history.parquet nor history/ nor ops.log")
     with (folder / SOURCE_LOG).open("rb") as file:
@@ -246,7 +244,7 @@ def _with_history(
         max_key_ops=n_ops,
         cost=cost_of(n_ops, _CONCURRENCY_GUESS),
     )
-    return _info(folder, name, run, case, record, SOURCE_LOG, {SOURCE_LOG: (guess, ())})
+    return SOURCE_LOG, {SOURCE_LOG: (guess, ())}
 
 
 def _info(
@@ -256,7 +254,7 @@ def _info(
     case: Case,
     record: RunRecord | None,
     source: str,
-    files: Mapping[str, tuple[Footer, tuple[Group, ...]]],
+    files: _Files,
 ) -> RunInfo:
     footers = tuple(footer for footer, _ in files.values())
     digest = digest_of(*files[source]) if source in files else _joined(files.values())
@@ -274,8 +272,6 @@ def _info(
         digest=digest,
         label=label,
         n_ops=sum(footer.n_ops for footer in footers),
-        n_keys=sum(footer.n_keys for footer in footers),
-        max_key_ops=max(footer.max_key_ops for footer in footers),
         cost=sum(footer.cost for footer in footers),
     )
 

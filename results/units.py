@@ -1,12 +1,11 @@
-"""The work of a report, the same in every executor: `check_units(batches) -> batches`.
+"""The work of a report, the same in every executor: `check_units`.
 
-A batch is a piece of the manifest: a row a unit, as JSON. Every unit's history is read once; each
-of its checkers judges it within the budget, `results.facts` makes its tables, and each result is
-stored where it was made (`results.stored`), so that a task that is lost keeps what it finished and
-one that is repeated does no harm. Back comes one small row a unit: what it cost, and what could not
-be done. Nothing that a history or a checker does escapes: a checker that raises is `unknown` with
-its traceback, one that spends its budget `unknown` with the bound, one that killed its worker twice
-`unknown: checker crashed`.
+Every unit's history is read once; each of its checkers judges it within the budget, `results.facts`
+makes its tables, and each result is stored where it was made (`results.stored`), so that a task
+that is lost keeps what it finished and one that is repeated does no harm. Back comes one small
+`Done` a unit: what it cost, and what could not be done. Nothing that a history or a checker does
+escapes: a checker that raises is `unknown` with its traceback, one that spends its budget `unknown`
+with the bound, one that killed its worker twice `unknown: checker crashed`.
 
 Functions here are module-level and take all they need as arguments, since Spark and the pool ship
 them by name.
@@ -15,6 +14,7 @@ them by name.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ from harness.store.keyed import read_buckets
 from results.budgets import Budget, SpentError, cpu_limit, memory_limit
 from results.contents import digest_of, read_contents
 from results.manifest import Check, Unit
-from results.schema import verdicts
+from results.schema import schema
 from results.store_scan import (
     SOURCE_BUCKETS,
     SOURCE_LOG,
@@ -54,14 +54,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkers",
     "Config",
+    "Done",
     "Row",
     "check_units",
     "judge_history",
-    "manifest_schema",
     "mark_of",
     "no_verdict",
     "read_history",
-    "summary_schema",
     "table_of",
     "worst_mark",
 ]
@@ -85,96 +84,60 @@ class Row(msgspec.Struct, kw_only=True):
     """One row of the table `verdicts`; `limited` says that a budget left it unknown."""
 
     checker: str
-    key: str | None
-    verdict: str
-    reason: str
+    key: str | None = None
+    verdict: str = Verdict.UNKNOWN.value
+    reason: str = ""
     rule: str | None = None
     signature: str | None = None
-    n_ops: int
+    n_ops: int = 0
     configurations: int | None = None
-    wall_ns: int
-    cpu_ns: int
+    wall_ns: int = 0
+    cpu_ns: int = 0
     error: str | None = None
     counterexample: str | None = None
     limited: bool = False
 
 
-def manifest_schema() -> pa.Schema:
-    """A unit and the task it is packed into."""
-    import pyarrow as pa
+class Done(msgspec.Struct, frozen=True):
+    """One unit that came to an end, well or not: its cost, and what could not be done."""
 
-    return pa.schema([("task", pa.int32()), ("unit", pa.string())])
-
-
-def summary_schema() -> pa.Schema:
-    """What comes back from a unit: its cost and, as JSON, its problems."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("unit", pa.string()),
-            ("cpu_ns", pa.int64()),
-            ("wall_ns", pa.int64()),
-            ("problems", pa.string()),
-        ]
-    )
+    unit: str
+    cpu_ns: int
+    problems: tuple[Problem, ...]
 
 
-def check_units(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterator[pa.RecordBatch]:
-    """Do all units of `batches` of `manifest_schema`; a batch of `summary_schema` for each one.
-
-    A generator of batches to batches, as `mapInArrow` wants it.
-    """
-    import pyarrow as pa
-
+def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:
+    """Do them, one after another."""
     checkers = Checkers()
-    for batch in batches:
-        for text in batch.column("unit").to_pylist():
-            unit = msgspec.json.decode(text, type=Unit)
-            cpu_ns, wall_ns = time.process_time_ns(), time.perf_counter_ns()
-            found = _do(unit, config, checkers)
-            values = (
-                unit.unit_id,
-                time.process_time_ns() - cpu_ns,
-                time.perf_counter_ns() - wall_ns,
-                msgspec.json.encode(found).decode(),
-            )
-            columns = [
-                pa.array([value], field.type)
-                for value, field in zip(values, summary_schema(), strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=summary_schema())
+    for unit in units:
+        begin_ns = time.process_time_ns()
+        problems = _do(unit, config, checkers)
+        yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems)
 
 
 class Checkers:
     """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Checker] = {}
-
-    def load(self, name: str) -> Checker:
-        """The checker; raises `UsageError`."""
-        if name not in self._found:
-            self._found[name] = load_plugin("checkers", name)
-        return self._found[name]
+        self.load = functools.cache(functools.partial(load_plugin, "checkers"))
 
     def bounded(self, name: str, budget: Budget) -> Checker:
         """The checker with the budget's bounds, where it has such; raises `UsageError`."""
-        checker = self.load(name)
+        checker: Checker = self.load(name)  # raises `UsageError`
         bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
         if bounded is None:
             return checker
         return bounded(steps=budget.steps, configurations=budget.configurations)
 
 
-def _do(unit: Unit, config: Config, checkers: Checkers) -> list[Problem]:
+def _do(unit: Unit, config: Config, checkers: Checkers) -> tuple[Problem, ...]:
     """Everything about one unit; returns what could not be done."""
     work = _Work(unit, config, checkers)
     try:
         work.run()
     except Exception:  # noqa: BLE001 - one unit must not end the others
         work.problem("lost", traceback.format_exc().splitlines()[-1])
-    return list(work.problems.kept)
+    return work.problems.kept
 
 
 class _Work:
@@ -212,9 +175,7 @@ class _Work:
         for check in checks:
             if history is None:
                 break
-            row = self._judge(history, info.case, check.checker, check.result_id)
-            table = table_of([row], self.unit.key, check.result_id)
-            self._store(check.result_id, table, mark_of([row]))
+            self._store(check, self._judge(history, info.case, check))
         if facts_id is not None and by_bucket:
             del history
             self._facts(info, None, facts_id)
@@ -252,9 +213,7 @@ class _Work:
         for check in checks:
             marker = self._marker(check.result_id)
             if marker.spent:
-                row = _crashed(check.checker, self.unit.n_ops)
-                table = table_of([row], self.unit.key, check.result_id)
-                self._store(check.result_id, table, mark_of([row]))
+                self._store(check, _crashed(check.checker, self.unit.n_ops))
                 continue
             try:
                 with marker, self._memory():
@@ -262,7 +221,7 @@ class _Work:
             except (HarnessError, OSError, MemoryError) as error:
                 self.problem("history", str(error) or type(error).__name__)
                 return
-            self._store(check.result_id, table, mark)
+            write_result(self.results, check.result_id, {"verdicts": table}, mark=mark)
 
     def _loadable(self, checks: list[Check]) -> list[Check]:
         """Those whose checker this process has: its lack is no result, and not kept."""
@@ -285,16 +244,17 @@ class _Work:
             return contextlib.nullcontext()
         return memory_limit(self.unit.budget.memory_mib)
 
-    def _judge(self, history: History, case: Case, name: str, result_id: str) -> Row:
+    def _judge(self, history: History, case: Case, check: Check) -> Row:
         """The row of one checker, whatever it does."""
-        marker = self._marker(result_id)
+        marker = self._marker(check.result_id)
         if marker.spent:
-            return _crashed(name, len(history.pairs))
+            return _crashed(check.checker, len(history.pairs))
         with marker, self._memory():
-            return judge_history(name, history, case, self.unit.budget, self.checkers)
+            return judge_history(check.checker, history, case, self.unit.budget, self.checkers)
 
-    def _store(self, result_id: str, table: pa.Table, mark: str) -> None:
-        write_result(self.results, result_id, {"verdicts": table}, mark=mark)
+    def _store(self, check: Check, row: Row) -> None:
+        table = table_of([row], self.unit.key, check.result_id)
+        write_result(self.results, check.result_id, {"verdicts": table}, mark=mark_of([row]))
 
     def _facts(self, info: RunInfo, history: History | None, facts_id: str) -> None:
         """Of a history, or straight from its buckets."""
@@ -334,29 +294,12 @@ def worst_mark(marks: Iterable[str]) -> str:
 
 
 def _crashed(checker: str, n_ops: int) -> Row:
-    return Row(
-        checker=checker,
-        key=None,
-        verdict=Verdict.UNKNOWN.value,
-        reason=CRASHED,
-        n_ops=n_ops,
-        wall_ns=0,
-        cpu_ns=0,
-        error=CRASHED,
-    )
+    return Row(checker=checker, reason=CRASHED, n_ops=n_ops, error=CRASHED)
 
 
 def no_verdict(checker: str) -> Row:
     """Stands in for a result that could not be made; why is among the problems of the run."""
-    return Row(
-        checker=checker,
-        key=None,
-        verdict=Verdict.UNKNOWN.value,
-        reason="could not be judged: see the problems of this run",
-        n_ops=0,
-        wall_ns=0,
-        cpu_ns=0,
-    )
+    return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
 def read_history(info: RunInfo) -> History:
@@ -379,15 +322,7 @@ def judge_history(
     key: str | None = None,
 ) -> Row:
     """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
-    row = Row(
-        checker=name,
-        key=key,
-        verdict=Verdict.UNKNOWN.value,
-        reason="",
-        n_ops=len(history.pairs),
-        wall_ns=0,
-        cpu_ns=0,
-    )
+    row = Row(checker=name, key=key, n_ops=len(history.pairs))
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     try:
         with telling_interrupts(), cpu_limit(budget.cpu_s):
@@ -455,7 +390,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {name: [] for name in verdicts().names}
+    columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
         if row.signature is None and row.verdict != Verdict.VALID.value:  # only its reason is known
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
@@ -465,4 +400,4 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
                 column.append(getattr(row, name))
     columns["run"] = [run] * len(rows)
     columns["result_id"] = [result_id] * len(rows)
-    return pa.table(columns, schema=verdicts())
+    return pa.table(columns, schema=schema("verdicts"))

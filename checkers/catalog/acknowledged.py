@@ -13,23 +13,19 @@ rows show the same one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers._sentences import ops, sentence
-from checkers.catalog.findings import Findings, table_words, tried
+from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, tried
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
-from harness.ops import History, Op, OpType, Pair
+from harness.ops import History, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_acknowledged"]
 
 INVARIANT: Final = "acknowledged"
-
-
-def _value(op: Op | None) -> Mapping[str, Any]:
-    return op.value if op is not None and isinstance(op.value, dict) else {}
 
 
 @dataclass(slots=True)
@@ -89,8 +85,8 @@ def _stories(history: History) -> dict[str, _Story]:
     """Table id -> its story, for every table that a successful answer shows."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
-        call, value = pair.invoke, _value(pair.completion)
-        if pair.type is not OpType.OK or value.get("result", "ok") != "ok":
+        call, value = pair.invoke, fields_of(pair.completion)
+        if not is_ok(pair):
             continue
         if call.f == "list":
             for name, ident, version in value.get("tables") or ():
@@ -240,7 +236,9 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
         if pair.invoke.f == "create"
     }
     made: dict[str, Mapping[str, Any]] = {}
-    for row in _with_nonces(snapshot.tables.values(), bool(creates)):
+    for row in snapshot.tables.values() if creates else ():
+        if not row.get("comment"):
+            continue
         findings.look("created-once")
         nonce, words = row["comment"], table_words(row["id"], row["name"])
         pair, other = creates.get(nonce), made.setdefault(nonce, row)
@@ -260,9 +258,3 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
                 f"{sentence(pair)}; it made {table_words(other['id'], other['name'])} and {words}.",
                 pair.invoke.index,
             )
-
-
-def _with_nonces(
-    rows: Iterable[Mapping[str, Any]], are_creates: bool
-) -> Iterable[Mapping[str, Any]]:
-    return [row for row in rows if are_creates and row.get("comment")]

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from checkers._disturbances import Disturbance, citation, disturbances_of
 from checkers._sentences import seconds, sentence
-from checkers.catalog.findings import Findings, counted, table_words
+from checkers.catalog.findings import Findings, counted, fields_of, is_ok, table_words
 from checkers.catalog.snapshot import Snapshot
-from harness.ops import History, OpType, Pair
+from harness.ops import History, Pair
 
 __all__ = ["check_answers"]
 
@@ -47,11 +47,8 @@ class _Shown(NamedTuple):
 
 def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
     for pair in history.pairs:
-        done = pair.completion
-        if pair.invoke.f not in kinds or done is None or done.type is not OpType.OK:
-            continue
-        value = done.value if isinstance(done.value, Mapping) else {}
-        if value.get("result", "ok") == "ok" and value.get("table_id"):
+        value = fields_of(pair.completion)
+        if pair.invoke.f in kinds and is_ok(pair) and value.get("table_id"):
             yield _Shown(pair, value["table_id"], value)
 
 
@@ -87,37 +84,26 @@ def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) 
     """Keys are hex; the empty one is both ends of the key space."""
     if shown.value.get("truncated"):
         findings.excuse("located")
-        return None
+        return
     findings.look("located")
     tablets = sorted(shown.value["tablets"], key=lambda t: (t["start"], t["tablet_id"]))
     position, ended = "", False
+    wanted = None if asked is None else asked.get("partitions")
     for tablet in tablets:
         if ended or tablet["start"] != position:
+            what = f"its tablets leave out or hold twice keys from {position or 'the start'} on"
             break
         position, ended = tablet["end"], tablet["end"] == ""
     else:
         if not ended:
-            return _complain(
-                findings,
-                "located",
-                shown,
-                f"no tablet holds keys from {position or 'the start'} on",
+            what = f"no tablet holds keys from {position or 'the start'} on"
+        elif isinstance(wanted, int) and len(tablets) != wanted:
+            what = (
+                f"showed {counted(len(tablets), 'tablet')} of a table that was made with {wanted}"
             )
-        wanted = None if asked is None else asked.get("partitions")
-        if isinstance(wanted, int) and len(tablets) != wanted:
-            _complain(
-                findings,
-                "located",
-                shown,
-                f"showed {counted(len(tablets), 'tablet')} of a table that was made with {wanted}",
-            )
-        return None
-    return _complain(
-        findings,
-        "located",
-        shown,
-        f"its tablets leave out or hold twice keys from {position or 'the start'} on",
-    )
+        else:
+            return
+    _complain(findings, "located", shown, what)
 
 
 def _tablets_keep(located: Sequence[_Shown], findings: Findings) -> None:

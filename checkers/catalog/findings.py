@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from checkers._sentences import where
 from harness.errors import counted
-from harness.ops import Pair
+from harness.ops import Op, OpType, Pair
 
-__all__ = ["Findings", "Violation", "counted", "table_words", "tried"]
+__all__ = ["Findings", "Violation", "counted", "fields_of", "is_ok", "table_words", "tried"]
 
 ID_SHOWN_MAX: Final = 8
 """Longer ids are cut in sentences: the name is what people know."""
@@ -22,10 +23,20 @@ def table_words(ident: object, name: str | None) -> str:
     return f"table {name!r} (id {short})" if name else f"table {short}"
 
 
+def fields_of(op: Op | None) -> Mapping[str, Any]:
+    """What an op says; histories of others may hold anything in its place."""
+    return op.value if op is not None and isinstance(op.value, Mapping) else {}
+
+
+def is_ok(pair: Pair) -> bool:
+    """Whether the operation succeeded: some targets answer that a table is not there."""
+    return pair.type is OpType.OK and fields_of(pair.completion).get("result", "ok") == "ok"
+
+
 def tried(pair: Pair) -> str:
     """What an operation that did nothing wanted, without a full stop."""
     call = pair.invoke
-    name = call.value.get("name") if isinstance(call.value, dict) else None
+    name = fields_of(call).get("name")
     what = f"table {name!r}" if name else "the tables"
     return f"Process {call.process} tried to {call.f} {what} {where(pair)}"
 

@@ -10,28 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from checkers._sentences import sentence
-from checkers.catalog.findings import Findings, table_words
-from harness.ops import History, Op, OpType, Pair
+from checkers.catalog.findings import Findings, fields_of, is_ok, table_words
+from harness.ops import History, Pair
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_history"]
-
-
-def _value(op: Op | None) -> Mapping[str, Any]:
-    return op.value if op is not None and isinstance(op.value, dict) else {}
-
-
-def _always(pair: Pair) -> bool:
-    del pair
-    return True
-
-
-def _ok(pair: Pair) -> bool:
-    return pair.type is OpType.OK and _value(pair.completion).get("result", "ok") == "ok"
 
 
 def check_history(history: History, findings: Findings) -> None:
@@ -41,9 +28,13 @@ def check_history(history: History, findings: Findings) -> None:
         _monotone(
             name,
             field,
-            ((p, "", _value(p.completion).get(field)) for p in pairs if p.completion is not None),
+            (
+                (p, "", fields_of(p.completion).get(field))
+                for p in pairs
+                if p.completion is not None
+            ),
             findings,
-            ack=lambda pair: pair.invoke.f in MUTATIONS and _ok(pair),
+            ack=lambda pair: pair.invoke.f in MUTATIONS and is_ok(pair),
         )
     _applied_is_committed(pairs, findings)
     _monotone(
@@ -52,11 +43,11 @@ def check_history(history: History, findings: Findings) -> None:
         (
             (
                 p,
-                str(_value(p.completion).get("table_id")),
-                _value(p.completion).get("applied_schema_version"),
+                str(fields_of(p.completion).get("table_id")),
+                fields_of(p.completion).get("applied_schema_version"),
             )
             for p in pairs
-            if _ok(p) and p.invoke.f == "get"
+            if is_ok(p) and p.invoke.f == "get"
         ),
         findings,
     )
@@ -75,7 +66,7 @@ def _one_leader(history: History, findings: Findings) -> None:
     """Who led in which term, as the harness heard it from the nodes themselves."""
     leaders: dict[int, tuple[str, int]] = {}
     for fact in history.facts("leader"):
-        node, term = _value(fact).get("node"), _value(fact).get("term")
+        node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
         if not isinstance(node, str) or not isinstance(term, int):
             continue  # a target without terms
         findings.look("one-leader")
@@ -88,9 +79,9 @@ def _one_leader(history: History, findings: Findings) -> None:
 
 def _applied_is_committed(pairs: Iterable[Pair], findings: Findings) -> None:
     for pair in pairs:
-        value = _value(pair.completion)
+        value = fields_of(pair.completion)
         applied, committed = value.get("applied_schema_version"), value.get("schema_version")
-        if not _ok(pair) or not isinstance(applied, int) or not isinstance(committed, int):
+        if not is_ok(pair) or not isinstance(applied, int) or not isinstance(committed, int):
             continue
         findings.look("applied-versions")
         if applied > committed:
@@ -103,8 +94,8 @@ def _applied_is_committed(pairs: Iterable[Pair], findings: Findings) -> None:
 
 def _alter_done(pairs: Iterable[Pair]) -> Iterable[tuple[Pair, str, Any]]:
     for pair in pairs:
-        value = _value(pair.completion)
-        if not _ok(pair):
+        value = fields_of(pair.completion)
+        if not is_ok(pair):
             continue
         if pair.invoke.f == "get":
             yield pair, str(value.get("table_id")), value.get("applied_schema_version")
@@ -118,7 +109,7 @@ def _monotone(
     observations: Iterable[tuple[Pair, str, Any]],
     findings: Findings,
     *,
-    ack: Callable[[Pair], bool] = _always,
+    ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
     """Whatever was invoked after an `ack` completed shows at least its number, per subject.
 
@@ -152,7 +143,7 @@ def _monotone(
 
 def _name_in(pair: Pair) -> str | None:
     """The name by which an operation asked for its table, or gave it."""
-    given = _value(pair.invoke)
+    given = fields_of(pair.invoke)
     name: str | None = given.get("new_name", given.get("name"))
     return name
 
@@ -162,8 +153,8 @@ def _lower(text: str) -> str:
 
 
 def _seen_ids(pair: Pair) -> list[str]:
-    value = _value(pair.completion)
-    if not _ok(pair):
+    value = fields_of(pair.completion)
+    if not is_ok(pair):
         return []
     if pair.invoke.f == "list":
         return [entry[1] for entry in value.get("tables", ()) if entry[1]]

@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from checkers.catalog.findings import Findings, tried
+from checkers.catalog.findings import Findings, fields_of, is_ok, tried
 from harness.ops import History, OpType, Pair
 
 __all__ = ["check_refusals", "demanded_refusals"]
@@ -145,8 +145,7 @@ class _Context:
 
     def _take(self, pair: Pair) -> None:
         call, done = pair.invoke, pair.completion
-        given = call.value if isinstance(call.value, Mapping) else {}
-        value = done.value if done is not None and isinstance(done.value, Mapping) else {}
+        given, value = fields_of(call), fields_of(done)
         if isinstance(value.get("schema_version"), int):
             self.version_max = max(self.version_max, value["schema_version"])
         end = math.inf if done is None or pair.type is OpType.INFO else done.index
@@ -158,8 +157,9 @@ class _Context:
         if call.f in {"create", "rename"}:
             taken = new_name if call.f == "rename" else name
             self.takers.setdefault(str(taken), []).append(span)
-        is_ok = pair.type is OpType.OK and value.get("result", "ok") == "ok"
-        if is_ok and (call.f == "locate" or (call.f == "is-create-done" and value.get("done"))):
+        if is_ok(pair) and (
+            call.f == "locate" or (call.f == "is-create-done" and value.get("done"))
+        ):
             assert done is not None
             self.running.setdefault(str(name), []).append((call.index, done.index))
         if pair.type is OpType.FAIL:
@@ -255,7 +255,7 @@ def _bad_name(name: Any, limits: _Limits) -> bool:
 
 def _schema(context: _Context, pair: Pair) -> str | None:
     call = pair.invoke
-    given = call.value if isinstance(call.value, Mapping) else {}
+    given = fields_of(call)
     match call.f:
         case "create":
             columns = [KEY_COLUMN, *(given.get("columns") or ())]

@@ -242,28 +242,31 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
     for table in sorted(snapshot.tables.values(), key=lambda row: str(row["id"])):
         findings.look("table-states")
         state = table["state"]
-        words = table_words(table["id"], table["name"])
         if state not in TABLE_STATES:
-            findings.violate("table-states", f"{words} is in the state {state}, which is none.")
+            what = f"is in the state {state}, which is none"
         elif state not in LIVE_TABLES | {"REMOVED"}:
-            findings.violate(
-                "table-states", f"{words} is stored as {state}; only memory may hold that."
-            )
+            what = f"is stored as {state}; only memory may hold that"
         elif settled and state not in SETTLED_TABLES:
-            findings.violate("table-states", f"{words} is still {state} after everything settled.")
+            what = f"is still {state} after everything settled"
+        else:
+            continue
+        findings.violate("table-states", f"{table_words(table['id'], table['name'])} {what}.")
     for tablet in sorted(snapshot.tablets.values(), key=lambda row: str(row["id"])):
         findings.look("tablet-states")
         state, table_id = tablet["state"], tablet["table_id"]
         owner = snapshot.tables.get(table_id)
-        words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
         if state not in TABLET_STATES:
-            findings.violate("tablet-states", f"{words} is in the state {state}, which is none.")
+            what = f"is in the state {state}, which is none"
         elif owner is None:
-            findings.violate("tablet-states", f"{words} belongs to a table that does not exist.")
+            what = "belongs to a table that does not exist"
         elif owner["state"] == "REMOVED" and state not in DEAD_TABLETS:
-            findings.violate("tablet-states", f"{words} is {state} although its table was removed.")
+            what = f"is {state} although its table was removed"
         elif settled and state not in DEAD_TABLETS and state != "RUNNING":
-            findings.violate("tablet-states", f"{words} is still {state} after everything settled.")
+            what = f"is still {state} after everything settled"
+        else:
+            continue
+        words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
+        findings.violate("tablet-states", f"{words} {what}.")
 
 
 def _coverage(snapshot: Snapshot, findings: Findings) -> None:

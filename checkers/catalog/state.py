@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from checkers._sentences import seconds
-from checkers.catalog.findings import Findings, table_words
+from checkers.catalog.findings import Findings, fields_of, table_words
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType
 
@@ -206,10 +206,9 @@ def check_column_ids(history: History, snapshot: Snapshot | None, findings: Find
     """Ids are unique, never used again or for another column, and below the next one."""
     sights: dict[str, list[_Sight]] = {}
     for pair in history.pairs:
-        done = pair.completion
-        if pair.type is not OpType.OK or pair.invoke.f != "get" or done is None:
+        if pair.type is not OpType.OK or pair.invoke.f != "get":
             continue
-        value = done.value if isinstance(done.value, Mapping) else {}
+        value = fields_of(pair.completion)
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
             names = tuple(map(str, value.get("columns") or ()))
@@ -277,11 +276,10 @@ class _Renames:
         """Take in the steps of all alters."""
         self._parent: dict[str, str] = {}
         for pair in history.pairs:
-            value = pair.invoke.value
-            if pair.invoke.f == "alter" and isinstance(value, Mapping):
-                for step in value.get("steps") or ():
-                    if step[0] == "rename":
-                        self._parent[self._root(step[1])] = self._root(step[2])
+            steps = fields_of(pair.invoke).get("steps") if pair.invoke.f == "alter" else ()
+            for step in steps or ():
+                if step[0] == "rename":
+                    self._parent[self._root(step[1])] = self._root(step[2])
 
     def link(self, one: str, two: str) -> bool:
         """Whether both may be of one column."""

@@ -145,17 +145,14 @@ def _minimal(found: Contradiction) -> Contradiction:
         ids = [operation.id for operation in kept]
         for chunk in [set(ids[start : start + size]) for start in range(0, len(ids), size)]:
             rest = [operation for operation in kept if operation.id not in chunk]
-            if rest and _contradict(found.part.model, rest):
-                kept = rest
+            if rest:
+                outcome = check_operations(found.part.model, rest, explained=False)
+                kept = rest if outcome.result is Result.ILLEGAL else kept
         if size == 1:
             break
         size = max(1, min(size, len(kept)) // 2)
     part = replace(found.part, operations=tuple(kept))
     return replace(found, core=tuple(operation.id for operation in kept), part=part)
-
-
-def _contradict(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> bool:
-    return check_operations(model, operations, explained=False).result is Result.ILLEGAL
 
 
 def _end(operation: Operation[Any, Any]) -> float:

@@ -54,7 +54,7 @@ def replay(
         if operation.is_unknown or revision < 0:
             lost.append(operation)
             continue
-        answer = operation.output
+        answer = operation.said
         looks = not isinstance(operation.input, CHANGES) or (
             answer is not UNKNOWN and answer.result != "ok"
         )
@@ -135,6 +135,5 @@ class _Walk:
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
             return False, state, latest_call
-        output = UNKNOWN if operation.is_unknown else operation.output
-        legal, after = self._model.step(state, operation.input, output)
+        legal, after = self._model.step(state, operation.input, operation.said)
         return legal, after, latest_call

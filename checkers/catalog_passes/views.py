@@ -49,8 +49,7 @@ CatalogOperation = Operation[CatalogInput, Answer]
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
     """What a known operation answered."""
-    answer = operation.output
-    return None if operation.is_unknown or answer is UNKNOWN else answer
+    return None if operation.said is UNKNOWN else operation.said
 
 
 def is_plain_list(answer: Answer) -> bool:

@@ -16,18 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from checkers.elle.append_cases import AppendExplainer, AppendTexts
 from checkers.elle.columns import FAIL, INFO, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.findings import Inference
 from checkers.elle.graph import RW, WR, WW, GraphBuilder
-from checkers.elle.kernels import expand, slices_equal
+from checkers.elle.kernels import BoolArray, expand, slices_equal
 from checkers.elle.writes import Writers, collisions, intermediate_writes
 
 __all__ = ["AppendIndex", "infer_append"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -227,7 +224,7 @@ def infer_append(columns: Columns) -> Inference:
     index = index_appends(columns)
     builder = GraphBuilder(columns)
     _edges(index, builder)
-    inference = Inference(builder, {}, AppendExplainer(index), (WW, WR, RW))
+    inference = Inference(builder, {}, AppendExplainer(index).explain, (WW, WR, RW))
     texts = AppendTexts(index)
     last = _last_writers(index)
     inference.add("G1a", _g1a(index), texts.g1a)
@@ -317,10 +314,7 @@ class _Groups:
     def __init__(self, index: AppendIndex) -> None:
         self.index = index
         columns = index.columns
-        mops = np.flatnonzero(columns.type[columns.txn] == OK)
-        code = columns.txn[mops].astype(np.int64) * len(columns.keys) + columns.key[mops]
-        order = np.argsort(code, kind="stable")
-        mops, code = mops[order], code[order]
+        mops, code = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
         opens = np.append(True, code[1:] != code[:-1])[: len(code)]
         lone = opens & np.append(opens[1:], True)[: len(code)]
         self.mops = mops[~lone]

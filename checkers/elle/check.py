@@ -277,8 +277,8 @@ class _Found:
         runs = component.txns[list(cycle.txns)]
         cycle = shortened(cycle, self.columns.start[runs], self.columns.end[runs])
         txns = component.txns[list(cycle.txns)].tolist()
-        explainer = self.inference.explainer
-        self.record(cycle.name, lambda: explain_cycle(self.columns, explainer, txns, cycle))
+        explain = self.inference.explain
+        self.record(cycle.name, lambda: explain_cycle(self.columns, explain, txns, cycle))
 
     def search(self, component: Component, number: int, wanted: Request) -> None:
         """Find the cycles of one component."""

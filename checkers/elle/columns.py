@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -47,7 +47,6 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 """Elements that are the same where they are equal. Lists with others in them share no memory."""
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
-_MICRO_OPS_MAX: Final = 2**31 - 1
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -102,11 +101,8 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, without the names of keys and values."""
-        return sum(
-            getattr(self, name).nbytes
-            for name in self.__slots__
-            if isinstance(getattr(self, name), np.ndarray)
-        )
+        every = (getattr(self, item.name) for item in fields(self))
+        return sum(one.nbytes for one in every if isinstance(one, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
         """The values that the read `mop` returned."""
@@ -116,6 +112,12 @@ class Columns:
     def mops(self, txn: int) -> range:
         """The micro-operations of transaction `txn`."""
         return range(int(self.offset[txn]), int(self.offset[txn + 1]))
+
+    def by_key(self, mops: LongArray) -> tuple[LongArray, LongArray]:
+        """Micro-operations by transaction and key, in their order, and the group of each."""
+        group = self.txn[mops].astype(np.int64) * len(self.keys) + self.key[mops]
+        order = np.argsort(group, kind="stable")
+        return mops[order], group[order]
 
     def render_value(self, value: int) -> str:
         """A value as people wrote it."""

@@ -11,9 +11,10 @@ from html import escape
 from typing import Any, Final
 
 from checkers.elle.columns import Columns
-from checkers.elle.findings import Case, Explainer, Reason, Step
+from checkers.elle.findings import Case, Explain, Reason, Step
 from checkers.elle.graph import PROCESS, REALTIME
 from checkers.elle.kinds import Cycle
+from harness.errors import clipped
 
 __all__ = ["draw", "explain_cycle"]
 
@@ -47,15 +48,15 @@ _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
 
 
-def _reason(explainer: Explainer, source: int, target: int, relation: int) -> Reason:
+def _reason(explain: Explain, source: int, target: int, relation: int) -> Reason:
     if relation == PROCESS:
         return Reason("process", "one process executed {source} before {target}")
     if relation == REALTIME:
         return Reason("realtime", "{source} completed before {target} was invoked")
-    return explainer.explain(source, target, relation)
+    return explain(source, target, relation)
 
 
-def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cycle: Cycle) -> Case:
+def explain_cycle(columns: Columns, explain: Explain, members: list[int], cycle: Cycle) -> Case:
     """The case of a cycle; `members` are its transactions by their numbers in `columns`."""
     steps: list[Step] = []
     lines: list[str] = []
@@ -65,7 +66,7 @@ def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cy
     for position, relation in enumerate(cycle.relations):
         after = (position + 1) % size
         source, target = members[position], members[after]
-        reason = _reason(explainer, source, target, relation)
+        reason = _reason(explain, source, target, relation)
         steps.append(Step(int(columns.index[source]), int(columns.index[target]), reason))
         text = reason.tell(f"T{position + 1}", f"T{after + 1}")
         order = f"T{position + 1} < T{after + 1}, because {text}"
@@ -82,7 +83,7 @@ def explain_cycle(columns: Columns, explainer: Explainer, members: list[int], cy
 
 
 def _short(text: str, most: int = _TEXT_MAX) -> str:
-    return _safe(text if len(text) <= most else f"{text[: most - 3]}...")
+    return _safe(clipped(text, most))
 
 
 def _safe(text: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from checkers.elle.columns import IntArray
 from checkers.elle.graph import GraphBuilder
 
-__all__ = ["Case", "Explainer", "Finding", "Inference", "Reason", "Refused", "Step"]
+__all__ = ["Case", "Explain", "Finding", "Inference", "Reason", "Refused", "Step"]
 
 
 class Refused(Exception):  # noqa: N818 - not an error: the history cannot be judged, and says why
@@ -74,12 +74,8 @@ class Finding:
     explain: Callable[[int], Case]
 
 
-class Explainer(Protocol):
-    """Finds the reason behind an edge of the graph."""
-
-    def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why transaction `source` precedes `target` by `relation`."""
-        ...
+Explain = Callable[[int, int, int], Reason]
+"""Why one transaction precedes another one by a relation: the reason behind an edge."""
 
 
 @dataclass(slots=True)
@@ -93,7 +89,7 @@ class Inference:
 
     builder: GraphBuilder
     findings: dict[str, Finding]
-    explainer: Explainer
+    explain: Explain
     preference: tuple[int, ...]
     notes: tuple[str, ...] = ()
     refine: Callable[[IntArray], GraphBuilder | None] | None = None

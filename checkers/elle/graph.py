@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from checkers.elle.columns import NEVER, Columns, IntArray, LongArray
-from checkers.elle.kernels import LEVELS_PER_RUN, clusters, expand, settle, strong_components
+from checkers.elle.kernels import LEVELS_PER_RUN, alike, expand, stretches, strong_components
 
 __all__ = [
     "JOINT",
@@ -118,22 +118,15 @@ class Graph:
             ceiling[: self.members][ok] = (
                 self.columns.end[ok].astype(np.int64) + 1
             ) * LEVELS_PER_RUN - 1
-        falling = settle(level, ceiling, self.source, self.target)
-        if not len(falling):
+        nodes, edges = stretches(level, ceiling, self.source, self.target)
+        if not len(nodes):
             return
-        stretch = clusters(level, level[self.target[falling]], level[self.source[falling]])
-        edges = np.flatnonzero(
-            (stretch[self.source] >= 0) & (stretch[self.source] == stretch[self.target])
-        )
-        nodes = np.flatnonzero(stretch >= 0)
         whole = self._local(nodes, edges)
         label = strong_components(whole.count, whole.source, whole.target)
         yield from self._split(nodes, edges, label[: len(nodes)])
 
     def _split(self, nodes: LongArray, edges: LongArray, label: IntArray) -> Iterator[Component]:
-        order = np.argsort(label, kind="stable")
-        cuts = np.flatnonzero(np.diff(label[order])) + 1
-        groups = [group for group in np.split(order, cuts) if len(group) > 1]
+        groups = [group for group in alike(label) if len(group) > 1]
         place = np.full(self.count, -1, np.int64)
         place[nodes] = label
         within = edges[place[self.source[edges]] == place[self.target[edges]]]
@@ -219,16 +212,13 @@ class GraphBuilder:
         self._loops = np.zeros(0, np.int32)
         self.touched = False  # whether any dependency was found
 
-    def add(self, source: IntArray, target: IntArray, relation: int) -> None:
-        """Edges source[i] -> target[i]."""
-        self._append(source, target, relation)
-
     def add_loops(self, txns: IntArray) -> None:
         """Transactions that read what they wrote only later."""
         self.touched |= bool(len(txns))
         self._loops = np.unique(txns).astype(np.int32)
 
-    def _append(self, source: IntArray, target: IntArray, relation: int) -> None:
+    def add(self, source: IntArray, target: IntArray, relation: int) -> None:
+        """Edges source[i] -> target[i]."""
         keep = source != target
         if not keep.all():
             source, target = source[keep], target[keep]
@@ -254,7 +244,7 @@ class GraphBuilder:
         size = np.searchsorted(other, group, side="right") - low
         heavy = self._heavy(group, size)
         light = ~heavy
-        self._append(
+        self.add(
             np.repeat(txn[light], size[light]),
             followers[expand(low[light], size[light])],
             relation,
@@ -288,12 +278,12 @@ class GraphBuilder:
         below = np.searchsorted(targets, sources, side="left") - 1
         above = np.searchsorted(targets, sources, side="right")
         has_below, has_above = below >= 0, above < n
-        self._append(sources[has_below], down[below[has_below]], relation)
-        self._append(sources[has_above], up[above[has_above]], relation)
-        self._append(down, targets, JOINT)
-        self._append(up, targets, JOINT)
-        self._append(down[1:], down[:-1], JOINT)
-        self._append(up[:-1], up[1:], JOINT)
+        self.add(sources[has_below], down[below[has_below]], relation)
+        self.add(sources[has_above], up[above[has_above]], relation)
+        self.add(down, targets, JOINT)
+        self.add(up, targets, JOINT)
+        self.add(down[1:], down[:-1], JOINT)
+        self.add(up[:-1], up[1:], JOINT)
 
     def build(self, *, realtime: bool) -> Graph:
         """The graph of everything added."""

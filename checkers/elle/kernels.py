@@ -21,10 +21,13 @@ import numpy.typing as npt
 
 __all__ = [
     "LEVELS_PER_RUN",
+    "BoolArray",
+    "alike",
     "clusters",
     "expand",
     "settle",
     "slices_equal",
+    "stretches",
     "strong_components",
 ]
 
@@ -113,6 +116,24 @@ def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
     return np.where(inside, at, -1)
 
 
+def stretches(
+    level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray
+) -> tuple[LongArray, LongArray]:
+    """The nodes and edges among which all cycles lie, once `level` has settled (see the module)."""
+    falling = settle(level, ceiling, source, target)
+    if not len(falling):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    stretch = clusters(level, level[target[falling]], level[source[falling]])
+    edges = np.flatnonzero((stretch[source] >= 0) & (stretch[source] == stretch[target]))
+    return np.flatnonzero(stretch >= 0), edges
+
+
+def alike(label: npt.NDArray[np.integer]) -> list[LongArray]:
+    """The places of each label, ascending."""
+    order = np.argsort(label, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+
+
 def strong_components(count: int, source: IntArray, target: IntArray) -> IntArray:
     """Number the strongly connected components of `count` nodes; the label of each node.
 
@@ -173,18 +194,13 @@ def cyclic_components(level: LongArray, source: LongArray, target: LongArray) ->
     ceiling = np.full(len(level), np.iinfo(np.int64).max)
     level = level * LEVELS_PER_RUN
     heads, tails = source.astype(np.int32), target.astype(np.int32)
-    falling = settle(level, ceiling, heads, tails)
-    if not len(falling):
+    nodes, edges = stretches(level, ceiling, heads, tails)
+    if not len(nodes):
         return []
-    stretch = clusters(level, level[target[falling]], level[source[falling]])
-    edges = np.flatnonzero((stretch[source] >= 0) & (stretch[source] == stretch[target]))
-    nodes = np.flatnonzero(stretch >= 0)
     place = np.zeros(len(level), np.int32)
     place[nodes] = np.arange(len(nodes), dtype=np.int32)
     label = strong_components(len(nodes), place[source[edges]], place[target[edges]])
-    order = np.argsort(label, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
     return sorted(
-        (np.sort(nodes[group]) for group in groups if len(group) > 1),
+        (np.sort(nodes[group]) for group in alike(label) if len(group) > 1),
         key=lambda group: int(group[0]),
     )

@@ -84,7 +84,7 @@ def infer_predicates(columns: PredicateColumns) -> Inference:
         pairs = [(a, b) for a, b, kind in index.edges if kind == relation]
         source, target = np.array(pairs, np.int32).reshape(-1, 2).T
         builder.add(source, target, relation)
-    inference = Inference(builder, {}, _Explainer(index), (WW, WR, WRP, RW, RWP))
+    inference = Inference(builder, {}, _Explainer(index).explain, (WW, WR, WRP, RW, RWP))
     for name, cases in index.cases.items():
         inference.findings[name] = Finding(index.counts[name], cases.__getitem__)
     return inference
@@ -292,10 +292,8 @@ class _Reads:
         elif version.txn == self.txn:
             text = f"{self._told(access)}, and wrote that {render(value)} only later."
             self.index.record("future-read", (self.txn,), key, text)
-        elif self.index.failed(version):
-            self._aborted(access, key, version)
-        elif not version.final:
-            self._intermediate(access, key, version)
+        elif self.index.failed(version) or not version.final:
+            self._dirty(access, key, version)
         else:
             self._selected(access, key, version)
 
@@ -314,27 +312,19 @@ class _Reads:
         dirty = [version for version in others if version.txn != self.txn]
         if not dirty:
             return False
-        if all(self.index.failed(version) for version in dirty):
-            self._aborted(access, key, dirty[0])
-        else:
-            self._intermediate(access, key, next(v for v in dirty if not self.index.failed(v)))
+        self._dirty(access, key, next((v for v in dirty if not self.index.failed(v)), dirty[0]))
         return True
 
-    def _aborted(self, access: Access, key: int, version: _Version) -> None:
-        name = self.index.columns.render_key(key)
-        text = (
-            f"{self._told(access)}, and so saw key {name} as op {self.index.op(version.txn)} left "
-            f"it ({version.told()}), which failed."
-        )
-        self.index.record("G1a", (self.txn, version.txn), key, text)
-
-    def _intermediate(self, access: Access, key: int, version: _Version) -> None:
-        name = self.index.columns.render_key(key)
-        text = (
-            f"{self._told(access)}, and so saw key {name} as it was ({version.told()}) within op "
-            f"{self.index.op(version.txn)}, which wrote {name} again."
-        )
-        self.index.record("G1b", (self.txn, version.txn), key, text)
+    def _dirty(self, access: Access, key: int, version: _Version) -> None:
+        """A version of a transaction that failed, or that its own transaction wrote over."""
+        name, op = self.index.columns.render_key(key), self.index.op(version.txn)
+        if self.index.failed(version):
+            kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"
+        else:
+            how = f"as it was ({version.told()}) within op {op}, which wrote {name} again"
+            kind = "G1b"
+        text = f"{self._told(access)}, and so saw key {name} {how}."
+        self.index.record(kind, (self.txn, version.txn), key, text)
 
     def _selected(self, access: Access, key: int, version: _Version) -> None:
         """One version of a key is known to be the one selected."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from checkers._transactions import mops_of
 from checkers.elle.columns import OK, Columns, Transaction, columns_of, render
-from harness.errors import HistoryError
+from harness.errors import HistoryError, clipped
 from harness.ops import History, OpType
 
 __all__ = ["Access", "Predicate", "PredicateColumns", "identity", "predicate_columns"]
@@ -83,11 +83,6 @@ class PredicateColumns(Columns):
     bodies: list[tuple[Access, ...]] = field(repr=False)
     initial: list[Any] = field(repr=False)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(int(getattr(getattr(self, item.name), "nbytes", 0)) for item in fields(Columns))
-
     def render_access(self, access: Access, *, known: bool = True) -> str:
         """One micro-operation, such as `rp [= 1] {x 1}`."""
         if access.predicate is not None:
@@ -116,8 +111,7 @@ class PredicateColumns(Columns):
 
 
 def _quoted(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _QUOTED_MAX else f"{text[: _QUOTED_MAX - 3]}..."
+    return clipped(repr(value), _QUOTED_MAX)
 
 
 class _Reader:

@@ -66,7 +66,11 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
     builder = dependencies.build(order.nearest_written(dependencies.written))
     texts = RegisterTexts(columns, writers, accesses, order)
     inference = Inference(
-        builder, {}, RegisterExplainer(accesses, order), (WR, WW, RW), refine=dependencies.refine
+        builder,
+        {},
+        RegisterExplainer(accesses, order).explain,
+        (WR, WW, RW),
+        refine=dependencies.refine,
     )
     inference.add("cyclic-versions", np.arange(len(order.cycles), dtype=np.int32), texts.cyclic)
     _local_anomalies(inference, accesses, writers, texts)
@@ -175,10 +179,7 @@ def _local_anomalies(
     foreign = columns.txn[writer] != columns.txn[reads]
     inference.add("G1b", reads[written & intermediate_writes(columns)[writer] & foreign], texts.g1b)
 
-    ok = np.flatnonzero(columns.type[columns.txn] == OK)
-    group = columns.txn[ok].astype(np.int64) * len(columns.keys) + columns.key[ok]
-    order = np.argsort(group, kind="stable")
-    mops, group = ok[order], group[order]
+    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
     follows = np.append(False, group[1:] == group[:-1])[: len(group)]
     version = accesses.version[mops]
     wrong = follows & ~columns.write[mops]

@@ -40,6 +40,7 @@ from checkers.elle.kernels import strong_components
 from checkers.elle.kinds import Adjacency, Budget, Cycle, Kind, TimedOut, Walker, cycle_of
 from checkers.elle.models import (
     EXISTENCE_MODELS,
+    SUFFIXES,
     forbidden_by,
     impossible_models,
     with_implied,
@@ -74,58 +75,21 @@ _ORDER: Final = (
     "G2-realtime",
 )
 
-_EXTENDED: Final = frozenset(
-    {"PL-SI", "strong-session-snapshot-isolation", "strong-snapshot-isolation"}
-)
+_SNAPSHOTS: Final = ("PL-SI", "strong-session-snapshot-isolation", "strong-snapshot-isolation")
 _SEEN: Final = WW | WR | WRP
 _ALL: Final = _SEEN | RW | RWP
-_EXISTENCE: Final = {
-    "PL-1": WW,
-    "PL-2": _SEEN,
-    "PL-SI": _ALL,
-    "PL-2.99": _SEEN | RW,
-    "PL-3": _ALL,
-    "strong-session-PL-1": WW | PROCESS,
-    "strong-session-PL-2": _SEEN | PROCESS,
-    "strong-session-snapshot-isolation": _ALL | PROCESS,
-    "strong-session-serializable": _ALL | PROCESS,
-    "strong-PL-1": WW | REALTIME,
-    "strong-PL-2": _SEEN | REALTIME,
-    "strong-snapshot-isolation": _ALL | REALTIME,
-    "PL-SS": _ALL | REALTIME,
-}
-
-_SHOWN_BY: Final = {
-    model: tuple(f"{name}{suffix}" for name in names)
-    for suffix, models in (
-        ("", ("PL-1", "PL-2", "PL-SI", "PL-2.99", "PL-3")),
-        (
-            "-process",
-            (
-                "strong-session-PL-1",
-                "strong-session-PL-2",
-                "strong-session-snapshot-isolation",
-                "",
-                "strong-session-serializable",
-            ),
-        ),
-        (
-            "-realtime",
-            ("strong-PL-1", "strong-PL-2", "strong-snapshot-isolation", "", "PL-SS"),
-        ),
+_REFUTED_BY: Final = {
+    model: (relations | order, tuple(f"{kind}{suffix}" for kind in kinds))
+    for relations, kinds, models in (
+        (WW, ("G0",), ("PL-1", "strong-session-PL-1", "strong-PL-1")),
+        (_SEEN, ("G1c",), ("PL-2", "strong-session-PL-2", "strong-PL-2")),
+        (_ALL, ("G-single-item", "G-nonadjacent-item", "G-single", "G-nonadjacent"), _SNAPSHOTS),
+        (_SEEN | RW, ("G2-item",), ("PL-2.99",)),
+        (_ALL, ("G2-item", "G2"), ("PL-3", "strong-session-serializable", "PL-SS")),
     )
-    for model, names in zip(
-        models,
-        (
-            ("G0",),
-            ("G1c",),
-            ("G-single-item", "G-nonadjacent-item", "G-single", "G-nonadjacent"),
-            ("G2-item",),
-            ("G2-item", "G2"),
-        ),
-        strict=True,
-    )
+    for model, suffix, order in zip(models, SUFFIXES, (0, PROCESS, REALTIME), strict=False)
 }
+"""The relations of which a cycle refutes a model, and the kinds of cycles that show it."""
 
 
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
@@ -197,10 +161,10 @@ class Search:
 
     def _members(self, model: str) -> int:
         """How many transactions the smallest component has that refutes `model`; 0 if none."""
-        extended = model in _EXTENDED
-        label = self._label(_EXISTENCE[model], extended=extended)
+        relations, _ = _REFUTED_BY[model]
+        label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
-        if _EXISTENCE[model] & WR and self._component.loops:
+        if relations & WR and self._component.loops:
             return 1
         if size.max() == 1:
             return 0
@@ -254,7 +218,7 @@ class Search:
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
         """A cycle that refutes `model`, whatever else may explain its steps; `None` if too hard."""
-        for name in _SHOWN_BY[model]:
+        for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:
                     cycle = self.find(name, part)

@@ -24,7 +24,9 @@ from checkers.elle.verify_raw import (
 from checkers.elle.verify_single import SINGLE
 from checkers.elle.verify_versions import next_in_list, precedes
 
-__all__ = ["CaseError", "NotVerified", "Txn", "Verifier", "fits", "transactions"]
+__all__ = ["OF_DATA", "CaseError", "NotVerified", "Txn", "Verifier", "transactions"]
+
+OF_DATA = ("ww", "wr", "rw")
 
 
 class Verifier(Raw):
@@ -49,7 +51,7 @@ class Verifier(Raw):
             raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
 
     def _verify_cycle(self, case: Any) -> None:
-        kinds = require_cycle(case, fits)
+        kinds = require_cycle(case, OF_DATA)
         orders: dict[Any, Any] = {}
         for step in case.steps:
             told = step.reason.key, step.reason.value, step.reason.next_value
@@ -95,14 +97,3 @@ class Verifier(Raw):
         return (kind == "rw" or source.type == "ok") and precedes(
             self, key, value, after, self.promised
         )
-
-
-def fits(name: str, kinds: list[str]) -> bool:
-    """Whether a cycle of such steps is what its name says."""
-    count = kinds.count("rw")
-    adjacent = count > 1 and any(kinds[i - 1] == kinds[i] == "rw" for i in range(len(kinds)))
-    base = {0: "G1c" if "wr" in kinds else "G0", 1: "G-single-item"}.get(
-        count, "G2-item" if adjacent else "G-nonadjacent-item"
-    )
-    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
-    return name == base + suffix and set(kinds) <= {"ww", "wr", "rw", "process", "realtime"}

@@ -27,7 +27,9 @@ from checkers.elle.verify_raw import (
 )
 from harness.ops import History
 
-__all__ = ["PredicateVerifier", "declared"]
+__all__ = ["OF_DATA", "PredicateVerifier", "declared"]
+
+OF_DATA = ("wr", "wrp", "rw", "rwp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class PredicateVerifier:
             raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
 
     def _verify_cycle(self, case: Any) -> None:
-        require_cycle(case, _fits)
+        require_cycle(case, OF_DATA)
         for step in case.steps:
             source, target = self.ops[step.source], self.ops[step.target]
             if not self._precedes(step.reason, source, target):
@@ -189,18 +191,6 @@ class PredicateVerifier:
         if look.by is None:
             return [version for version in others if version.value is None]
         return [version for version in others if not _matches(look.by, version.value)]
-
-
-def _fits(name: str, kinds: list[str]) -> bool:
-    """Whether a cycle of such steps is what its name says."""
-    anti = [kind in ("rw", "rwp") for kind in kinds]
-    adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
-    base = {0: "G1c", 1: "G-single"}.get(anti.count(True), "G2" if adjacent else "G-nonadjacent")
-    item = "-item" if any(anti) and "rwp" not in kinds else ""
-    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
-    known = {"wr", "wrp", "rw", "rwp", "process", "realtime"}
-    seen = any(anti) or "wr" in kinds or "wrp" in kinds
-    return seen and name == base + item + suffix and set(kinds) <= known
 
 
 def _aborted_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | None:

@@ -5,7 +5,7 @@ A key or value is known by how it prints and by its type, so 1 is neither "1" no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "NotVerified",
     "Raw",
     "Txn",
+    "fits",
     "identity",
     "require_cycle",
     "require_operations",
@@ -81,13 +82,29 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
         raise CaseError(f"{case.type}: an operation is named twice")
 
 
-def require_cycle(case: Any, fits: Callable[[str, list[str]], bool]) -> list[str]:
+def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
+    """Whether a cycle of such steps is what its name says.
+
+    `known` are the kinds that rest on data; there are `process` and `realtime` besides.
+    """
+    anti = [kind in ("rw", "rwp") for kind in kinds]
+    adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
+    seen = "wr" in kinds or "wrp" in kinds
+    base = {0: "G1c" if seen else "G0", 1: "G-single"}.get(
+        anti.count(True), "G2" if adjacent else "G-nonadjacent"
+    )
+    item = "-item" if any(anti) and "rwp" not in kinds else ""
+    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
+    return name == base + item + suffix and set(kinds) <= {*known, "process", "realtime"}
+
+
+def require_cycle(case: Any, known: Collection[str]) -> list[str]:
     """The kinds of a case's steps, which lead once round its operations; raises `CaseError`."""
     kinds = [step.reason.relation for step in case.steps]
     sources = [step.source for step in case.steps]
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
         raise CaseError(f"{case.type}: the steps are not a cycle")
-    if sources != list(case.operations) or not fits(case.type, kinds):
+    if sources != list(case.operations) or not fits(case.type, kinds, known):
         raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
     return kinds
 

@@ -28,7 +28,7 @@ complete relation is used first, and the exact one (`walked_pairs`) only for key
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,10 +100,7 @@ def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
     distinct = np.unique(np.concatenate([nils, codes[known]]))
     version = np.where(known, np.searchsorted(distinct, codes), NOTHING)
 
-    live = np.flatnonzero(columns.type[columns.txn] != FAIL)
-    group = columns.txn[live].astype(np.int64) * len(columns.keys) + columns.key[live]
-    order = np.argsort(group, kind="stable")
-    mops, group = live[order], group[order]
+    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] != FAIL))
     opens = np.append(True, group[1:] != group[:-1])[: len(group)]
     first = np.flatnonzero(opens)
     row = np.cumsum(opens) - 1
@@ -285,14 +282,18 @@ class VersionOrder:
     time: RealTime | None = None
     exact_keys: IntArray | None = None
 
-    def add(self, name: str, edges: Edges) -> None:
-        """Accept the source unless it makes the order cyclic."""
+    def add(self, name: str, edges: Edges) -> bool:
+        """Accept the source unless it makes the order cyclic; returns whether it was."""
         bad = self._cycles_with(edges)
         if bad:
-            sources = (*(source for source, _ in self.edges), name)
-            self.cycles += [(sources, members) for members in bad]
+            self._refuse(name, bad)
         else:
             self.edges.append((name, edges))
+        return not bad
+
+    def _refuse(self, name: str, bad: Sequence[LongArray]) -> None:
+        sources = (*(source for source, _ in self.edges), name)
+        self.cycles += [(sources, members) for members in bad]
 
     def _cycles_with(self, *more: Edges) -> list[LongArray]:
         every = [edges for _, edges in self.edges] + list(more)
@@ -328,23 +329,15 @@ class VersionOrder:
         if walked is None:
             # Too much to walk: the complete relation stands in, which is as true, and finer.
             if len(suspects):
-                self._refuse_realtime(bad + self._whole_keys(keys))
+                self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
             walked = (NO_EDGES, NO_EDGES)
-        bad = self._cycles_with(walked)
-        if bad:
-            self._refuse_realtime(bad)
-            return
-        self.edges.append(("linearizable-keys", walked))
-        self.time, self.exact_keys = time, suspects
+        if self.add("linearizable-keys", walked):
+            self.time, self.exact_keys = time, suspects
 
     def _whole_keys(self, keys: IntArray) -> list[LongArray]:
         nil = np.append(self.accesses.nil, self.accesses.count)
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
-
-    def _refuse_realtime(self, bad: list[LongArray]) -> None:
-        sources = (*(source for source, _ in self.edges), "linearizable-keys")
-        self.cycles += [(sources, members) for members in bad]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
         """The cycles, and the versions of each, by when they were accessed first."""

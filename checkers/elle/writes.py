@@ -42,12 +42,10 @@ class Writers:
 
 def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:
     """Per micro-operation whether its transaction wrote to the same key again later."""
-    writes = np.flatnonzero(columns.write)
-    code = columns.txn[writes].astype(np.int64) * len(columns.keys) + columns.key[writes]
-    order = np.argsort(code, kind="stable")
-    followed = np.append(code[order][1:] == code[order][:-1], False)[: len(order)]
+    writes, group = columns.by_key(np.flatnonzero(columns.write))
+    followed = np.append(group[1:] == group[:-1], False)[: len(group)]
     intermediate = np.zeros(len(columns.txn), np.bool_)
-    intermediate[writes[order[followed]]] = True
+    intermediate[writes[followed]] = True
     return intermediate
 
 

@@ -7,7 +7,7 @@ a run's history (`checkers.linearizable`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -85,10 +85,7 @@ class _Tables(LinearizabilityModel):
     """Tables of catalogs."""
 
     name = CatalogModel.name
-
-    def _model(self, operations: Sequence[AnyOperation]) -> VersionedCatalog:
-        del operations
-        return VersionedCatalog()
+    specification = VersionedCatalog
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion

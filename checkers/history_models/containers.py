@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -118,10 +118,7 @@ class MutexModel(_ContainerModel):
     name = "mutex"
     doc = "a lock with acquire and release, free at first; fail: did not happen"
     vocabulary = "acquire and release"
-
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        del operations
-        return Mutex()
+    specification = Mutex
 
     def _input(self, op: Op) -> Acquire | Release:
         if op.f == "acquire":
@@ -175,10 +172,7 @@ class FifoQueueModel(_ContainerModel):
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
     vocabulary = "enqueue with an element, and dequeue"
-
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        del operations
-        return Queue()
+    specification: ClassVar[Callable[[], Model[Any, Any, Any]]] = Queue
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         return settled(operations)
@@ -199,10 +193,7 @@ class UnorderedQueueModel(FifoQueueModel):
 
     name = "unordered-queue"
     doc = "a queue that gives elements out in any order, with enqueue and dequeue"
-
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        del operations
-        return UnorderedQueue().to_model()
+    specification = UnorderedQueue().to_model
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         # What a lost dequeue took may as well have stayed, unless somebody found the queue empty.

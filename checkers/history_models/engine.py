@@ -32,7 +32,7 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.verify import CertificateError
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError, UsageError, clipped
 from harness.ops import (
     CheckResult,
     Counterexample,
@@ -102,8 +102,7 @@ def refuse_settings(name: str, settings: ModelSettings) -> None:
 
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
     """The error for an op that is not in the model's vocabulary."""
-    value = repr(op.value)
-    shown = value if len(value) <= 80 else f"{value[:77]}..."
+    shown = clipped(repr(op.value), 80)
     return HistoryError(
         f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}"
     )
@@ -281,8 +280,9 @@ class LinearizabilityCheck:
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
     def _label(self, operation: AnyOperation) -> str:
-        output = UNKNOWN if operation.is_unknown else operation.output
-        return _cut(self.model.describe_operation(operation.input, output), LABEL_CHARS_MAX)
+        return clipped(
+            self.model.describe_operation(operation.input, operation.said), LABEL_CHARS_MAX
+        )
 
     def _did(self, operation: AnyOperation) -> str:
         return f"{self._label(operation)} by process {operation.client_id} (op {operation.id})"
@@ -305,7 +305,7 @@ class LinearizabilityCheck:
             )
         states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
         if states:
-            shown = " or ".join(_cut(state, LABEL_CHARS_MAX) for state in states[:4])
+            shown = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
             more = f", or {len(states) - 4} others" if len(states) > 4 else ""
             text.append(f"By then, {shown}{more}.")
         others = [number for number in failure.core if number != failure.operation]
@@ -351,13 +351,12 @@ class LinearizabilityCheck:
         first = len(survivor.order) - most
         for position, number in enumerate(survivor.order):
             operation = by_id[number]
-            output = UNKNOWN if operation.is_unknown else operation.output
-            legal, state = self.model.step(state, operation.input, output)
+            legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
                 # A projection weakens operations, so its orders need not be legal in the whole.
-                return [_cut(survivor.state_text, STATE_CHARS_MAX)]
+                return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
-                described.append(_cut(self.model.describe_state(state), STATE_CHARS_MAX))
+                described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
         return described
 
 
@@ -367,6 +366,7 @@ class LinearizabilityModel(abc.ABC):
     api_version = 1
     kind = "model"
     name: ClassVar[str]
+    specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
         """See `HistoryModel`."""
@@ -384,9 +384,10 @@ class LinearizabilityModel(abc.ABC):
         prepared = self.prepare(history, ModelSettings())
         return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
-    @abc.abstractmethod
     def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """What the operations are checked against."""
+        """What the operations are checked against; mostly that does not depend on them."""
+        del operations
+        return type(self).specification()
 
     @abc.abstractmethod
     def _operation(self, pair: Pair) -> AnyOperation | None:
@@ -399,7 +400,3 @@ class LinearizabilityModel(abc.ABC):
     def _did_nothing(self, pair: Pair) -> bool:
         """Whether the history itself says that the operation took no effect, nor may have."""
         return failed(pair)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."

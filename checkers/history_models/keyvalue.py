@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from checkers.history_models.engine import (
@@ -25,10 +24,7 @@ class KvString(LinearizabilityModel):
 
     name = "kv-string"
     doc = "a map of strings with get, put and append; each key is empty at first"
-
-    def _model(self, operations: Sequence[AnyOperation]) -> KeyValue:
-        del operations
-        return KeyValue()
+    specification = KeyValue
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion

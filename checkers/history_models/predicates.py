@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from checkers.history_models.transactions import ElleCheck, ElleModel, shortened
+from checkers.history_models.transactions import LABEL_CHARS_MAX, ElleCheck, ElleModel
+from harness.errors import clipped
 from harness.ops import History, ModelSettings
 
 __all__ = ["ClosedPredicate"]
@@ -24,8 +25,9 @@ class ClosedPredicate(ElleModel):
         columns = predicate_columns(history)
 
         def labels() -> dict[int, str]:
-            calls = columns.index.tolist()
-            return {call: shortened(columns.render_txn(txn)) for txn, call in enumerate(calls)}
+            texts = (columns.render_txn(txn) for txn in range(len(columns)))
+            every = (clipped(text, LABEL_CHARS_MAX) for text in texts)
+            return dict(zip(columns.index.tolist(), every, strict=True))
 
         # Declaring the universe is no transaction.
         judge = partial(check_closed_predicate, columns)

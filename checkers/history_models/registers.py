@@ -16,6 +16,7 @@ of which nobody knows the answer says nothing and is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from checkers.history_models.engine import (
@@ -185,10 +186,7 @@ class MultiRegisterModel(LinearizabilityModel):
 
     name = "multi-register"
     doc = "registers read and written in atomic transactions; x and y are 0 at first"
-
-    def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
-        del operations
-        return MultiRegister({"x": 0, "y": 0})
+    specification = partial(MultiRegister, {"x": 0, "y": 0})
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         done = pair.completion

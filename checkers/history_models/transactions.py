@@ -15,13 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from checkers._elle_certificate import certified
 from checkers._transactions import mops_of, transactions_of
-from harness.errors import UsageError
+from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
-__all__ = ["ElleCheck", "ElleModel", "ListAppend", "RwRegister", "blamed", "refuted", "shortened"]
+__all__ = [
+    "LABEL_CHARS_MAX",
+    "ElleCheck",
+    "ElleModel",
+    "ListAppend",
+    "RwRegister",
+    "blamed",
+    "refuted",
+]
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
 VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
@@ -77,15 +85,10 @@ def blamed(result: ElleResult) -> tuple[int, ...]:
     return tuple(dict.fromkeys(index for case in cases for index in case.operations))
 
 
-def shortened(text: str) -> str:
-    """A label, cut where it says so."""
-    return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
-
-
 def _label(pair: Pair) -> str:
     """What a transaction did, in EDN's manner."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
-    return shortened(text)
+    return clipped(text, LABEL_CHARS_MAX)
 
 
 def _atom(value: Any) -> str:

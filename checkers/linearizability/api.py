@@ -185,27 +185,11 @@ def check_operations(
     projections: list[_Part] | None = None
     for budget in _budgets(limits):
         at_start = spent
-        for part in [*parts, *(projections or [])]:
-            if part.result is not None or part.stuck:
-                continue
-            room = limits.steps - spent
-            if room <= 0 or clock.is_over():
-                break
-            before = part.steps
-            result = part.run(budget, clock, room=room)
-            spent += part.steps - before
-            if result is Result.ILLEGAL:
-                if not explained:
-                    return _illegal(part, [*parts, *(projections or [])])
-                if projections is None:
-                    projections = _projected(model, labelled, limits)
-                told, failure = _explained(part, projections, limits, clock)
-                return _illegal(told, [*parts, *projections], failure)
-        if all(part.result is Result.OK for part in parts):
-            return _valid(parts, spent)
-        if projections is None and spent < limits.steps and not clock.is_over():
-            projections = _projected(model, labelled, limits)
-            for part in projections:
+        todo = [*parts, *(projections or ())]
+        while True:
+            for part in todo:
+                if part.result is not None or part.stuck:
+                    continue
                 room = limits.steps - spent
                 if room <= 0 or clock.is_over():
                     break
@@ -213,10 +197,17 @@ def check_operations(
                 result = part.run(budget, clock, room=room)
                 spent += part.steps - before
                 if result is Result.ILLEGAL and not explained:
-                    return _illegal(part, [*parts, *projections])
+                    return _illegal(part, [*parts, *(projections or ())])
                 if result is Result.ILLEGAL:
+                    if projections is None:
+                        projections = _projected(model, labelled, limits)
                     told, failure = _explained(part, projections, limits, clock)
                     return _illegal(told, [*parts, *projections], failure)
+            if all(part.result is Result.OK for part in parts):
+                return _valid(parts, spent)
+            if projections is not None or spent >= limits.steps or clock.is_over():
+                break
+            todo = projections = _projected(model, labelled, limits)
         if spent >= limits.steps or clock.is_over() or spent == at_start:
             break
     return _undecided(parts, spent, limits, clock)

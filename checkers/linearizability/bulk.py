@@ -22,7 +22,7 @@ import numpy.typing as npt
 from checkers.linearizability import native
 from checkers.linearizability.verify import CertificateError
 
-__all__ = ["CAS", "CAS_FAILED", "READ", "WRITE", "Operations", "Orders", "find_orders"]
+__all__ = ["CAS", "CAS_FAILED", "READ", "WRITE", "Ints", "Operations", "Orders", "find_orders"]
 
 Ints = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.linearizability.model import UNKNOWN, Limits, Model, Operation, Result, Unknown
+from checkers.linearizability.model import Limits, Model, Operation, Result, Unknown
 from checkers.linearizability.native import breadth_first, depth_first, problem_of
 from checkers.linearizability.search import Status
 
@@ -83,48 +83,42 @@ def relaxed(
     hinted = model.for_operations(known)
     pairs: list[Operation[Any, Any]] = []
     for operation, weaker in zip(kept, known, strict=True):
-        said = UNKNOWN if operation.is_unknown else operation.output
+        said = operation.said
         input_ = (operation.input, said, type(operation.input), type(said))
         pairs.append(replace(weaker, input=input_, output=said))
     return Recorded(hinted), pairs
 
 
+@dataclass(slots=True)
 class _Trials:
     """Tries weaker and weaker histories, within a budget of steps."""
 
-    def __init__(
-        self,
-        model: Model[Any, Any, Any],
-        operations: Sequence[Operation[Any, Any]],
-        limits: Limits,
-        is_over: Callable[[], bool],
-    ) -> None:
-        self._model = model
-        self._operations = operations
-        self._limits = limits
-        self._left = limits.shrink_steps
-        self._is_over = is_over
+    model: Model[Any, Any, Any]
+    operations: Sequence[Operation[Any, Any]]
+    configurations_max: int
+    left: int  # steps
+    is_over: Callable[[], bool]
 
     @property
     def exhausted(self) -> bool:
-        return self._left <= 0 or self._is_over()
+        return self.left <= 0 or self.is_over()
 
     def decide(self, core: set[int]) -> Result:
         """Whether `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
         if self.exhausted:
             return Result.UNKNOWN
-        problem = problem_of(*relaxed(self._model, self._operations, core))
-        most = self._limits.configurations
+        problem = problem_of(*relaxed(self.model, self.operations, core))
+        most = self.configurations_max
         # Building the problem costs about as much as a step per operation.
-        self._left -= len(problem.operations)
+        self.left -= len(problem.operations)
         lean = depth_first(problem, lean=True, configurations_max=most)
-        lean.run(min(LEAN_STEPS, max(1, self._left)))
-        self._left -= lean.steps
+        lean.run(min(LEAN_STEPS, max(1, self.left)))
+        self.left -= lean.steps
         if lean.status is Status.FOUND:
             return Result.OK
         breadth = breadth_first(problem, configurations_max=most)
-        breadth.run(min(STEPS_PER_TRIAL, max(1, self._left)))
-        self._left -= breadth.steps
+        breadth.run(min(STEPS_PER_TRIAL, max(1, self.left)))
+        self.left -= breadth.steps
         return {Status.EXHAUSTED: Result.ILLEGAL, Status.FOUND: Result.OK}.get(
             breadth.status, Result.UNKNOWN
         )
@@ -149,7 +143,7 @@ def find_core(
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
-    trials = _Trials(model, operations, limits, is_over)
+    trials = _Trials(model, operations, limits.configurations, limits.shrink_steps, is_over)
     # What is still open at the failing return may owe its part to an answer that came later; then
     # what had returned by then proves nothing, and the whole is taken instead.
     ids = [o.id for o in everything if o.id in first]
@@ -168,9 +162,7 @@ def find_core(
     if failing in core and failing not in needed:
         _drop_chunks(trials, core, [failing], 1, needed)
     weakened = [
-        o.id
-        for o in operations
-        if o.id not in core and not model.read_only(o.input, UNKNOWN if o.is_unknown else o.output)
+        o.id for o in operations if o.id not in core and not model.read_only(o.input, o.said)
     ]
     return Core(
         operations=tuple(sorted(core)), weakened=tuple(sorted(weakened)), minimal=core <= needed

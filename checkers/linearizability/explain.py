@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from checkers.linearizability.core import find_core
-from checkers.linearizability.frontier import Configuration
 from checkers.linearizability.model import Limits
 from checkers.linearizability.native import breadth_first, depth_first
 from checkers.linearizability.problem import Problem
@@ -103,7 +102,8 @@ def _survivors(problem: Problem, best: int, limits: Limits) -> tuple[tuple[Survi
     found = frontier.remaining()
     # The plainest stories first: few unknown operations that happened to act, then few steps.
     found.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
-    return tuple(_survivor(problem, best, c) for c in found[:SURVIVORS_MAX]), len(found)
+    shown = found[:SURVIVORS_MAX]
+    return tuple(_survivor(problem, best, c.choices(), c.state) for c in shown), len(found)
 
 
 def _one_survivor(problem: Problem, best: int, limits: Limits) -> tuple[Survivor, ...]:
@@ -116,14 +116,10 @@ def _one_survivor(problem: Problem, best: int, limits: Limits) -> tuple[Survivor
     state = problem.stepper.initial
     for choice in choices:
         state = problem.stepper.step(state, choice)
-    return (_survivor_of(problem, best, choices, state),)
+    return (_survivor(problem, best, choices, state),)
 
 
-def _survivor(problem: Problem, best: int, config: Configuration) -> Survivor:
-    return _survivor_of(problem, best, config.choices(), config.state)
-
-
-def _survivor_of(problem: Problem, best: int, choices: Sequence[int], state: int) -> Survivor:
+def _survivor(problem: Problem, best: int, choices: Sequence[int], state: int) -> Survivor:
     operations = problem.operations
     order = problem.replay(choices)
     done = set(order)

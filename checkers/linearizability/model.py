@@ -86,6 +86,11 @@ class Operation(Generic[I, O]):
         """Whether nobody saw it return."""
         return self.return_time is None
 
+    @property
+    def said(self) -> O | Unknown:
+        """The output, as far as anybody saw it."""
+        return UNKNOWN if self.is_unknown else self.output
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -132,7 +137,38 @@ class Limits:
             raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
 
 
-class Model(abc.ABC, Generic[S, I, O]):
+class Specification(abc.ABC, Generic[S, I, O]):
+    """What all specifications say, whether a step has one outcome or several."""
+
+    def observes(self, input_: I, output: O | Unknown, /) -> bool:
+        """Whether this answer could have contradicted others.
+
+        It is `False` for what says no more than that it was done, and is legal in every state, such
+        as a write. No search asks; whoever judges a history without any such answer has looked at
+        nothing. An answer that nobody saw is no observation, whatever this says.
+        """
+        del input_, output
+        return True
+
+    def partition(
+        self, operations: Sequence[Operation[I, O]], /
+    ) -> Sequence[Sequence[Operation[I, O]]]:
+        """Independent parts: only where the specification is a product over them.
+
+        An unknown operation must be kept in every part that it may touch.
+        """
+        return [operations]
+
+    def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
+        """One operation, for people."""
+        return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
+
+    def describe_state(self, state: S, /) -> str:
+        """One state, for people."""
+        return repr(state)
+
+
+class Model(Specification[S, I, O]):
     """A sequential specification. Subclass it and override `init` and `step` at least."""
 
     @abc.abstractmethod
@@ -156,16 +192,6 @@ class Model(abc.ABC, Generic[S, I, O]):
         del input_, output
         return False
 
-    def observes(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether this answer could have contradicted others.
-
-        It is `False` for what says no more than that it was done, and is legal in every state, such
-        as a write. No search asks; whoever judges a history without any such answer has looked at
-        nothing. An answer that nobody saw is no observation, whatever this says.
-        """
-        del input_, output
-        return True
-
     def footprint(self, input_: I, /) -> frozenset[str] | None:
         """The parts of the state that the operation reads or writes; `None` for all of it.
 
@@ -175,15 +201,6 @@ class Model(abc.ABC, Generic[S, I, O]):
         """
         del input_
         return None
-
-    def partition(
-        self, operations: Sequence[Operation[I, O]], /
-    ) -> Sequence[Sequence[Operation[I, O]]]:
-        """Independent parts: only where the specification is a product over them.
-
-        An unknown operation must be kept in every part that it may touch.
-        """
-        return [operations]
 
     def projections(
         self, operations: Sequence[Operation[I, O]], /
@@ -213,14 +230,6 @@ class Model(abc.ABC, Generic[S, I, O]):
         """
         del core
         return others
-
-    def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """One operation, for people."""
-        return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
-
-    def describe_state(self, state: S, /) -> str:
-        """One state, for people."""
-        return repr(state)
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:

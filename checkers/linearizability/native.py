@@ -217,13 +217,10 @@ class NativeProblem(Problem):
         return self.core.replay(choices)
 
 
-class NativeDepthFirst(DepthFirst):
-    """A depth-first search in the core."""
+class _NativeSearch:
+    """What both searches show of the one in the core."""
 
-    def __init__(self, problem: NativeProblem, *, lean: bool, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
-        self._search: _Search = _EXTENSION.Search(problem.core, False, lean, configurations_max)
-        self._look()
+    _search: _Search
 
     def _look(self) -> None:
         search = self._search
@@ -233,42 +230,41 @@ class NativeDepthFirst(DepthFirst):
         self.configurations = search.configurations
 
     def run(self, budget: int) -> Status:
-        """As in `DepthFirst`."""
+        """Search for about `budget` more steps."""
         self._search.run(budget)
         self._look()
         return self.status
+
+
+class NativeDepthFirst(_NativeSearch, DepthFirst):
+    """A depth-first search in the core."""
+
+    def __init__(self, problem: NativeProblem, *, lean: bool, configurations_max: int) -> None:
+        """Start at the beginning of the history."""
+        self._search = _EXTENSION.Search(problem.core, False, lean, configurations_max)
+        self._look()
 
     def choices(self) -> list[int]:
         """As in `DepthFirst`."""
         return self._search.choices()
 
 
-class NativeFrontier(Frontier):
+class NativeFrontier(_NativeSearch, Frontier):
     """A breadth-first search in the core."""
 
     def __init__(self, problem: NativeProblem, *, configurations_max: int) -> None:
         """Start at the beginning of the history."""
-        self._search: _Search = _EXTENSION.Search(problem.core, True, False, configurations_max)
+        self._search = _EXTENSION.Search(problem.core, True, False, configurations_max)
         self.winner = None
         self._look()
 
     def _look(self) -> None:
-        search = self._search
-        self.status = STATUSES[search.status]
-        self.steps = search.steps
-        self.best = search.best
-        self.configurations = search.configurations
+        super()._look()
         if self.status is Status.FOUND and self.winner is None:
             path: Path | None = None
-            for choice in search.choices():
+            for choice in self._search.choices():
                 path = Path(path, choice)
             self.winner = Configuration(0, 0, 0, path)
-
-    def run(self, budget: int) -> Status:
-        """As in `Frontier`."""
-        self._search.run(budget)
-        self._look()
-        return self.status
 
     def remaining(self) -> list[Configuration]:
         """As in `Frontier`."""

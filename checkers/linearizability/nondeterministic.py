@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from checkers.linearizability.model import Model, Operation, Unknown
+from checkers.linearizability.model import Model, Operation, Specification, Unknown
 
 __all__ = ["NondeterministicModel", "PowerSet"]
 
@@ -21,7 +21,7 @@ I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
 O = TypeVar("O")  # noqa: E741
 
 
-class NondeterministicModel(abc.ABC, Generic[S, I, O]):
+class NondeterministicModel(Specification[S, I, O]):
     """Subclass it, override `init` and `step`, and check `.to_model()`."""
 
     @abc.abstractmethod
@@ -35,24 +35,9 @@ class NondeterministicModel(abc.ABC, Generic[S, I, O]):
         With `UNKNOWN` as the output: whatever may follow if it takes effect, at least one state.
         """
 
-    def partition(
-        self, operations: Sequence[Operation[I, O]], /
-    ) -> Sequence[Sequence[Operation[I, O]]]:
-        """Independent parts; see `Model.partition`."""
-        return [operations]
-
-    def observes(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether this answer could have contradicted others; see `Model.observes`."""
-        del input_, output
-        return True
-
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         """One operation, for people."""
         return f"{input_!r} -> {output!r}"
-
-    def describe_state(self, state: S, /) -> str:
-        """One state, for people."""
-        return repr(state)
 
     def to_model(self) -> PowerSet[S, I, O]:
         """The model over sets of states, for `check_operations`."""

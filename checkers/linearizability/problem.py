@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
+from checkers.linearizability.model import Model, ModelError, Operation
 
 __all__ = ["ILLEGAL_STEP", "Problem", "Slot", "Stepper", "contradiction"]
 
@@ -41,9 +41,8 @@ class Stepper:
         self.memo: list[dict[int, int]] = []
         self.read_only: list[bool] = []
         for operation in operations:
-            output = UNKNOWN if operation.is_unknown else operation.output
-            self.memo.append(classes.setdefault(_class_key(operation, output), {}))
-            self.read_only.append(model.read_only(operation.input, output))
+            self.memo.append(classes.setdefault(_class_key(operation), {}))
+            self.read_only.append(model.read_only(operation.input, operation.said))
         self.initial = self._number(model.init())
 
     def _number(self, state: Any) -> int:
@@ -63,7 +62,7 @@ class Stepper:
         if known is not None:
             return known
         operation = self._operations[op]
-        output = UNKNOWN if operation.is_unknown else operation.output
+        output = operation.said
         self.model_calls += 1
         legal, after = self._model.step(self.states[state], operation.input, output)
         number = self._number(after) if legal else ILLEGAL_STEP
@@ -84,11 +83,12 @@ def contradiction(
     )
 
 
-def _class_key(operation: Operation[Any, Any], output: object) -> Hashable:
+def _class_key(operation: Operation[Any, Any]) -> Hashable:
     """Operations with equal keys step equally; one that cannot be hashed is its own class.
 
     The type of the output is part of the key: 1 == True, but a model may tell them apart.
     """
+    output = operation.said
     key = (operation.input, output, type(operation.input), type(output))
     try:
         hash(key)

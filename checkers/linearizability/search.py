@@ -25,6 +25,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
@@ -60,21 +61,17 @@ def dominated(chain: list[int], used: int) -> bool:
 Move = tuple[tuple[int, ...], int, int, int]  # choices, mask, used and state after them
 
 
+@dataclass(slots=True)
 class _Frame:
     """One configuration on the stack, the moves still to try, and the choices that led here."""
 
-    __slots__ = ("choices", "mask", "moves", "position", "reach", "state", "used")
-
-    def __init__(
-        self, position: int, mask: int, used: int, state: int, choices: tuple[int, ...]
-    ) -> None:
-        self.position = position
-        self.mask = mask
-        self.used = used
-        self.state = state
-        self.choices = choices
-        self.moves: Iterator[Move] | None = None
-        self.reach = 0  # the footprint of what can matter here, once moves are asked for
+    position: int
+    mask: int
+    used: int
+    state: int
+    choices: tuple[int, ...]
+    moves: Iterator[Move] | None = None
+    reach: int = 0  # the footprint of what can matter here, once moves are asked for
 
 
 class DepthFirst:
@@ -190,6 +187,16 @@ class DepthFirst:
             if after != ILLEGAL_STEP:
                 yield op, frame.mask | bit, after
 
+    def _known_moves(self, frame: _Frame, must: int) -> tuple[bool, list[Move], list[Move]]:
+        """Whether the must-return is illegal here; the open writes that make it legal; the rest."""
+        frame.reach = self._problem.relevant(frame.position, frame.mask)
+        blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
+        known: list[Move] = [
+            ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
+        ]
+        helpful = [move for move in known if blocked and self._enables(move[3], must)]
+        return blocked, helpful, [move for move in known if move not in helpful]
+
     def _enables(self, state: int, op: int) -> bool:
         self.steps += 1
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
@@ -197,16 +204,10 @@ class DepthFirst:
     def _moves(self, frame: _Frame) -> Iterator[Move]:
         """All single moves but the must-return; those that make it legal come first."""
         must = self._problem.returns[frame.position]
-        frame.reach = self._problem.relevant(frame.position, frame.mask)
-        blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
-        known: list[Move] = [
-            ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
-        ]
+        blocked, helpful, known = self._known_moves(frame, must)
         unknown: list[Move] = []
+        yield from helpful
         if blocked:
-            helpful = [move for move in known if self._enables(move[3], must)]
-            yield from helpful
-            known = [move for move in known if move not in helpful]
             for op, used, after in self._unknown_steps(frame, frame.used, frame.state):
                 move = ((op,), frame.mask, used, after)
                 if self._enables(after, must):
@@ -224,14 +225,9 @@ class DepthFirst:
         """Open writes, and unknown operations only together with one that they make legal."""
         problem = self._problem
         must = problem.returns[frame.position]
-        frame.reach = problem.relevant(frame.position, frame.mask)
-        known: list[Move] = [
-            ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
-        ]
-        if problem.stepper.step(frame.state, must) == ILLEGAL_STEP:
-            helpful = [move for move in known if self._enables(move[3], must)]
-            yield from helpful
-            known = [move for move in known if move not in helpful]
+        blocked, helpful, known = self._known_moves(frame, must)
+        yield from helpful
+        if blocked:
             bit = problem.return_bits[frame.position]
             yield from self._chains(frame, must, bit)
         yield from known

@@ -22,7 +22,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from checkers.linearizability.model import UNKNOWN, Model, Operation
+from checkers.linearizability.model import Model, Operation
 from harness.errors import InternalError
 
 __all__ = ["CertificateError", "verify_core", "verify_orders"]
@@ -35,10 +35,6 @@ class CertificateError(InternalError):
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
     """The model without what it read off answers beforehand to prune its steps."""
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
-
-
-def _said(operation: Operation[Any, Any]) -> Any:
-    return UNKNOWN if operation.is_unknown else operation.output
 
 
 def verify_orders(
@@ -79,7 +75,7 @@ def _verify_order(
             raise CertificateError(
                 f"operation {number} takes effect after one that was called when it had returned"
             )
-        legal, state = plain.step(state, operation.input, _said(operation))
+        legal, state = plain.step(state, operation.input, operation.said)
         if not legal:
             raise CertificateError(f"operation {number} is not legal where it takes effect")
 
@@ -127,7 +123,7 @@ def verify_core(
         for n, alike in enumerate(twins):
             if used[n] < len(alike) and alike[used[n]].call <= first:
                 steps += 1
-                legal, after = plain.step(state, alike[0].input, _said(alike[0]))
+                legal, after = plain.step(state, alike[0].input, alike[0].said)
                 if legal and after != state:
                     todo.append((done, (*used[:n], used[n] + 1, *used[n + 1 :]), after))
         if steps > steps_max:
@@ -139,7 +135,7 @@ def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]
     """Equal optional operations, in the order of their calls, in which they are used."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
-        said = _said(operation)
+        said = operation.said
         key: Hashable = (operation.input, said, type(operation.input), type(said))
         try:
             alike = classes.setdefault(key, [])

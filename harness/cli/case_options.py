@@ -23,11 +23,11 @@ from harness.faults.words import parse
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_plugin
 
-__all__ = ["case_from", "parse_case_options"]
+__all__ = ["PLAIN", "case_from", "parse_case_options", "parse_pair"]
 
 _DEFAULTS: Final = Case(seed=0)
 DEFAULT: Final = "default"
-_PLAIN: Final[dict[str, tuple[str, type, str]]] = {
+PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag -> field of Case, type, help
     "--profile": ("profile", str, "the target's profile"),
     "--time-limit": ("time_limit_s", float, "length of the chaos phase, in seconds"),
@@ -100,7 +100,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
     )
-    for flag, (field, kind, text) in _PLAIN.items():
+    for flag, (field, kind, text) in PLAIN.items():
         default = getattr(_DEFAULTS, field)
         group.add_argument(
             flag,
@@ -121,7 +121,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
 
 
 def _silent_copy() -> Parser:
-    parser = Parser(add_help=False, allow_abbrev=False)
+    parser = Parser(add_help=False)
     parser.add_argument("--target")
     parser.add_argument("--workload")
     parser.add_argument("--case", type=Path)
@@ -159,7 +159,7 @@ def _add_option(group: Any, owner: str, option: Option) -> None:
 
 def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     """The case that was asked for; a missing `seed` is drawn from the system."""
-    given = {field: getattr(parsed, field) for field, _, _ in _PLAIN.values()}
+    given = {field: getattr(parsed, field) for field, _, _ in PLAIN.values()}
     given |= {
         "target": parsed.target,
         "workload": parsed.workload,
@@ -188,7 +188,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields.pop("faults", None)
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
-    fields["knobs"] = dict(_knob(text) for text in parsed.knob or ())
+    fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
 
@@ -225,10 +225,11 @@ def _checkers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name[1:] for name in added))
 
 
-def _knob(text: str) -> tuple[str, Any]:
+def parse_pair(text: str, flag: str) -> tuple[str, Any]:
+    """Name and value of `NAME=VALUE`, which is JSON or else a text; raises `UsageError`."""
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise UsageError(f"--knob is {text!r}; write it as NAME=VALUE")
+        raise UsageError(f"{flag} is {text!r}; write it as NAME=VALUE")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:

@@ -44,8 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         traces = [Path(folder) / f"trace-{number}" for number in range(parsed.runs)]
         reports = [_child(case, number, trace) for number, trace in enumerate(traces)]
         digests = [report["history_sha256"] for report in reports]
-        for number, (report, digest) in enumerate(zip(reports, digests, strict=True)):
-            say(f"hash seed {number}: history {digest} trace {report['trace_digest']}")
+        for number, report in enumerate(reports):
+            say(f"hash seed {number}: history {digests[number]} trace {report['trace_digest']}")
         for number, trace in enumerate(traces[1:], start=1):
             parting = first_divergence(traces[0], trace)
             if parting is not None:
@@ -62,7 +62,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness check-determinism",
         description="Run one case in fresh interpreters under different hash seeds and compare.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--runs", type=int, default=4, metavar="N", help="interpreters (default: %(default)s)"
@@ -82,10 +81,9 @@ def _child(case: Case, number: int, trace: Path) -> dict[str, Any]:
         "PYTHONHASHSEED": str(number),
         "HARNESS_PADDING": "x" * (number * 1013),
     }
-    program = "import sys; from harness.cli import main; sys.exit(main())"
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-c", program, *words],
+            [sys.executable, "-P", "-m", "harness", *words],
             env=environment,
             capture_output=True,
             timeout=CHILD_TIMEOUT_S,

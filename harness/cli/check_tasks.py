@@ -19,7 +19,14 @@ import msgspec
 from harness.checking import checkers_of, judge, result_of_check
 from harness.cli.counterexample_page import render_page
 from harness.counterexample import counterexample_of
-from harness.errors import EXIT_CRASH, EXIT_USAGE, HarnessError, HistoryError, UsageError
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_USAGE,
+    HarnessError,
+    HistoryError,
+    UsageError,
+    located,
+)
 from harness.formats import Source, is_history_name, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import HistoryModel, PreparedCheck
@@ -208,7 +215,7 @@ def _located(path: Path, source: Source, error: HistoryError) -> HistoryError:
     position = source.position(int(match[1]))
     if position is None:
         return HistoryError(f"{path}: {error}")
-    return HistoryError(f"{path}, line {position[0]}, column {position[1]}: {error}")
+    return located(path, *position, str(error))
 
 
 # --- judging ---------------------------------------------------------------------------------

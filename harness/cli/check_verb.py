@@ -99,8 +99,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Judge stored runs again, and histories that others recorded.\n"
         "A run that was cut short is read from its op log.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="a run, file or folder")
     chosen = parser.add_mutually_exclusive_group()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from harness.cli.output import note
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import Environment
 from harness.registry import load_plugin, plugin_names
@@ -25,28 +24,23 @@ def choose_environment(name: str) -> Environment:
             known = ", ".join([AUTO, *plugin_names("environments")])
             raise UsageError(f"--env is {name!r}; it is one of: {known}")
         environment: Environment = load_plugin("environments", name)
-        environment.prepare(_tell)
+        environment.prepare(note)
         reason = environment.unavailable()
         if reason is not None:
             raise UsageError(f"--env {name} cannot be used here: {reason}")
         return environment
     docker: Environment = load_plugin("environments", "docker")
     try:
-        docker.prepare(_tell)
+        docker.prepare(note)
         reason = docker.unavailable()
     except InfrastructureError as error:
         reason = str(error)
     if reason is None:
-        _tell("environment docker: an engine answers and the node image is there")
+        note("environment docker: an engine answers and the node image is there")
         return docker
-    _tell(f"environment process, not docker: {reason}")
+    note(f"environment process, not docker: {reason}")
     process: Environment = load_plugin("environments", "process")
     missing = process.unavailable()
     if missing is not None:
         raise UsageError(f"neither docker ({reason}) nor process ({missing}) can be used here")
     return process
-
-
-def _tell(text: str) -> None:
-    """Progress goes to stderr: stdout is for results."""
-    print(text, file=sys.stderr, flush=True)

@@ -19,7 +19,6 @@ def main(arguments: Sequence[str]) -> int:
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "
         "dead. Runs that are still going on are left alone.",
-        allow_abbrev=False,
     )
     parser.parse_args(list(arguments))
     removed: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shutil
@@ -17,8 +16,7 @@ from harness import __version__
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.plugins import Diagnosis, Environment
-from harness.registry import GROUPS, load_plugin, plugin_names
+from harness.registry import GROUPS, load_all, plugin_names
 
 __all__ = ["main"]
 
@@ -39,7 +37,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
-        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(list(arguments))
@@ -83,24 +80,18 @@ def _disk() -> Finding:
 
 def _environments() -> list[Finding]:
     findings = []
-    for name in plugin_names("environments"):
-        try:
-            environment: Environment = load_plugin("environments", name)
-        except UsageError as error:
-            findings.append(Finding(False, f"environment {name}", str(error)))
-            continue
-        reason = environment.unavailable()
-        findings.append(Finding(reason is None, f"environment {name}", reason or environment.doc))
+    for name, found in load_all("environments"):
+        reason = str(found) if isinstance(found, UsageError) else found.unavailable()
+        findings.append(Finding(reason is None, f"environment {name}", reason or found.doc))
     return findings
 
 
 def _optional() -> list[Finding]:
     """What plug-ins look for and can do without; one that does not load is said by `_plugins`."""
     findings = [_faketime()]
-    for name in plugin_names("diagnoses"):
-        with contextlib.suppress(UsageError):
-            diagnosis: Diagnosis = load_plugin("diagnoses", name)
-            ok, detail = diagnosis.look()
+    for name, found in load_all("diagnoses"):
+        if not isinstance(found, UsageError):
+            ok, detail = found.look()
             findings.append(Finding(ok, name, detail, optional=True))
     return findings
 
@@ -119,12 +110,7 @@ def _plugins() -> list[Finding]:
     findings = []
     for group in GROUPS:
         names = plugin_names(group)
-        broken = []
-        for name in names:
-            try:
-                load_plugin(group, name)
-            except UsageError as error:
-                broken.append(str(error))
+        broken = [str(found) for _, found in load_all(group) if isinstance(found, UsageError)]
         detail = "; ".join(broken) or f"{len(names)} found: {', '.join(names)}"
         findings.append(Finding(bool(names) and not broken, f"plug-ins {group}", detail))
     return findings

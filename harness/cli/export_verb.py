@@ -20,7 +20,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness export",
         description="Write a run's history as Jepsen EDN, one op a line.",
-        allow_abbrev=False,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+from harness.cli.output import note
 from harness.cli.parser import Parser
 
 __all__ = ["main"]
@@ -16,11 +16,10 @@ def main(arguments: Sequence[str]) -> int:
         prog="harness image",
         description="Build the image of the nodes: from a normal base image where a registry "
         "answers, from Debian packages (debootstrap) elsewhere.",
-        allow_abbrev=False,
     )
     parser.add_argument("action", choices=["build"], help="build: make the image if it is missing")
     parser.parse_args(list(arguments))
     from harness.environments.docker.image import build_image
 
-    print(build_image(lambda text: print(text, file=sys.stderr, flush=True)))
+    print(build_image(note))
     return 0

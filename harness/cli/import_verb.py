@@ -12,7 +12,7 @@ from harness import __version__
 from harness.case import NS_PER_S, Case
 from harness.checking import checkers_of
 from harness.cli.output import say
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, add_store
 from harness.errors import HistoryError
 from harness.ops import History, Verdict
 from harness.store import RunFolder, RunRecord, check_place, new_run_id
@@ -41,16 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness import",
         description="Turn a Jepsen history (EDN) into a run that `harness check` can judge.",
-        allow_abbrev=False,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a history.edn")
     parser.add_argument(
         "--workload", default="register", metavar="NAME", help="(default: %(default)s)"
     )
     parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
-    parser.add_argument(
-        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
-    )
+    add_store(parser)
     parsed = parser.parse_args(list(arguments))
     case = Case(seed=0, target="imported", workload=parsed.workload, faults=())
     checkers_of(case)  # refuses a workload that nothing could judge

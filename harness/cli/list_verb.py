@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
 from harness.planning import reaches_foreign
 from harness.plugins import Environment
-from harness.registry import GROUPS, load_plugin, plugin_names
+from harness.registry import GROUPS, load_all
 
 __all__ = ["main"]
 
@@ -29,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness list",
         description="List plug-ins and what each environment can do to a cluster.",
-        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
@@ -48,11 +46,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _entries(group: str) -> list[dict[str, Any]]:
     entries = []
-    for name in plugin_names(group):
-        try:
-            plugin = load_plugin(group, name)
-        except UsageError as error:
-            entries.append({"name": name, "doc": f"BROKEN: {error}"})
+    for name, plugin in load_all(group):
+        if isinstance(plugin, UsageError):
+            entries.append({"name": name, "doc": f"BROKEN: {plugin}"})
             continue
         entry: dict[str, Any] = {"name": name, "doc": plugin.doc}
         if group == "environments":
@@ -86,9 +82,8 @@ def _print_faults() -> None:
     Foreign programs have columns of their own: their disks and clocks are not the harness's.
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
-    for name in plugin_names("environments"):
-        with contextlib.suppress(UsageError):  # said above
-            environment = load_plugin("environments", name)
+    for name, environment in load_all("environments"):
+        if not isinstance(environment, UsageError):  # said above
             able[name] = environment.capabilities
             if hasattr(environment, "reaches_foreign"):
                 able[f"{name}{_FOREIGN}"] = _of_foreign(environment)

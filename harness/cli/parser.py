@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
@@ -12,7 +13,15 @@ from harness.errors import UsageError
 from harness.plugins import Verb
 from harness.registry import load_verb, plugin_names
 
-__all__ = ["VERBS", "Parser", "build_parser", "known_verbs", "verb_module"]
+__all__ = [
+    "VERBS",
+    "Parser",
+    "add_place",
+    "add_store",
+    "build_parser",
+    "known_verbs",
+    "verb_module",
+]
 
 VERBS: Final[dict[str, str]] = {
     "run": "run one case: deploy, break, check",
@@ -43,8 +52,16 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `UsageError`s with a suggestion.
 
     No argument may be empty: that is what a shell makes of a variable that is not set, and taken
-    for "not given", or for the folder `.`, it would quietly test something else.
+    for "not given", or for the folder `.`, it would quietly test something else. Flags are written
+    out; a description and epilog of several lines keep them.
     """
+
+    def __init__(
+        self, *, epilog: str | None = None, allow_abbrev: bool = False, **named: Any
+    ) -> None:
+        layout = argparse.HelpFormatter if epilog is None else argparse.RawDescriptionHelpFormatter
+        named.setdefault("formatter_class", layout)
+        super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if "" in arg_strings:
@@ -69,6 +86,21 @@ class Parser(argparse.ArgumentParser):
         return f"; did you mean {close[0]}?" if close else ""
 
 
+def add_place(parser: Parser) -> None:
+    """Give `parser` the options that say where runs are kept."""
+    parser.add_argument(
+        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
+    )
+    add_store(parser)
+
+
+def add_store(parser: Parser) -> None:
+    """Give `parser` the option `--store`."""
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
+    )
+
+
 def verb_module(verb: str) -> Verb:
     """Import the module of one verb: our own, or one that a package brings by entry point."""
     if verb in plugin_names("verbs"):
@@ -90,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
         usage="harness VERB [OPTION ...]",
         description=f"Chaos testing for replicated catalogs.\n\nverbs:\n{verbs}",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=True,
     )
     parser.add_argument("--version", action="version", version=f"harness {__version__}")
     parser.add_argument("verb", nargs="?", choices=list(known_verbs()), help=argparse.SUPPRESS)

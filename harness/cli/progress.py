@@ -48,34 +48,34 @@ class Progress:
     def _hear_fact(self, op: Op) -> None:
         if op.f == "phase":
             self._phase = op.value["phase"]
-            self._status.line(f"{op.time / 1e9:7.1f} s  phase {self._phase}")
+            self._say(op, f"phase {self._phase}")
         elif op.f == "leader":
             node, term = op.value["node"], op.value["term"]
-            self._status.line(f"{op.time / 1e9:7.1f} s  {node} leads in term {term}")
+            self._say(op, f"{node} leads in term {term}")
             verb = "led when last asked," if op.value.get("asked") else "leads"
             self._leader = f"{node} {verb} in term {term}"
         elif op.f == "node-exit" and not op.value["expected"]:
-            self._status.line(
-                f"{op.time / 1e9:7.1f} s  node {op.value['node']} ended {how_ended(op)}"
-            )
+            self._say(op, f"node {op.value['node']} ended {how_ended(op)}")
         elif op.f == "infrastructure":
             about = f"{op.value['node']}: " if op.value.get("node") else ""
-            self._status.line(f"{op.time / 1e9:7.1f} s  {about}{op.value['what']}")
+            self._say(op, f"{about}{op.value['what']}")
 
     def _hear_fault(self, op: Op) -> None:
         value = op.value
-        if value["action"] == "inject" and value["targets"]:
-            self._active[value["fault"]] = f"{op.f} on {', '.join(value['targets'])}"
-            self._status.line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
-        elif value["action"] == "inject":
-            self._status.line(f"{op.time / 1e9:7.1f} s  fault  {op.f}: {value['note']}")
+        if value["action"] == "inject":
+            if value["targets"]:
+                self._active[value["fault"]] = f"{op.f} on {', '.join(value['targets'])}"
+            self._say(op, f"fault  {op.f}: {value['note']}")
         else:
             self._active.pop(value["fault"], None)
             bite = value["bite"]
             count, unit = bite["count"], bite["unit"]
             hit = f"an unknown number of {unit}" if count is None else measured(count, unit)
             did = {"ms": "off", "operations": "done"}.get(unit, "hit")
-            self._status.line(f"{op.time / 1e9:7.1f} s  healed {op.f}: {hit} {did}")
+            self._say(op, f"healed {op.f}: {hit} {did}")
+
+    def _say(self, op: Op, text: str) -> None:
+        self._status.line(f"{op.time / 1e9:7.1f} s  {text}")
 
     def _show(self, passed_s: float, run_s: float) -> None:
         total = sum(self._counts.values())

@@ -21,7 +21,7 @@ from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.check_limit import add_check_limit
 from harness.cli.choose import AUTO, choose_environment
 from harness.cli.output import note, say
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, add_place
 from harness.cli.progress import Progress
 from harness.cli.verdict_text import describe
 from harness.errors import InfrastructureError
@@ -127,8 +127,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Deploy a target, drive a workload, break things, heal them, and prove what "
         "was kept.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--env",
@@ -139,12 +137,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"
     )
-    parser.add_argument(
-        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
-    )
+    add_place(parser)
     parser.add_argument(
         "--link-proxy",
         metavar="URL|PATH",

@@ -12,13 +12,13 @@ from typing import Final
 
 from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, add_place
 from harness.drawing import ANY
 from harness.errors import UsageError
 from harness.outfile import descriptor_of
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
 
-__all__ = ["OWN_FLAGS", "OWN_SWITCHES", "SIM", "check_writable", "parse_seeds", "parse_soak"]
+__all__ = ["SIM", "check_writable", "parse_seeds", "parse_soak", "words_of_case"]
 
 SIM: Final = "sim"
 SEEDS_MAX: Final = 10_000_000
@@ -28,23 +28,6 @@ ARTEFACTS_DEFAULT: Final = 10
 ARTEFACTS_MAX: Final = 1000
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 GITHUB_SUMMARY: Final = "GITHUB_STEP_SUMMARY"
-OWN_SWITCHES: Final = ("--json", "--fresh", "--quiet")
-OWN_FLAGS: Final = (
-    "--env",
-    "--seeds",
-    "--jobs",
-    "--stop-after",
-    "--label",
-    "--keep",
-    "--junit",
-    "--summary-json",
-    "--github-summary",
-    "--spark-master",
-    "--reporters",
-    "--artefacts",
-)
-"""What a replay of one seed does not take; the switches among them have no value."""
-
 EPILOG: Final = """examples:
   harness soak --seeds 1..200
   harness soak --env sim --seeds 1..200 --nemesis kill-leader --jobs 2
@@ -64,10 +47,10 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
         prog="harness soak",
         description="Run many seeds of one case, each in a fresh world; resumable.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     _add_work(parser)
+    add_place(parser)
+    _add_keeping(parser)
     _add_outputs(parser)
     parsed = parse_case_options(parser, arguments, nemesis=ANY)
     if parsed.seed is not None:
@@ -82,6 +65,15 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _find_summary(parsed)
     _check_files(parsed)
     return parsed
+
+
+def words_of_case(arguments: Sequence[str]) -> list[str]:
+    """The arguments that `harness run` takes as well: what a replay of one seed is told."""
+    own = Parser(add_help=False)
+    _add_work(own)
+    _add_keeping(own)
+    _add_outputs(own)
+    return own.parse_known_args(list(arguments))[1]
 
 
 def _check_executor(parsed: argparse.Namespace) -> None:
@@ -227,12 +219,9 @@ def _add_work(parser: Parser) -> None:
         "--fresh", action="store_true", help="discard the progress of an earlier soak of this case"
     )
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
-    )
+
+
+def _add_keeping(parser: Parser) -> None:
     parser.add_argument(
         "--label", metavar="L", help="name that tells soaks apart in reports, such as a version"
     )

@@ -11,6 +11,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import msgspec
 from harness import __version__
 from harness.cli.artefacts import make_artefacts
 from harness.cli.output import note
-from harness.cli.soak_options import OWN_FLAGS, OWN_SWITCHES, SIM
+from harness.cli.soak_options import SIM, words_of_case
 from harness.cli.soak_progress import duration_text
 from harness.errors import InfrastructureError, counted
 from harness.ops import Verdict
@@ -47,7 +48,7 @@ class Replays:
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
-        self._kept = list(_without_own(arguments))
+        self._kept = words_of_case(arguments)
         if (
             parsed.nemesis is None and not parsed.fault
         ):  # what is the default of a soak is not that of a run
@@ -60,65 +61,41 @@ class Replays:
         return shlex.join([*self._words, *self._kept, "--seed", str(result.seed)])
 
 
-def _without_own(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments that `harness run` takes as well."""
-    items = list(arguments)
-    while items:
-        item = items.pop(0)
-        flag = item.split("=", 1)[0]
-        if flag in OWN_SWITCHES:
-            continue
-        if flag not in OWN_FLAGS:
-            yield item
-        elif item == flag and items:
-            optional = flag == "--github-summary"
-            if not optional or not items[0].startswith("-"):
-                items.pop(0)
-
-
+@dataclass(kw_only=True)
 class SoakOutput:
     """All outputs of one soak; how long it took and how it ended comes from outside."""
 
-    def __init__(
-        self,
-        campaign: Campaign,
-        parsed: argparse.Namespace,
-        replays: Replays,
-        *,
-        wall_s: float,
-        exit_code: int,
-        interrupted: bool,
-    ) -> None:
-        self._campaign = campaign
-        self._parsed = parsed
-        self._replays = replays
-        self._wall_s = wall_s
-        self._exit_code = exit_code
-        self._interrupted = interrupted
-        self._memory_bytes = memory_bytes_max()  # before any reporter loads what it needs
+    campaign: Campaign
+    parsed: argparse.Namespace
+    replays: Replays
+    wall_s: float
+    exit_code: int
+    interrupted: bool
+    # Asked before any reporter loads what it needs.
+    memory_bytes: int = field(default_factory=memory_bytes_max)
 
     def _replay(self, result: SeedResult) -> str:
-        return self._replays.command(self._campaign, result)
+        return self.replays.command(self.campaign, result)
 
     def _folder(self, result: SeedResult) -> str:
-        spec = self._campaign.spec
+        spec = self.campaign.spec
         folder = result.folder(spec.store, spec.name)
         return "" if folder is None else str(folder)
 
     def _failing(self) -> Iterator[SeedResult]:
-        return (result for result in self._campaign.results() if result.failed)
+        return (result for result in self.campaign.results() if result.failed)
 
     def _groups(self) -> list[FailureGroup]:
-        return failure_groups(self._campaign.results())
+        return failure_groups(self.campaign.results())
 
     def make_artefacts(self) -> None:
         """Have the reporters look at the first failing runs that they did not look at yet.
 
         Not of an interrupted soak: who interrupts it wants an end, and will go on.
         """
-        names: list[str] = [] if self._interrupted else self._parsed.reporter_names
+        names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         kept = (result for result in self._failing() if result.run is not None)
-        for result in itertools.islice(kept, self._parsed.artefacts if names else 0):
+        for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
             if {path.name for path in folder.iterdir()} <= _OWN_FILES:
                 make_artefacts(folder, names)
@@ -138,16 +115,16 @@ class SoakOutput:
             raise InfrastructureError("; ".join(errors))
 
     def _write_junit(self) -> None:
-        if self._parsed.junit is None:
+        if self.parsed.junit is None:
             return
-        campaign, spec = self._campaign, self._campaign.spec
+        campaign, spec = self.campaign, self.campaign.spec
         properties = {
             "seeds": f"{spec.first}..{spec.last}",
             "version": __version__,
             "code": campaign.id.code,
             "environment": spec.environment,
             "store": str(spec.folder),
-            "interrupted": str(self._interrupted).lower(),
+            "interrupted": str(self.interrupted).lower(),
         }
         if spec.label is not None:
             properties["label"] = spec.label
@@ -155,17 +132,17 @@ class SoakOutput:
         if commit is not None:
             properties["commit"] = commit
         write_junit(
-            self._parsed.junit,
+            self.parsed.junit,
             campaign.results,
             suite=f"soak.{spec.name}",
             properties=properties,
             replay=self._replay,
             folder=self._folder,
-            unfinished=campaign.stopped or (INTERRUPTED if self._interrupted else None),
+            unfinished=campaign.stopped or (INTERRUPTED if self.interrupted else None),
         )
 
     def _write_json(self) -> None:
-        path = self._parsed.summary_json
+        path = self.parsed.summary_json
         if path is None:
             return
         try:
@@ -177,10 +154,10 @@ class SoakOutput:
             ) from error
 
     def _write_github(self) -> None:
-        name = self._parsed.github_summary
+        name = self.parsed.github_summary
         if name is None:
             return
-        spec, tally = self._campaign.spec, self._campaign.tally
+        spec, tally = self.campaign.spec, self.campaign.tally
         title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
         groups = self._groups()
         text = step_summary(title, self._head(), tally, groups, self._replay)
@@ -196,7 +173,7 @@ class SoakOutput:
 
     def json(self) -> str:
         """The one JSON object of `--json`."""
-        campaign, spec, tally = self._campaign, self._campaign.spec, self._campaign.tally
+        campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "soak": str(campaign.id),
@@ -207,16 +184,16 @@ class SoakOutput:
             "seeds": tally.seeds,
             "done_before": campaign.done_before,
             "verdicts": tally.verdicts,
-            "exit_code": self._exit_code,
-            "interrupted": self._interrupted,
+            "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
             "stopped": campaign.stopped,
-            "wall_s": self._wall_s,
+            "wall_s": self.wall_s,
             "cpu_s": tally.cpu_s,
             "simulated_s": tally.simulated_s,
             "ops": tally.ops,
             "leader_changes": tally.leader_changes,
             "worker_memory_bytes_max": tally.memory_bytes_max,
-            "driver_memory_bytes_max": self._memory_bytes,
+            "driver_memory_bytes_max": self.memory_bytes,
             "passing_runs_kept": tally.valid_kept,
             "passing_run_bytes": self._bytes_a_passing_run(),
             "store_bytes": tally.valid_bytes + tally.failing_bytes,
@@ -245,24 +222,24 @@ class SoakOutput:
 
     def _chosen(self) -> list[SeedResult]:
         """All results, or as many as go into one object: failing ones before passing ones."""
-        tally = self._campaign.tally
+        tally = self.campaign.tally
         if tally.seeds <= RESULTS_MAX:
-            return list(self._campaign.results())
+            return list(self.campaign.results())
         failing = list(itertools.islice(self._failing(), RESULTS_MAX))
-        passing = (result for result in self._campaign.results() if not result.failed)
+        passing = (result for result in self.campaign.results() if not result.failed)
         return failing + list(itertools.islice(passing, RESULTS_MAX - len(failing)))
 
     def _bytes_a_passing_run(self) -> float | None:
-        tally = self._campaign.tally
+        tally = self.campaign.tally
         return tally.valid_bytes / tally.valid_kept if tally.valid_kept else None
 
     def _head(self) -> list[str]:
         """The lines about all seeds together."""
-        campaign, spec, tally = self._campaign, self._campaign.spec, self._campaign.tally
+        campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         counts = ", ".join(f"{count} {name}" for name, count in tally.verdicts.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
         lines = [f"{tally.seeds} of {counted(spec.seeds, 'seed')}{before}: {counts}"]
-        here = duration_text(self._wall_s)
+        here = duration_text(self.wall_s)
         simulated = spec.environment == SIM
         took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
         lines.append(
@@ -274,8 +251,8 @@ class SoakOutput:
         total = (tally.valid_bytes + tally.failing_bytes) / _MIB
         lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
         worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB a worker, " if simulated else ""
-        lines.append(f"memory at most: {worker}{self._memory_bytes / _MIB:.0f} MiB the driver")
-        if self._interrupted:
+        lines.append(f"memory at most: {worker}{self.memory_bytes / _MIB:.0f} MiB the driver")
+        if self.interrupted:
             lines.append(INTERRUPTED)
         elif campaign.stopped is not None:
             lines.append(f"stopped: {campaign.stopped}")
@@ -298,6 +275,6 @@ class SoakOutput:
         if len(groups) > GROUPS_SHOWN_MAX:
             more = len(groups) - GROUPS_SHOWN_MAX
             lines.append(f"... and {counted(more, 'more signature')}; --json lists them")
-        if self._campaign.tally.verdicts[Verdict.INVALID.value]:
+        if self.campaign.tally.verdicts[Verdict.INVALID.value]:
             lines.append("INVALID: a promise was broken")
         return "\n".join(lines)

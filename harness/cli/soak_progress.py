@@ -39,8 +39,14 @@ class SoakProgress:
 
     def take(self, result: SeedResult) -> None:
         """One more result is in; it is in the tally already. `show` tells where that leaves us."""
-        if result.failed:
-            self._fail(result)
+        if not result.failed:
+            return
+        self._failures_shown += 1
+        if self._failures_shown <= FAILURES_SHOWN_MAX:
+            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
+            self._status.line(f"seed {result.seed}: {result.verdict}: {reason}")
+        elif self._failures_shown == FAILURES_SHOWN_MAX + 1:
+            self._status.line("more seeds fail; the summary lists them")
 
     def show(self) -> None:
         """Say where it stands, if it is time to.
@@ -50,14 +56,6 @@ class SoakProgress:
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
-
-    def _fail(self, result: SeedResult) -> None:
-        self._failures_shown += 1
-        if self._failures_shown <= FAILURES_SHOWN_MAX:
-            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
-            self._status.line(f"seed {result.seed}: {result.verdict}: {reason}")
-        elif self._failures_shown == FAILURES_SHOWN_MAX + 1:
-            self._status.line("more seeds fail; the summary lists them")
 
     def line(self, elapsed_s: float) -> str:
         """Where it stands, `elapsed_s` after the start of this session."""

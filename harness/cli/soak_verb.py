@@ -109,14 +109,23 @@ def _run(
             progress.finish()
     code = _exit_code(campaign, interrupted=interrupted)
     output = SoakOutput(
-        campaign,
-        parsed,
-        replays,
+        campaign=campaign,
+        parsed=parsed,
+        replays=replays,
         wall_s=time.monotonic() - begin_s,
         exit_code=code,
         interrupted=interrupted,
     )
-    return _finish(campaign, output, code, as_json=parsed.json)
+    if campaign.stopped is not None:
+        note(f"harness: {campaign.stopped}")
+    output.make_artefacts()
+    say(output.json() if parsed.json else output.text())
+    try:
+        output.write_files()
+    except InfrastructureError as error:  # a file that failed shows in the exit code as well
+        note(f"harness: {error}")
+        return code if code == EXIT_INVALID else EXIT_CRASH
+    return code
 
 
 def _on_spark(
@@ -182,23 +191,3 @@ def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_CRASH if campaign.stopped is not None else code
-
-
-def _finish(
-    campaign: Campaign,
-    output: SoakOutput,
-    code: int,
-    *,
-    as_json: bool,
-) -> int:
-    """Print and write everything; the exit code, in which a file that failed shows as well."""
-    if campaign.stopped is not None:
-        note(f"harness: {campaign.stopped}")
-    output.make_artefacts()
-    say(output.json() if as_json else output.text())
-    try:
-        output.write_files()
-    except InfrastructureError as error:
-        note(f"harness: {error}")
-        return code if code == EXIT_INVALID else EXIT_CRASH
-    return code

@@ -22,7 +22,6 @@ class StatusLine:
     """Writes to `stream` (default: stderr); where there is no terminal, every `pipe_interval_s`."""
 
     def __init__(self, stream: TextIO | None, *, pipe_interval_s: float) -> None:
-        """See the class."""
         self._stream = sys.stderr if stream is None else stream
         self._gone = self._stream is None  # stderr was closed by whoever started us
         self._terminal = (

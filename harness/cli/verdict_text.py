@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from harness.checking import Judgement
-from harness.ops import CheckResult, Verdict
+from harness.ops import Verdict
 
 __all__ = ["EXPLANATION_LINES_MAX", "describe"]
 
@@ -17,7 +17,10 @@ FAULT_LINES_MAX: Final = 30
 
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
     """Lines for people, the verdict of each checker first, and what the run did if asked for."""
-    lines = [_headline(result) for result in judgement.results]
+    lines = [
+        _line(f"{result.checker:22} {result.verdict.value:8} {result.reason}")
+        for result in judgement.results
+    ]
     for result in judgement.results:
         if result.verdict is not Verdict.VALID and result.explanation:
             lines += ["", f"{result.checker}: {result.verdict.value}"]
@@ -34,10 +37,6 @@ def _line(text: str) -> str:
     if len(text) <= LINE_CHARACTERS_MAX:
         return f"  {text}"
     return f"  {text[:LINE_CHARACTERS_MAX]}... (whole in results.json)"
-
-
-def _headline(result: CheckResult) -> str:
-    return f"{_line(f'{result.checker:22} {result.verdict.value:8} {result.reason}')}"
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:

@@ -233,14 +233,8 @@ class Linter(ast.NodeVisitor):
 
     def _check_mutation(self, node: ast.Call) -> None:
         function = node.func
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr in MUTATORS
-            and isinstance(function.value, ast.Name)
-            and function.value.id in self._globals
-            and not any(function.value.id in scope for scope in self._scopes[1:])
-        ):
-            self._report_global(node, function.value.id)
+        if isinstance(function, ast.Attribute) and function.attr in MUTATORS:
+            self._check_shared(node, function.value)
 
     # --- sets in order ----------------------------------------------------------------------
 
@@ -385,14 +379,17 @@ class Linter(ast.NodeVisitor):
                 )
 
     def _check_store(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Subscript) and len(self._scopes) > 1:
+            self._check_shared(target, target.value)
+
+    def _check_shared(self, node: ast.AST, changed: ast.expr) -> None:
+        """Report a change of module state that no inner scope has a name of its own for."""
         if (
-            isinstance(target, ast.Subscript)
-            and isinstance(target.value, ast.Name)
-            and target.value.id in self._globals
-            and len(self._scopes) > 1
-            and not any(target.value.id in scope for scope in self._scopes[1:])
+            isinstance(changed, ast.Name)
+            and changed.id in self._globals
+            and not any(changed.id in scope for scope in self._scopes[1:])
         ):
-            self._report_global(target, target.value.id)
+            self._report_global(node, changed.id)
 
     def visit_Global(self, node: ast.Global) -> None:
         """`global` announces a write."""

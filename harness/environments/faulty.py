@@ -26,7 +26,6 @@ from harness.env import Clock, Disk, File
 __all__ = ["ClockError", "DiskTrouble", "FaultyClock", "FaultyDisk"]
 
 _BLOCK_BYTES: Final = 4096
-_WELL: Final = DiskQuality()
 _MILLION: Final = 1_000_000
 
 
@@ -37,14 +36,12 @@ class DiskTrouble:
         """A good disk; `draws` decides which requests fail, and `label` which places rot."""
         self._draws = draws
         self._label = label
-        self._quality = _WELL
+        self.quality = DiskQuality()
         self._touched = 0
-        self.well = True
 
     def set(self, quality: DiskQuality) -> int:
         """From now on it is as bad as this; returns how many requests felt what was before."""
-        self._quality = quality
-        self.well = quality == _WELL
+        self.quality = quality
         return self.touched()
 
     def touched(self) -> int:
@@ -54,7 +51,7 @@ class DiskTrouble:
 
     async def strike(self, path: str, *, writes: bool) -> None:
         """Let a request be late; raises `OSError` for one that fails."""
-        quality = self._quality
+        quality = self.quality
         if quality.delay_ms:
             self._touched += 1
             await asyncio.sleep(quality.delay_ms / 1000)
@@ -62,7 +59,7 @@ class DiskTrouble:
 
     def fail(self, path: str, *, writes: bool) -> None:
         """The part of `strike` that takes no time."""
-        quality = self._quality
+        quality = self.quality
         if writes and quality.full:
             self._touched += 1
             raise OSError(errno.ENOSPC, "no space left on device", path)
@@ -72,10 +69,12 @@ class DiskTrouble:
 
     def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
         """What is read instead of `data`, from `offset` of a file of `size` bytes."""
-        share = self._quality.bitrot
+        share = self.quality.bitrot
+        if not share:
+            return data
         end = offset + len(data)
         rotten = bytearray(data)
-        for start in range(offset - offset % _BLOCK_BYTES, end if share else 0, _BLOCK_BYTES):
+        for start in range(offset - offset % _BLOCK_BYTES, end, _BLOCK_BYTES):
             place = random.Random(f"{self._label}/{path}/{start}")
             if place.random() < share:
                 bit = place.randrange(8 * min(_BLOCK_BYTES, size - start))
@@ -97,33 +96,28 @@ class FaultyDisk:
 
     async def open(self, path: str) -> FaultyFile:
         """Open for appending, creating the file where it is missing."""
-        if not self._trouble.well:
-            await self._trouble.strike(path, writes=False)
+        await self._trouble.strike(path, writes=False)
         return FaultyFile(await self._disk.open(path), path, self._trouble)
 
     async def read(self, path: str) -> bytes:
         """The whole file. Raises `FileNotFoundError`."""
-        if not self._trouble.well:
-            await self._trouble.strike(path, writes=False)
+        await self._trouble.strike(path, writes=False)
         data = await self._disk.read(path)
-        return data if self._trouble.well else self._trouble.rot(path, data, 0, len(data))
+        return self._trouble.rot(path, data, 0, len(data))
 
     async def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically and durably."""
-        if not self._trouble.well:
-            await self._trouble.strike(path, writes=True)
+        await self._trouble.strike(path, writes=True)
         await self._disk.replace(path, data)
 
     async def list(self, prefix: str = "") -> list[str]:
         """Paths that start with `prefix`, sorted."""
-        if not self._trouble.well:
-            await self._trouble.strike(prefix, writes=False)
+        await self._trouble.strike(prefix, writes=False)
         return await self._disk.list(prefix)
 
     async def remove(self, path: str) -> None:
         """Remove the file durably; a missing one is no error."""
-        if not self._trouble.well:
-            await self._trouble.strike(path, writes=False)
+        await self._trouble.strike(path, writes=False)
         await self._disk.remove(path)
 
 
@@ -139,29 +133,23 @@ class FaultyFile:
 
     async def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; shorter only at the end of the file."""
-        if not self._trouble.well:
-            await self._trouble.strike(self._path, writes=False)
+        await self._trouble.strike(self._path, writes=False)
         data = await self._file.read(offset, size)
-        if self._trouble.well:
-            return data
         return self._trouble.rot(self._path, data, offset, self._file.size())
 
     async def append(self, data: bytes) -> int:
         """Append and return the offset `data` starts at. The page cache takes it without delay."""
-        if not self._trouble.well:
-            self._trouble.fail(self._path, writes=True)
+        self._trouble.fail(self._path, writes=True)
         return await self._file.append(data)
 
     async def sync(self) -> None:
         """Make everything appended so far durable."""
-        if not self._trouble.well:
-            await self._trouble.strike(self._path, writes=False)
+        await self._trouble.strike(self._path, writes=False)
         await self._file.sync()
 
     async def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        if not self._trouble.well:
-            await self._trouble.strike(self._path, writes=False)
+        await self._trouble.strike(self._path, writes=False)
         await self._file.truncate(size)
 
 

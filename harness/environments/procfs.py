@@ -34,6 +34,7 @@ __all__ = [
     "outside_group",
     "send",
     "state",
+    "this_process",
     "threads",
 ]
 
@@ -98,6 +99,13 @@ def identify(pid: int) -> ProcessId | None:
     """The identity of the process that has `pid` now; `None` if there is none."""
     fields = _stat(pid)
     return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
+
+
+def this_process() -> ProcessId:
+    """Who calls."""
+    found = identify(os.getpid())
+    assert found is not None, "/proc shows every process itself"
+    return found
 
 
 def state(process: ProcessId) -> str | None:
@@ -177,25 +185,15 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
     Documentation/scheduler/sched-stats.rst.
     """
     found: dict[ThreadId, Scheduled] = {}
-    left = [pid]
-    while left:
-        process = left.pop()
-        try:
-            numbers = os.listdir(f"/proc/{process}/task")  # noqa: PTH208
-        except OSError:
-            continue
-        for number in numbers:
-            folder = f"/proc/{process}/task/{number}"
-            try:
-                fields = _fields(f"{folder}/stat")
-                ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
-                thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
-                found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
-            except (OSError, ValueError, IndexError):
-                continue
-            if descendants:
-                with contextlib.suppress(OSError):  # a kernel without CONFIG_PROC_CHILDREN
-                    left.extend(map(int, _read(f"{folder}/children").split()))
+    for process in family(pid) if descendants else [pid]:
+        with contextlib.suppress(OSError):  # it has ended
+            for number in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+                folder = f"/proc/{process}/task/{number}"
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    fields = _fields(f"{folder}/stat")
+                    ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
+                    thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
+                    found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
     return found
 
 

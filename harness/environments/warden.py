@@ -242,11 +242,8 @@ def _sweep(run_id: str | None, controller: str | None) -> None:
     """
     if not run_id or not controller:
         return
-    for process in procfs.all_processes():
-        environment = procfs.environment_of(process.pid)
-        role = environment.get(ROLE_VARIABLE, "warden")
-        owner = (environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE))
-        if owner == (run_id, controller) and role != "warden":
+    for process, run, owner, role in _marked():
+        if (run, owner) == (run_id, controller) and role != "warden":
             _undo(role, Kill(*process))
 
 
@@ -263,9 +260,8 @@ def main() -> int:
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
     """What to add to the environment of every process of a run, so that it can be found."""
-    controller = procfs.identify(os.getpid())
-    assert controller is not None
-    return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: str(controller), ROLE_VARIABLE: role}
+    controller = str(procfs.this_process())
+    return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 
 
 class Warden:
@@ -336,18 +332,22 @@ class Warden:
 
 def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
     """Processes of runs whose driver is dead: process, run id, role. Ours to read, that is."""
-    for process in procfs.all_processes():
-        environment = procfs.environment_of(process.pid)
-        run_id = environment.get(RUN_VARIABLE)
-        controller = environment.get(CONTROLLER_VARIABLE)
-        if not run_id or not controller:
-            continue
+    for process, run_id, controller, role in _marked():
         try:
             owner = ProcessId.parse(controller)
         except ValueError:
             continue  # not written by us
         if procfs.is_alive(process) and not procfs.is_alive(owner):
-            yield process, run_id, environment.get(ROLE_VARIABLE, "?")
+            yield process, run_id, role
+
+
+def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
+    """Processes of runs: process, run id, controller, role."""
+    for process in procfs.all_processes():
+        environment = procfs.environment_of(process.pid)
+        run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)
+        if run_id and controller:
+            yield process, run_id, controller, environment.get(ROLE_VARIABLE, "warden")
 
 
 if __name__ == "__main__":

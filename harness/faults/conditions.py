@@ -114,7 +114,7 @@ class Conditions:
             return
         else:
             disks = [one.what.quality for one in laid if isinstance(one.what, Disk)]
-            touched = await self._cluster.worsen_disk(node, _combined(disks))
+            touched = await self._cluster.worsen_disk(node, DiskQuality.together(disks))
         for one in concerned:
             if type(one.what) is kind and not (kind is Disk and one.new):
                 one.touched += touched
@@ -128,12 +128,3 @@ class Conditions:
             await asyncio.sleep(due_s - loop.time())
             laid.dark = not laid.dark
             await self._settle(laid, laid.nodes)
-
-
-def _combined(qualities: Sequence[DiskQuality]) -> DiskQuality:
-    return DiskQuality(
-        error=1.0 - math.prod(1.0 - quality.error for quality in qualities),
-        full=any(quality.full for quality in qualities),
-        delay_ms=sum(quality.delay_ms for quality in qualities),
-        bitrot=1.0 - math.prod(1.0 - quality.bitrot for quality in qualities),
-    )

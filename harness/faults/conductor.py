@@ -89,8 +89,8 @@ class FaultConductor:
 
     async def heal_active(self) -> None:
         """Heal what is still broken, in the order it was broken, and record what it did."""
-        for active in list(self._active.values()):
-            await self._heal(active)
+        for fault_id in list(self._active):
+            await self.heal(fault_id)
 
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
         """Inject `fault` now and leave it so, whatever its times say; `heal` undoes it.
@@ -145,8 +145,13 @@ class FaultConductor:
 
     async def heal(self, fault_id: str) -> Bite | None:
         """Heal one fault and say what it did; `None` where it is not active (any more)."""
-        active = self._active.get(fault_id)
-        return None if active is None else await self._heal(active)
+        active = self._active.pop(fault_id, None)
+        if active is None:
+            return None
+        bite = await self.ledger.heal(active.injection.id)
+        data = {"bite": {"count": bite.count, "unit": bite.unit}}
+        self._note(active.fault, "heal", active.injection, data)
+        return bite
 
     async def _one(self, fault: Fault, begin_ns: int) -> None:
         await self._until(begin_ns + fault.at_ns)
@@ -220,14 +225,6 @@ class FaultConductor:
                 break
         self._observe_roles(scene.roles())
         return scene
-
-    async def _heal(self, active: _Active) -> Bite | None:
-        if self._active.pop(active.fault.id, None) is None:
-            return None
-        bite = await self.ledger.heal(active.injection.id)
-        data = {"bite": {"count": bite.count, "unit": bite.unit}}
-        self._note(active.fault, "heal", active.injection, data)
-        return bite
 
     async def _until(self, time_ns: int) -> None:
         """Sleep until `time_ns` of the run, or until the chaos phase is over."""

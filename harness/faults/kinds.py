@@ -6,11 +6,24 @@ the links between them. The struct goes into the history as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
-from harness.cluster import Capability, DiskQuality, Link, LinkQuality, StreamQuality
+from harness.cluster import Link
+from harness.qualities import (
+    DELAY_MS_MAX,
+    Capability,
+    DiskQuality,
+    Effect,
+    LinkQuality,
+    StreamQuality,
+    duration,
+    multiple,
+    number,
+    required,
+)
 from harness.timeline import (
     CLOCK,
     CPU,
@@ -44,6 +57,9 @@ __all__ = [
     "Stream",
 ]
 
+DRIFT_PPM_MAX: Final = 500_000
+FACTOR_MAX: Final = 100
+OFFSET_MS_MAX: Final = 86_400_000.0
 _DOWN_AND_UP: Final = frozenset({Capability.START})
 
 
@@ -110,12 +126,18 @@ class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
     strobe_ms: float = 0.0
     word: ClassVar[str] = CLOCK
     may_end: ClassVar[bool] = True
+    EFFECTS: ClassVar[Mapping[str, Effect]] = {
+        "offset_ms": duration("offset", Capability.CLOCK_SKEW, OFFSET_MS_MAX, "-5s", signed=True),
+        "drift_ppm": number(
+            "drift", Capability.CLOCK_DRIFT, "ppm", DRIFT_PPM_MAX, "-500ppm", signed=True
+        ),
+        "strobe_ms": duration("strobe", None, DELAY_MS_MAX, "500ms"),
+    }
 
     @property
     def requires(self) -> frozenset[Capability]:
         """An offset, a drift, or both."""
-        wanted = {Capability.CLOCK_SKEW: self.offset_ms, Capability.CLOCK_DRIFT: self.drift_ppm}
-        return frozenset(capability for capability, amount in wanted.items() if amount)
+        return required(self, self.EFFECTS)
 
 
 class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
@@ -123,6 +145,9 @@ class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
 
     factor: float
     word: ClassVar[str] = CPU
+    EFFECTS: ClassVar[Mapping[str, Effect]] = {
+        "factor": multiple("factor", Capability.SLOW_CPU, FACTOR_MAX, "10")
+    }
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_CPU})
 
 
@@ -150,14 +175,8 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """One thing for each field that is set."""
-        wanted = {
-            Capability.DISK_ERROR: self.quality.error,
-            Capability.DISK_FULL: self.quality.full,
-            Capability.DISK_SLOW: self.quality.delay_ms,
-            Capability.BIT_ROT: self.quality.bitrot,
-        }
-        needs = frozenset(capability for capability, amount in wanted.items() if amount)
+        """What its quality takes, and for rot to start a node on it."""
+        needs = self.quality.requires
         return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
 
@@ -181,17 +200,8 @@ class Shape(_Kind, frozen=True, tag="shape"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """One thing for each field that is set."""
-        q = self.quality
-        wanted = {
-            Capability.DELAY: q.delay_ms or q.jitter_ms,
-            Capability.DROP: q.drop,
-            Capability.DUPLICATE: q.duplicate,
-            Capability.REORDER: q.reorder,
-            Capability.THROTTLE: q.rate_kb_s,
-            Capability.STALL: q.stall,
-        }
-        return frozenset(capability for capability, amount in wanted.items() if amount)
+        """What its quality takes."""
+        return self.quality.requires
 
 
 class Stream(_Kind, frozen=True, tag="stream"):
@@ -202,12 +212,8 @@ class Stream(_Kind, frozen=True, tag="stream"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """One thing for each of the two."""
-        wanted = {
-            Capability.SLICE: self.quality.slice_bytes > 0,
-            Capability.RESET_AFTER: self.quality.reset_after_ms is not None,
-        }
-        return frozenset(capability for capability, asked in wanted.items() if asked)
+        """What its quality takes."""
+        return self.quality.requires
 
 
 class Reset(_Kind, frozen=True, tag="reset"):

@@ -38,7 +38,7 @@ from harness.faults.selectors import (
     Links,
     Nodes,
 )
-from harness.faults.settings import CONDITIONS, condition, duration_s, shape, wrong
+from harness.faults.settings import CONDITIONS, condition, duration_s, examples, shape, wrong
 
 __all__ = ["EXAMPLES", "Sentence", "are_words", "parse"]
 
@@ -50,21 +50,9 @@ EXAMPLES: Final = (
     "cut leader from members",
     "cut leader to members",
     "cut client:1 from leader",
-    "shape leader from members delay=200ms",
-    "shape leader from members rate=64kB/s",
-    "shape leader from members loss=20%",
-    "shape leader from members duplicate=5%",
-    "shape leader from members reorder=10%",
-    "shape leader from members slice=128B",
-    "shape leader from members reset-after=1s",
+    *(f"shape leader from members {setting}" for setting in examples("shape")),
     "reset leader from members",
-    "clock leader offset=5s",
-    "clock leader drift=500ppm",
-    "cpu leader factor=10",
-    "disk leader error=5%",
-    "disk leader full=yes",
-    "disk leader delay=50ms",
-    "disk leader bitrot=5%",
+    *(f"{verb} leader {setting}" for verb in CONDITIONS for setting in examples(verb)),
     "kill it when event leader",
     "do rolling-restart on all",
 )

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from harness.errors import HistoryError
-from harness.formats.source import Row, Table, located
+from harness.errors import HistoryError, located
+from harness.formats.source import Row, Table
 
 __all__ = ["CatalogTable", "is_catalog_table"]
 
@@ -67,13 +67,9 @@ class CatalogTable(Table):
             return located(self._path, line, sum(len(cell) + 1 for cell in before) + 1, what)
 
         if len(cells) != len(COLUMNS):
-            raise located(
-                self._path,
-                line,
-                len(text) + 1,
-                f"{len(cells)} columns separated by tabs; there "
-                f"must be {len(COLUMNS)}: {', '.join(COLUMNS)}",
-            )
+            known = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
+            what = f"{len(cells)} columns separated by tabs; there must be {known}"
+            raise located(self._path, line, len(text) + 1, what)
         row = dict(zip(COLUMNS, cells, strict=True))
         numbers: dict[str, int] = {}
         for column in _NUMBERS:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError, UsageError, located
 from harness.formats.catalog_table import CatalogTable, is_catalog_table
-from harness.formats.jepsen_edn import JepsenEdn, is_edn
+from harness.formats.jepsen_edn import JepsenEdn, KvLog, is_edn, is_kv_log
 from harness.formats.porcupine_etcd import EtcdLog, is_etcd_log
-from harness.formats.porcupine_kv import KvLog, is_kv_log
 from harness.formats.register_table import RegisterTable, is_register_table
 from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
@@ -85,7 +84,7 @@ def open_history(path: Path) -> Source:
     for recognises, source in () if _compression(head) else _FORMATS:
         if recognises(head):
             return source(path)
-    raise HistoryError(f"{path}, line 1, column 1: {_what_is_wrong(head)}")
+    raise located(path, 1, 1, _what_is_wrong(head))
 
 
 def _compression(head: bytes) -> str | None:

@@ -1,18 +1,21 @@
-"""Jepsen's and Knossos's histories in EDN; Porcupine's kv logs are EDN, too, with a `:key`."""
+"""Jepsen's and Knossos's histories in EDN; and Porcupine's kv logs, which are EDN, too.
+
+    {:process 0, :type :invoke, :f :append, :key "0", :value "x 0 0 y"}
+
+One map a line, with the key beside the value; the value of an op is then the pair of both.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from harness.ops import Op
 from harness.store.edn import EdnOps
 
-__all__ = ["JepsenEdn", "is_edn"]
+__all__ = ["JepsenEdn", "KvLog", "is_edn", "is_kv_log"]
 
 _BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+[\[({#]")
+_FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^{}]{0,200}?:key\s")
 
 
 def is_edn(head: bytes) -> bool:
@@ -20,17 +23,18 @@ def is_edn(head: bytes) -> bool:
     return _BEGINNING.match(head) is not None
 
 
-class JepsenEdn:
+def is_kv_log(head: bytes) -> bool:
+    """Whether a file that begins like this is one of Porcupine's kv logs."""
+    return _FIRST_MAP.match(head) is not None
+
+
+class JepsenEdn(EdnOps):
     """One such file, read as a stream."""
 
     format = "jepsen-edn"
 
-    def __init__(self, path: Path) -> None:
-        self._ops = EdnOps(path)
 
-    def __iter__(self) -> Iterator[Op]:
-        return iter(self._ops)
+class KvLog(EdnOps):
+    """One such log."""
 
-    def position(self, index: int) -> tuple[int, int] | None:
-        """Where the op with this index stands."""
-        return self._ops.position(index)
+    format = "porcupine-kv"

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import HistoryError
-from harness.formats.source import located, numbered_lines
+from harness.errors import HistoryError, located
+from harness.formats.source import numbered_lines
 from harness.ops import Op, OpType, Pairing
 
 __all__ = ["EtcdLog", "is_etcd_log"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.formats.source import Row, Table, located
+from harness.errors import HistoryError, located
+from harness.formats.source import Row, Table
 
 __all__ = ["RegisterTable", "is_register_table"]
 
@@ -30,31 +31,22 @@ class RegisterTable(Table):
 
     def _row(self, line: int, text: str) -> Row:
         words = list(_WORD.finditer(text))
-        for word in words[:4]:
+
+        def error(number: int, what: str) -> HistoryError:
+            start = words[number].start() if number < len(words) else len(text)
+            return located(self._path, line, start + 1, what)
+
+        for number, word in enumerate(words[:4]):
             if not _NUMBER.fullmatch(word[0]):
-                raise located(
-                    self._path, line, word.start() + 1, f"{word[0][:80]!r} is not a whole number"
-                )
+                raise error(number, f"{word[0][:80]!r} is not a whole number")
         if len(words) != 4:
-            column = words[4].start() + 1 if len(words) > 4 else len(text) + 1
-            raise located(
-                self._path,
-                line,
-                column,
-                f"{len(words)} columns; there must be 4: is_write, value, call, return",
-            )
+            what = f"{len(words)} columns; there must be 4: is_write, value, call, return"
+            raise error(4, what)
         is_write, value, call, returned = (int(word[0]) for word in words)
         if is_write not in {0, 1}:
-            raise located(
-                self._path, line, words[0].start() + 1, f"is_write is {is_write}; it is 0 or 1"
-            )
+            raise error(0, f"is_write is {is_write}; it is 0 or 1")
         if returned < call:
-            raise located(
-                self._path,
-                line,
-                words[3].start() + 1,
-                f"it returns at {returned}, before its call at {call}",
-            )
+            raise error(3, f"it returns at {returned}, before its call at {call}")
         f = "write" if is_write else "read"
         return Row(
             line,

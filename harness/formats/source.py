@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from harness.errors import HistoryError
+from harness.errors import HistoryError, located
 from harness.ops import Op, OpType
 
-__all__ = ["LINE_BYTES_MAX", "Intervals", "Row", "Source", "Table", "located", "numbered_lines"]
+__all__ = ["LINE_BYTES_MAX", "Row", "Source", "Table", "numbered_lines"]
 
 LINE_BYTES_MAX: Final = 1 << 20
 
@@ -32,11 +32,6 @@ class Source(Protocol):
     def position(self, index: int) -> tuple[int, int] | None:
         """Line and column (from 1) of the op with this index, where the format has lines."""
         ...
-
-
-def located(path: Path, line: int, column: int, what: str) -> HistoryError:
-    """The error that says where in which file `what` is wrong."""
-    return HistoryError(f"{path}, line {line}, column {column}: {what}")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -78,33 +73,35 @@ class Row(NamedTuple):
     answer: Any
 
 
-class Intervals:
-    """Operations given by intervals become ops, in the order of their times.
+class Table(abc.ABC):
+    """A file of which each line is an operation, given as an interval.
 
-    Intervals are closed: of events at one time the calls come first. Tables name no processes, so
-    each operation gets the lowest number that is free at its call; those that never return keep
-    theirs.
+    They become ops in the order of their times. Intervals are closed: of events at one time the
+    calls come first. Tables name no processes, so each operation gets the lowest number that is
+    free at its call; those that never return keep theirs.
     """
 
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-        self.lines = array("Q")  # by index
+    format: str
 
-    def ops(self) -> Iterator[Op]:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = array("Q")  # by index
+
+    def __iter__(self) -> Iterator[Op]:
         """Invocations and completions; an op's time is the table's, in its own unit."""
-        events = [(row.call, 0, number) for number, row in enumerate(self._rows)]
+        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
+        self._lines = array("Q")
+        events = [(row.call, 0, number) for number, row in enumerate(rows)]
         events += [
-            (row.returned, 1, number)
-            for number, row in enumerate(self._rows)
-            if row.returned is not None
+            (row.returned, 1, number) for number, row in enumerate(rows) if row.returned is not None
         ]
         events.sort()
         free: list[int] = []
         processes: dict[int, int] = {}
         used = 0
         for index, (time, kind, number) in enumerate(events):
-            row = self._rows[number]
-            self.lines.append(row.line)
+            row = rows[number]
+            self._lines.append(row.line)
             if kind == 0:
                 if free:
                     process = heapq.heappop(free)
@@ -117,26 +114,9 @@ class Intervals:
                 heapq.heappush(free, process)
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
 
-
-class Table(abc.ABC):
-    """A file of which each line is an operation, given as an interval."""
-
-    format: str
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._intervals = Intervals([])
-
-    def __iter__(self) -> Iterator[Op]:
-        """See `Source`."""
-        rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
-        self._intervals = Intervals(rows)
-        return self._intervals.ops()
-
     def position(self, index: int) -> tuple[int, int] | None:
         """Where the operation of the op with this index stands."""
-        lines = self._intervals.lines
-        return (lines[index], 1) if index < len(lines) else None
+        return (self._lines[index], 1) if index < len(self._lines) else None
 
     @abc.abstractmethod
     def _row(self, line: int, text: str) -> Row:

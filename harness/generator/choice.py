@@ -19,9 +19,8 @@ from harness.generator.core import (
     Node,
     Pending,
     Step,
-    sooner,
 )
-from harness.generator.plain import NOTHING, lift
+from harness.generator.plain import NOTHING, lift, soonest
 from harness.ops import Op
 
 __all__ = ["any_of", "mix", "weighted"]
@@ -50,22 +49,11 @@ class _Any(Node, frozen=True):
     generators: tuple[Generator, ...]
 
     def op(self, ctx: Context) -> Step:
-        best: tuple[Emit, int, int] | None = None
         states = list(self.generators)
-        for position, generator in enumerate(self.generators):
-            step = generator.op(ctx)
-            if isinstance(step, Emit):
-                offer = (step, 1, position)
-                best = offer if best is None else sooner(best, offer, ctx.random)
-            elif step is None:
-                states[position] = NOTHING
-            else:
-                states[position] = step.next
-        if best is not None:
-            step, _, position = best
-            states[position] = step.next
-            return Emit(step.draft, _any(states))
+        best = soonest(states, ((n, ctx, 1) for n in range(len(states))), ctx.random)
         rest = _any(states)
+        if best is not None:
+            return Emit(best.draft, rest)
         return None if rest is NOTHING else Pending(rest)
 
     def update(self, ctx: Context, event: Op) -> Generator:

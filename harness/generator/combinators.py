@@ -6,42 +6,29 @@ Other than there, a pending step never counts against `limit` or `repeat`.
 from __future__ import annotations
 
 from harness.errors import UsageError
-from harness.generator.core import Context, Emit, Generator, GeneratorLike, Node, Pending, Step
+from harness.generator.core import Around, Context, Emit, Generator, GeneratorLike, Pending, Step
 from harness.generator.plain import NOTHING, lift
-from harness.ops import Op
 
 __all__ = ["limit", "repeat"]
 
 
-class _Limit(Node, frozen=True):
+class _Limit(Around, frozen=True):
     remaining: int
-    generator: Generator
 
-    def op(self, ctx: Context) -> Step:
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            return Pending(_Limit(self.remaining, step.next))
-        if self.remaining == 1:
-            return Emit(step.draft, NOTHING)
-        return Emit(step.draft, _Limit(self.remaining - 1, step.next))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _Limit(self.remaining, inner)
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
+        rest = NOTHING if self.remaining == 1 else _Limit(step.next, self.remaining - 1)
+        return Emit(step.draft, rest)
 
 
 def limit(n: int, generator: GeneratorLike) -> Generator:
     """At most `n` operations."""
     inner = lift(generator)
     _check_count(n, "limit")
-    return NOTHING if inner is NOTHING or n == 0 else _Limit(n, inner)
+    return NOTHING if inner is NOTHING or n == 0 else _Limit(inner, n)
 
 
-class _Repeat(Node, frozen=True):
+class _Repeat(Around, frozen=True):
     remaining: int | None
-    generator: Generator
 
     def op(self, ctx: Context) -> Step:
         step = self.generator.op(ctx)
@@ -53,11 +40,7 @@ class _Repeat(Node, frozen=True):
             return Emit(step.draft, self)
         if self.remaining == 1:
             return Emit(step.draft, NOTHING)
-        return Emit(step.draft, _Repeat(self.remaining - 1, self.generator))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _Repeat(self.remaining, inner)
+        return Emit(step.draft, _Repeat(self.generator, self.remaining - 1))
 
 
 def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
@@ -68,7 +51,7 @@ def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
     inner = lift(generator)
     if n is not None:
         _check_count(n, "repeat")
-    return NOTHING if inner is NOTHING or n == 0 else _Repeat(n, inner)
+    return NOTHING if inner is NOTHING or n == 0 else _Repeat(inner, n)
 
 
 def _check_count(n: int, what: str) -> None:

@@ -29,23 +29,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from harness.case import NS_PER_S
 from harness.errors import UsageError
 from harness.ops import Op, OpType, Process
+
+if TYPE_CHECKING:
+    from harness.plugins import Request
 
 __all__ = [
     "NS_PER_S",
     "SLEEP",
+    "Around",
     "Context",
     "Draft",
     "Emit",
     "Generator",
     "GeneratorLike",
     "Pending",
-    "RequestLike",
     "Step",
     "complete",
     "due_ns",
@@ -55,7 +60,6 @@ __all__ = [
     "sooner",
 ]
 
-NS_PER_S: Final = 1_000_000_000
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
 
@@ -77,7 +81,7 @@ class Draft(msgspec.Struct, frozen=True):
 
     def replace(self, **changes: Any) -> Draft:
         """A copy with other values in the named fields."""
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
@@ -125,64 +129,31 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     def restrict(self, mask: int) -> Context:
         """This context with the threads of `mask` only."""
-        return Context(
-            self.time_ns,
-            self.random,
-            self.processes,
-            self.all_mask & mask,
-            self.free_mask & mask,
-            self.rotation,
-        )
+        return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
         """This context at another time."""
-        return Context(
-            time_ns,
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask,
-            self.rotation,
-        )
+        return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:
         """At `time_ns`, the thread `index` got to work."""
         rotation = self.rotation + 1
-        return Context(
-            max(self.time_ns, time_ns),
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask & ~(1 << index),
-            rotation if rotation < len(self.processes) else 0,
+        return replace(
+            self,
+            time_ns=max(self.time_ns, time_ns),
+            free_mask=self.free_mask & ~(1 << index),
+            rotation=rotation if rotation < len(self.processes) else 0,
         )
 
     def freed(self, index: int, time_ns: int) -> Context:
         """At `time_ns`, the thread `index` became free."""
-        return Context(
-            max(self.time_ns, time_ns),
-            self.random,
-            self.processes,
-            self.all_mask,
-            self.free_mask | 1 << index,
-            self.rotation,
-        )
+        time_ns = max(self.time_ns, time_ns)
+        return replace(self, time_ns=time_ns, free_mask=self.free_mask | 1 << index)
 
     def retired(self, index: int) -> Context:
         """The thread `index` goes on under a new process number."""
         new = (self.processes[index] + len(self.processes),)
-        return Context(
-            self.time_ns,
-            self.random,
-            self.processes[:index] + new + self.processes[index + 1 :],
-            self.all_mask,
-            self.free_mask,
-            self.rotation,
-        )
-
-
-class Node(msgspec.Struct, frozen=True, eq=False):
-    """The base of the generators of this package: they emit drafts with process and time."""
+        return replace(self, processes=self.processes[:index] + new + self.processes[index + 1 :])
 
 
 class Generator(Protocol):
@@ -215,22 +186,42 @@ class Pending(msgspec.Struct, frozen=True, eq=False):
 Step: TypeAlias = Emit | Pending | None
 
 
-class RequestLike(Protocol):
-    """Anything with an `f` and a `value`, such as `harness.plugins.Request`."""
+class Node(msgspec.Struct, frozen=True, eq=False):
+    """The base of the generators of this package: they emit drafts with process and time."""
 
-    @property
-    def f(self) -> str:
-        """The operation's name in the workload's vocabulary."""
-        ...
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
+        """Nothing to learn."""
+        return cast("Generator", self)
 
-    @property
-    def value(self) -> Any:
-        """Its argument."""
-        ...
+
+class Around(Node, frozen=True):
+    """The base of those that wrap one other, which learns whatever they do."""
+
+    generator: Generator
+
+    def op(self, ctx: Context) -> Step:
+        """As the other one says; of what it emits, `emitted` decides."""
+        step = self.generator.op(ctx)
+        if isinstance(step, Pending):
+            return Pending(self if step.next is self.generator else self.around(step.next))
+        return None if step is None else self.emitted(ctx, step)
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
+        """What becomes of an emission: the same, and the wrapper goes on around the rest."""
+        return Emit(step.draft, self.around(step.next))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """The same wrapper around what the other one became."""
+        inner = self.generator.update(ctx, event)
+        return self if inner is self.generator else self.around(inner)
+
+    def around(self, generator: Generator) -> Generator:
+        """The same wrapper around another generator."""
+        return replace(self, generator=generator)
 
 
 GeneratorLike: TypeAlias = (
-    "Generator | Draft | RequestLike | Sequence[GeneratorLike]"
+    "Generator | Draft | Request | Sequence[GeneratorLike]"
     " | Callable[[Context], GeneratorLike] | None"
 )
 """What `lift` takes, and every combinator with it."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from harness.errors import InternalError
 from harness.generator.core import (
     SLEEP,
+    Around,
     Context,
     Emit,
     Generator,
     GeneratorLike,
-    Node,
     Pending,
     Step,
     indices,
 )
 from harness.generator.plain import NOTHING, lift
-from harness.ops import Op, OpType
+from harness.ops import OpType
 
 __all__ = ["validate"]
 
@@ -45,9 +45,7 @@ def _problem(ctx: Context, step: object) -> str | None:
     return None
 
 
-class _Validate(Node, frozen=True):
-    generator: Generator
-
+class _Validate(Around, frozen=True):
     def op(self, ctx: Context) -> Step:
         step = self.generator.op(ctx)
         problem = _problem(ctx, step)
@@ -61,10 +59,6 @@ class _Validate(Node, frozen=True):
             return None
         rest = NOTHING if step.next is NOTHING else _Validate(step.next)
         return Emit(step.draft, rest) if isinstance(step, Emit) else Pending(rest)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _Validate(inner)
 
 
 def validate(generator: GeneratorLike) -> Generator:

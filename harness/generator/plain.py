@@ -7,11 +7,13 @@ processes, times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, cast
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, cast
 
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
+    Around,
     Context,
     Draft,
     Emit,
@@ -19,13 +21,16 @@ from harness.generator.core import (
     GeneratorLike,
     Node,
     Pending,
-    RequestLike,
     Step,
     complete,
+    sooner,
 )
 from harness.ops import Op
 
-__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift"]
+if TYPE_CHECKING:
+    from harness.plugins import Request
+
+__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift", "soonest"]
 
 EMPTY_MAX: Final = 1000
 """How often in a row a function may return an empty generator before that is called a mistake."""
@@ -38,12 +43,30 @@ class _Nothing(Node, frozen=True):
         """Nothing, ever."""
         return None
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Stay exhausted."""
-        return self
-
 
 NOTHING: Final[Generator] = _Nothing()
+
+
+def soonest(
+    states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
+) -> Emit | None:
+    """The soonest operation that those asked offer, if any; their states move on in place.
+
+    `asked` has a position among `states`, the context there and its weight in a tie.
+    """
+    best: tuple[Emit, int, int] | None = None
+    for position, ctx, weight in asked:
+        step = states[position].op(ctx)
+        if isinstance(step, Emit):
+            offer = (step, weight, position)
+            best = offer if best is None else sooner(best, offer, rng)
+        else:
+            states[position] = NOTHING if step is None else step.next
+    if best is None:
+        return None
+    emission, _, position = best
+    states[position] = emission.next
+    return emission
 
 
 class _Once(Node, frozen=True):
@@ -55,10 +78,6 @@ class _Once(Node, frozen=True):
         """The draft, then nothing."""
         draft = complete(self.draft, ctx)
         return Pending(self) if draft is None else Emit(draft, NOTHING)
-
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002
-        """Nothing to learn."""
-        return self
 
 
 class _Sequence(Node, frozen=True):
@@ -135,10 +154,8 @@ class _Call(Node, frozen=True):
         return self if current is self.current else _Call(self.function, current)
 
 
-class _Outside(Node, frozen=True):
+class _Outside(Around, frozen=True):
     """A generator that somebody else wrote: its drafts may leave out process and time."""
-
-    generator: Generator
 
     def op(self, ctx: Context) -> Step:
         """What it says, with the gaps filled in; not asked while nobody is free."""
@@ -148,23 +165,18 @@ class _Outside(Node, frozen=True):
         if step is None:
             return None
         if isinstance(step, Pending):
-            return Pending(_wrapped(step.next))
+            return Pending(self.around(step.next))
         if not isinstance(cast("object", step), Emit):
             raise InternalError(
                 f"the generator {self.generator!r} answered {step!r}; "
                 "it must be None, a Pending or an Emit"[:2000]
             )
         draft = complete(step.draft, ctx)
-        return Pending(self) if draft is None else Emit(draft, _wrapped(step.next))
+        return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass it on."""
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _wrapped(inner)
-
-
-def _wrapped(generator: Generator) -> Generator:
-    return generator if isinstance(generator, Node) else _Outside(generator)
+    def around(self, generator: Generator) -> Generator:
+        """Nothing is around what became one of ours."""
+        return generator if isinstance(generator, Node) else _Outside(generator)
 
 
 def lift(value: GeneratorLike) -> Generator:
@@ -185,7 +197,7 @@ def lift(value: GeneratorLike) -> Generator:
     if isinstance(value, (list, tuple)):
         return concat(*value)
     if isinstance(getattr(value, "f", None), str) and hasattr(value, "value"):
-        request = cast("RequestLike", value)
+        request = cast("Request", value)
         return _Once(Draft(request.f, request.value))
     if callable(value):
         return _Call(value)

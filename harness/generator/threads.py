@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from harness.errors import UsageError
 from harness.generator.core import (
+    Around,
     Context,
     Emit,
     Generator,
@@ -25,9 +26,8 @@ from harness.generator.core import (
     Step,
     due_ns,
     indices,
-    sooner,
 )
-from harness.generator.plain import NOTHING, concat, lift
+from harness.generator.plain import NOTHING, concat, lift, soonest
 from harness.ops import Op
 
 __all__ = ["each_thread", "phases", "reserve", "synchronize"]
@@ -64,31 +64,17 @@ class _Reserve(Node, frozen=True):
         masks = self._masks(ctx)
         if not ctx.free_mask:
             return Pending(_Reserve(self.counts, self.generators, ctx.all_mask, masks))
-        best: tuple[Emit, int, int] | None = None
         states = list(self.generators)
-        pending = False
-        for position, (mask, generator) in enumerate(zip(masks, self.generators, strict=True)):
-            if generator is NOTHING:
-                continue
-            if not mask & ctx.free_mask:
-                pending = True
-                continue
-            step = generator.op(ctx.restrict(mask))
-            if isinstance(step, Emit):
-                offer = (step, mask.bit_count(), position)
-                best = offer if best is None else sooner(best, offer, ctx.random)
-            elif step is None:
-                states[position] = NOTHING
-            else:
-                states[position], pending = step.next, True
+        asked = (
+            (position, ctx.restrict(mask), mask.bit_count())
+            for position, mask in enumerate(masks)
+            if mask & ctx.free_mask and states[position] is not NOTHING
+        )
+        best = soonest(states, asked, ctx.random)
+        rest = _Reserve(self.counts, tuple(states), ctx.all_mask, masks)
         if best is not None:
-            step, _, position = best
-            states[position] = step.next
-            rest = _Reserve(self.counts, tuple(states), ctx.all_mask, masks)
-            return Emit(step.draft, rest)
-        if not pending:
-            return None
-        return Pending(_Reserve(self.counts, tuple(states), ctx.all_mask, masks))
+            return Emit(best.draft, rest)
+        return None if all(state is NOTHING for state in states) else Pending(rest)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         bit = 1 << ctx.index_of(event.process)
@@ -195,17 +181,11 @@ def each_thread(generator: GeneratorLike) -> Generator:
     return inner if inner is NOTHING else _Each(inner)
 
 
-class _Synchronize(Node, frozen=True):
-    generator: Generator
-
+class _Synchronize(Around, frozen=True):
     def op(self, ctx: Context) -> Step:
         if ctx.free_mask != ctx.all_mask:
             return Pending(self)
         return self.generator.op(ctx)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        return self if inner is self.generator else _Synchronize(inner)
 
 
 def synchronize(generator: GeneratorLike) -> Generator:

@@ -12,11 +12,12 @@ and from now on after that, so that a stall of the whole system is not followed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
 
+from harness.case import ScheduledOp
 from harness.errors import UsageError
 from harness.generator.core import (
     SLEEP,
+    Around,
     Context,
     Draft,
     Emit,
@@ -31,10 +32,9 @@ from harness.generator.core import (
     nanoseconds,
 )
 from harness.generator.plain import NOTHING, lift
-from harness.ops import Op, OpType
+from harness.ops import OpType
 
 __all__ = [
-    "Scheduled",
     "delay",
     "sleep",
     "stagger",
@@ -43,55 +43,33 @@ __all__ = [
 ]
 
 
-class _TimeLimit(Node, frozen=True):
+class _TimeLimit(Around, frozen=True):
     limit_ns: int
-    generator: Generator
     end_ns: int | None = None
 
     def op(self, ctx: Context) -> Step:
-        end_ns = self.end_ns
-        if end_ns is not None and ctx.time_ns >= end_ns:
-            return None
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            if step.next is self.generator:
-                return Pending(self)
-            return Pending(_TimeLimit(self.limit_ns, step.next, end_ns))
+        over = self.end_ns is not None and ctx.time_ns >= self.end_ns
+        return None if over else Around.op(self, ctx)
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
         time_ns = due_ns(step.draft)
-        if end_ns is None:
-            end_ns = time_ns + self.limit_ns
+        end_ns = time_ns + self.limit_ns if self.end_ns is None else self.end_ns
         if time_ns >= end_ns:
             return None
-        return Emit(step.draft, _TimeLimit(self.limit_ns, step.next, end_ns))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        if inner is self.generator:
-            return self
-        return _TimeLimit(self.limit_ns, inner, self.end_ns)
+        return Emit(step.draft, _TimeLimit(step.next, self.limit_ns, end_ns))
 
 
 def time_limit(seconds: float, generator: GeneratorLike) -> Generator:
     """Only operations that start less than `seconds` after its first one does."""
     inner, limit_ns = lift(generator), nanoseconds(seconds, "time_limit")
-    return NOTHING if inner is NOTHING or limit_ns == 0 else _TimeLimit(limit_ns, inner)
+    return NOTHING if inner is NOTHING or limit_ns == 0 else _TimeLimit(inner, limit_ns)
 
 
-class _Stagger(Node, frozen=True):
+class _Stagger(Around, frozen=True):
     interval_ns_max: int
-    generator: Generator
     next_ns: int | None = None
 
-    def op(self, ctx: Context) -> Step:
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            if step.next is self.generator:
-                return Pending(self)
-            return Pending(_Stagger(self.interval_ns_max, step.next, self.next_ns))
+    def emitted(self, ctx: Context, step: Emit) -> Step:
         draft, longest_ns = step.draft, self.interval_ns_max
         time_ns = due_ns(draft)
         planned_ns = time_ns if self.next_ns is None else self.next_ns
@@ -102,51 +80,33 @@ class _Stagger(Node, frozen=True):
         elif time_ns - planned_ns >= longest_ns:
             planned_ns = time_ns
         next_ns = planned_ns + int(ctx.random.random() * longest_ns)
-        return Emit(draft, _Stagger(longest_ns, step.next, next_ns))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        if inner is self.generator:
-            return self
-        return _Stagger(self.interval_ns_max, inner, self.next_ns)
+        return Emit(draft, _Stagger(step.next, longest_ns, next_ns))
 
 
 def stagger(dt_s: float, generator: GeneratorLike) -> Generator:
     """Operations at random intervals, uniform in 0 .. 2 `dt_s`: a total rate of 1 / `dt_s`."""
     inner = lift(generator)
     longest_ns = nanoseconds(2 * dt_s, "twice the dt of stagger")
-    return inner if inner is NOTHING else _Stagger(longest_ns, inner)
+    return inner if inner is NOTHING else _Stagger(inner, longest_ns)
 
 
-class _Delay(Node, frozen=True):
+class _Delay(Around, frozen=True):
     interval_ns: int
-    generator: Generator
     next_ns: int | None = None
 
-    def op(self, ctx: Context) -> Step:
-        step = self.generator.op(ctx)
-        if step is None:
-            return None
-        if isinstance(step, Pending):
-            return Pending(_Delay(self.interval_ns, step.next, self.next_ns))
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
         draft = step.draft
         time_ns = due_ns(draft)
         if self.next_ns is not None and self.next_ns > time_ns:
             time_ns = self.next_ns
             draft = Draft(draft.f, draft.value, draft.process, time_ns, draft.type)
-        return Emit(draft, _Delay(self.interval_ns, step.next, time_ns + self.interval_ns))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        inner = self.generator.update(ctx, event)
-        if inner is self.generator:
-            return self
-        return _Delay(self.interval_ns, inner, self.next_ns)
+        return Emit(draft, _Delay(step.next, self.interval_ns, time_ns + self.interval_ns))
 
 
 def delay(dt_s: float, generator: GeneratorLike) -> Generator:
     """Operations exactly `dt_s` apart, or further where no thread is free in time."""
     inner, interval_ns = lift(generator), nanoseconds(dt_s, "delay")
-    return inner if inner is NOTHING else _Delay(interval_ns, inner)
+    return inner if inner is NOTHING else _Delay(inner, interval_ns)
 
 
 def sleep(dt_s: float) -> Generator:
@@ -155,32 +115,8 @@ def sleep(dt_s: float) -> Generator:
     return lift(Draft(SLEEP, dt_s, type=OpType.INFO))
 
 
-class Scheduled(Protocol):
-    """An operation at a fixed time, such as `harness.case.ScheduledOp`."""
-
-    @property
-    def at_ns(self) -> int:
-        """Ns after the start of the schedule."""
-        ...
-
-    @property
-    def process(self) -> int:
-        """The process of a recorded run; its thread is `process % concurrency`."""
-        ...
-
-    @property
-    def f(self) -> str:
-        """The operation's name."""
-        ...
-
-    @property
-    def value(self) -> Any:
-        """Its argument."""
-        ...
-
-
 class _TimedOps(Node, frozen=True):
-    ops: tuple[Scheduled, ...]
+    ops: tuple[ScheduledOp, ...]
     offset_ns: int
     start_ns: int | None = None
     queues: tuple[tuple[int, ...], ...] | None = None  # by thread: positions in `ops`
@@ -223,11 +159,8 @@ class _TimedOps(Node, frozen=True):
         heads = (0,) * threads
         return _TimedOps(self.ops, self.offset_ns, start_ns, tuple(map(tuple, queues)), heads)
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  a fixed schedule
-        return self
 
-
-def timed_ops(ops: Sequence[Scheduled], *, offset_ns: int = 0) -> Generator:
+def timed_ops(ops: Sequence[ScheduledOp], *, offset_ns: int = 0) -> Generator:
     """Replay a schedule, counted from `offset_ns` after it is first asked.
 
     An op runs on the thread of its process (`process % concurrency`) whatever that thread's

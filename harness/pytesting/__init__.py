@@ -9,7 +9,6 @@
 | `live`          | what that coroutine is given: operations, traffic, the nemesis's door  |
 | `fault_fixture` | `nemesis`: something is broken for as long as a block lasts            |
 | `judging`       | `history`: what was recorded last, and its judgement                   |
-| `failures`      | the words of a failing test                                            |
 
 It stands beside `harness.cli`: both are ways to use everything below them. The plug-in itself is
 `_harness_pytestplugin`, which imports nothing of this before it must.

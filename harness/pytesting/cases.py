@@ -13,19 +13,15 @@ from harness.errors import UsageError
 from harness.planning import plan_case
 from harness.pytesting.judging import as_names, enforce, expected_verdict, judge_last
 from harness.pytesting.markers import case_from_settings, stored_case
-from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.pytesting.runs import Fixture, JudgedRun
 from harness.registry import load_plugin
 from harness.run import conduct
 
 __all__ = ["RunCase", "refuse_running_loop"]
 
 
-class RunCase:
+class RunCase(Fixture):
     """The fixture `run_case`."""
-
-    def __init__(self, runs: RunsOfTest) -> None:
-        """Nothing runs before the call."""
-        self._runs = runs
 
     def __call__(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from harness.errors import UsageError
@@ -18,9 +19,8 @@ from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.markers import case_from_settings
-from harness.pytesting.runs import RunsOfTest
+from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.recorder import Recorder
-from harness.store import RunFolder
 
 __all__ = ["ClusterFactory", "Deployment"]
 
@@ -29,12 +29,8 @@ READY_BOUND_S: Final = 60.0
 BY_HAND: Final = "a coroutine of a test made this run; its case alone does not replay it"
 
 
-class ClusterFactory:
-    """The fixture `cluster`."""
-
-    def __init__(self, runs: RunsOfTest) -> None:
-        """Nothing is deployed before `Deployment.run`."""
-        self._runs = runs
+class ClusterFactory(Fixture):
+    """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
         """What to deploy: the flags of `harness run`, with underscores.
@@ -51,17 +47,14 @@ class ClusterFactory:
         return Deployment(self._runs, plan, environment, clocks)
 
 
+@dataclass(eq=False)
 class Deployment:
-    """A target about to be deployed, once for each `run`."""
+    """A target about to be deployed, once for each `run`; see `ClusterFactory`."""
 
-    def __init__(
-        self, runs: RunsOfTest, plan: Plan, environment: Environment, clocks: frozenset[str]
-    ) -> None:
-        """See `ClusterFactory`. `clocks`: the foreign programs whose clocks can be made wrong."""
-        self._runs = runs
-        self._plan = plan
-        self._environment = environment
-        self._clocks = clocks
+    _runs: RunsOfTest
+    _plan: Plan
+    _environment: Environment
+    _clocks: frozenset[str]  # the foreign programs whose clocks can be made wrong
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
         """Deploy, wait until the target serves, run `body`, tear down; returns what it returned.
@@ -102,22 +95,18 @@ class Deployment:
             self._runs.live = None
             log.close()
             if recorders:
-                self._seal(folder, recorders[0], time.monotonic() - begin_s, interrupted)
-
-    def _seal(
-        self, folder: RunFolder, recorder: Recorder, wall_s: float, interrupted: bool
-    ) -> None:
-        history = recorder.history()
-        folder.seal(history)
-        self._runs.sealed(
-            folder,
-            self._plan.case,
-            self._environment.name,
-            history,
-            wall_s=wall_s,
-            interrupted=interrupted,
-            warnings=(BY_HAND,),
-        )
+                wall_s = time.monotonic() - begin_s
+                history = recorders[0].history()
+                folder.seal(history)
+                self._runs.sealed(
+                    folder,
+                    self._plan.case,
+                    self._environment.name,
+                    history,
+                    wall_s=wall_s,
+                    interrupted=interrupted,
+                    warnings=(BY_HAND,),
+                )
 
     async def _main(
         self,

@@ -17,16 +17,10 @@ from harness.drawing import may_hit
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import trigger_of
-from harness.planning import (
-    check_fault_args,
-    reaches_foreign,
-    refuse_disks,
-    refuse_nodes,
-    refuse_unable,
-)
+from harness.planning import check_fault_args, refuse_nodes, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
-from harness.pytesting.runs import RunsOfTest
+from harness.pytesting.runs import Fixture, RunsOfTest
 
 __all__ = ["NemesisFactory", "Strike"]
 
@@ -34,12 +28,11 @@ LEASE_S: Final = 600.0
 """A block may last this long, and the grace of leases more, before its fault heals by itself."""
 
 
-class NemesisFactory:
-    """The fixture `nemesis`."""
+class NemesisFactory(Fixture):
+    """The fixture `nemesis`; nothing is broken before a block begins."""
 
     def __init__(self, runs: RunsOfTest) -> None:
-        """Nothing is broken before a block begins."""
-        self._runs = runs
+        super().__init__(runs)
         self._numbers = itertools.count(1)
 
     def __call__(
@@ -88,8 +81,7 @@ class NemesisFactory:
 def _refuse_foreign(plugin: Nemesis, live: LiveCluster) -> None:
     """Raise `UsageError` for a nemesis that the foreign programs of this deployment do not feel."""
     nodes = live.cluster.nodes
-    refuse_nodes(plugin, nodes, live.plan.target, reaches_foreign(live.environment))
-    refuse_disks(plugin, list(nodes.values()), live.environment)
+    refuse_nodes(plugin, nodes, live.plan.target, live.environment)
     bare = [node for node in may_hit(plugin, nodes.values(), CLOCKS) if node not in live.clocks]
     if bare:
         raise UsageError(
@@ -114,7 +106,6 @@ class Strike:
     """One fault: inside the block it is there, after the block it is healed and measured."""
 
     def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
-        """See `NemesisFactory`."""
         self._live = live
         self._fault = fault
         self._may_miss = may_miss

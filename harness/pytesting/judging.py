@@ -5,30 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.checking import CHECK_TIME_LIMIT_S, judge
+from harness.case import replay_command
+from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
+from harness.cli.verdict_text import describe
 from harness.errors import UsageError
 from harness.ops import History, Verdict
 from harness.plugins import Checker
-from harness.pytesting.failures import failure_text
-from harness.pytesting.runs import JudgedRun, RunsOfTest
+from harness.pytesting.runs import Fixture, JudgedRun, RunsOfTest
 from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
 
 __all__ = ["HistoryOfTest", "enforce", "expected_verdict", "judge_last"]
 
 
-class HistoryOfTest:
+class HistoryOfTest(Fixture):
     """The fixture `history`."""
-
-    def __init__(self, runs: RunsOfTest) -> None:
-        """Empty until something of the test ran."""
-        self._runs = runs
 
     @property
     def ops(self) -> History:
@@ -90,7 +87,9 @@ def judge_last(
     assert runs.last is not None
     history, case, environment, folder = runs.last
     judgement = judge(history, case, checkers, time_limit_s=time_limit_s)
-    replay = runs.replay(environment, folder) if replayable else runs.test_again(environment)
+    case_file = runs.shown(folder.path / "case.json")
+    alone = replay_command(case_file, environment)
+    replay = alone if replayable else runs.test_again(environment)
     runs.judged(judgement.results, replay)
     return JudgedRun(
         verdict=judgement.verdict,
@@ -120,8 +119,22 @@ def enforce(
         "replay": run.replay,
         "test again": again if again != run.replay else "",
     }
-    text = failure_text(run.verdict, run.results, expected=expected, facts=facts)
-    pytest.fail(text, pytrace=False)
+    pytest.fail(_failure_text(run, expected, facts), pytrace=False)
+
+
+def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
+    """What pytest shows: no traceback says more than the verdict does."""
+    if expected is not Verdict.VALID:
+        head = f"the verdict is {run.verdict.value}, expected {expected.value}"
+    elif run.verdict is Verdict.INVALID:
+        head = "INVALID: a promise was broken"
+    else:
+        head = "UNKNOWN: nothing was proven; see the reasons (allow_unknown=True accepts this)"
+    lines = [f"harness: {head}"]
+    lines += describe(Judgement(run.results), certificate=run.verdict is not Verdict.INVALID)
+    lines.append("")
+    lines += [f"{name:12} {value}" for name, value in facts.items() if value]
+    return "\n".join(lines)
 
 
 def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:

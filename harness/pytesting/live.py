@@ -13,31 +13,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-import msgspec
-
-from harness.case import NS_PER_S, stream
-from harness.cluster import Cluster
-from harness.env import ClientEnv
+from harness.case import NS_PER_S
 from harness.errors import TargetError, UsageError
-from harness.faults.conductor import FaultConductor
 from harness.generator import stagger
-from harness.guarded import close_quietly, invoke_safely, look, poll
-from harness.interpreter import interpret
-from harness.ops import Attempt, OpType
+from harness.guarded import close_quietly, invoke_safely
+from harness.opened import OpenedTarget
+from harness.ops import OpType
 from harness.planning import Plan
-from harness.plugins import (
-    Client,
-    Completion,
-    Convergence,
-    Deployment,
-    Environment,
-    Nemesis,
-    Request,
-    Roles,
-    Session,
-    roles_of,
-)
-from harness.recorder import EventScribe, Recorder
+from harness.plugins import Client, Completion, Convergence, Environment, Nemesis, Request, Session
+from harness.recorder import Recorder
 
 __all__ = ["LiveCluster"]
 
@@ -45,8 +29,12 @@ PROCESS_FIRST: Final = 1_000_000_000
 POLL_S: Final = 0.1
 
 
-class LiveCluster:
-    """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`."""
+class LiveCluster(OpenedTarget):
+    """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`.
+
+    `cluster` is the nemesis's door: nodes, links, kill, pause, cut, heal (see `harness.cluster`);
+    `env` the clients' door: clock, network, randomness (see `harness.env`).
+    """
 
     def __init__(
         self,
@@ -57,41 +45,15 @@ class LiveCluster:
         clocks: frozenset[str],
     ) -> None:
         """See `Deployment.run`. `clocks`: the foreign programs whose clocks can be made wrong."""
-        self.plan = plan
-        self.recorder = recorder
+        self.nemeses: dict[str, Nemesis] = {}
+        super().__init__(plan, session, recorder, self.nemeses)
         self.environment = environment
         self.clocks = clocks
-        self._session = session
-        self._scribe = EventScribe(recorder, session.cluster.nodes.values())
         self._clients: dict[int, tuple[int, Client]] = {}
         self._busy: set[int] = set()
         self._next_process = PROCESS_FIRST
         self._traffic_processes: list[int] | None = None
         self._in_traffic = False
-        self.nemeses: dict[str, Nemesis] = {}
-        self.system = plan.target.open(
-            Deployment(session.env, plan.settings, session.cluster.nodes)
-        )
-        self.conductor = FaultConductor(
-            cluster=session.cluster,
-            env=session.env,
-            system=self.system,
-            nemeses=self.nemeses,
-            recorder=recorder,
-            observe_roles=self._scribe.observe_roles,
-            damage=plan.case.damage,
-        )
-        session.cluster.subscribe(self._scribe.on_event)
-
-    @property
-    def cluster(self) -> Cluster:
-        """The nemesis's door: nodes, links, kill, pause, cut, heal (see `harness.cluster`)."""
-        return self._session.cluster
-
-    @property
-    def env(self) -> ClientEnv:
-        """The clients' door: clock, network, randomness (see `harness.env`)."""
-        return self._session.env
 
     # --- operations ----------------------------------------------------------------------------
 
@@ -117,15 +79,7 @@ class LiveCluster:
             completion = await invoke_safely(client, request, bound_s)
         finally:
             self._busy.discard(process)
-            self.recorder.record(
-                number,
-                completion.type,
-                request.f,
-                completion.value,
-                error=completion.error,
-                node=completion.node,
-                attempts=[self._shifted(attempt) for attempt in completion.attempts],
-            )
+            self.recorder.complete(number, request.f, completion)
             if completion.type is OpType.INFO:
                 await close_quietly(self._clients.pop(process)[1])
         return completion
@@ -144,14 +98,8 @@ class LiveCluster:
             self._traffic_processes = list(range(case.concurrency))
         stop = asyncio.Event()
         task = self.env.spawn(
-            interpret(
+            self.drive(
                 stagger(1 / case.rate, self.plan.workload.generator(case)),
-                env=self.env,
-                open_client=self._open,
-                concurrency=case.concurrency,
-                recorder=self.recorder,
-                op_timeout_s=case.op_timeout_s,
-                rng=stream(case.seed, "workload"),
                 stop=stop,
                 processes=self._traffic_processes,
             ),
@@ -164,27 +112,13 @@ class LiveCluster:
             await task
             self._in_traffic = False
 
-    def _open(self, process: int) -> Client:
-        return self.system.client(process)
-
     def _client_of(self, process: int) -> tuple[int, Client]:
         if process not in self._clients:
-            self._clients[process] = (self._next_process, self._open(self._next_process))
+            self._clients[process] = (self._next_process, self.client(self._next_process))
             self._next_process += 1
         return self._clients[process]
 
-    def _shifted(self, attempt: Attempt) -> Attempt:
-        """Times since the start of the run, as the history has them."""
-        start_ns = self.recorder.start_ns
-        return msgspec.structs.replace(
-            attempt, start=attempt.start - start_ns, end=attempt.end - start_ns
-        )
-
     # --- looking and waiting -------------------------------------------------------------------
-
-    async def roles(self) -> Roles:
-        """Who leads and who follows, as the nodes say now."""
-        return await look(roles_of(self.system), self.plan.case.target)
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
         """The node that leads and serves; raises `TargetError` when there is none in time."""
@@ -202,7 +136,7 @@ class LiveCluster:
     async def wait_ready(self, bound_s: float = 60.0) -> None:
         """Wait until the target serves; raises `TargetError` with what is pending."""
         await self._wait(self.system.ready, bound_s, "ready")
-        self._scribe.observe_roles(await self.roles())
+        self.scribe.observe_roles(await self.roles())
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
         """Wait until the target came to rest; raises `TargetError` with what is pending."""
@@ -211,9 +145,7 @@ class LiveCluster:
     async def _wait(
         self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float, what: str
     ) -> None:
-        name = self.plan.case.target
-        now_ns = self.recorder.now_ns
-        state = await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=POLL_S)
+        state = await self.poll(looking, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:
             pending = "; ".join(state.pending) or "no reason given"
             raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")

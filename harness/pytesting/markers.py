@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, load_case
+from harness.cli.case_options import PLAIN
 from harness.drawing import DRAWABLE
 from harness.errors import UsageError
 from harness.plugins import Target, Workload
@@ -24,21 +25,12 @@ __all__ = ["ENV_DEFAULT", "case_from_settings", "settings_of_markers", "stored_c
 
 ENV_DEFAULT: Final = "sim"
 _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
-    "target": "target",
-    "profile": "profile",
+    **{flag[2:].replace("-", "_"): field for flag, (field, _, _) in PLAIN.items()},
+    **{name: name for name in ("target", "workload", "knobs", "seed")},
     "bug": "bugs",
-    "workload": "workload",
     "nemesis": "nemeses",
-    "interval": "interval_s",
-    "duration": "duration_s",
-    "time_limit": "time_limit_s",
-    "rate": "rate",
-    "concurrency": "concurrency",
-    "op_timeout": "op_timeout_s",
-    "damage": "damage",
-    "knobs": "knobs",
-    "seed": "seed",
 }
+del _FIELDS["draw"]  # a test has one case, whose nemeses it names
 _LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
 
 

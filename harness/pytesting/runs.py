@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from harness import __version__
-from harness.case import Case, replay_command
+from harness.case import Case
 from harness.cli.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict, worst
@@ -33,7 +33,7 @@ from harness.store import RunFolder, RunRecord, new_run_id
 if TYPE_CHECKING:
     from harness.pytesting.live import LiveCluster
 
-__all__ = ["NOT_JUDGED", "JudgedRun", "RunsOfTest", "Settings"]
+__all__ = ["NOT_JUDGED", "Fixture", "JudgedRun", "RunsOfTest", "Settings"]
 
 NOT_JUDGED: Final = "not judged"
 NAME_CHARACTERS_MAX: Final = 80
@@ -65,6 +65,13 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     folder: Path
     replay: str
+
+
+class Fixture:
+    """What a test is given: all of them share its runs, and do nothing before they are called."""
+
+    def __init__(self, runs: RunsOfTest) -> None:
+        self._runs = runs
 
 
 class RunsOfTest:
@@ -127,10 +134,8 @@ class RunsOfTest:
 
     def shown(self, path: Path) -> str:
         """`path` as it reads best in the folder pytest was started in."""
-        return str(path.relative_to(self.settings.start_folder) if self._below(path) else path)
-
-    def _below(self, path: Path) -> bool:
-        return path.is_relative_to(self.settings.start_folder)
+        start = self.settings.start_folder
+        return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def sealed(
         self,
@@ -190,10 +195,6 @@ class RunsOfTest:
         if self.settings.profile:
             words.append(f"--harness-profile={self.settings.profile}")
         return shlex.join(words)
-
-    def replay(self, environment: str, folder: RunFolder) -> str:
-        """The command that replays a run without pytest."""
-        return replay_command(self.shown(folder.path / "case.json"), environment)
 
     def tidy(self, *, failed: bool) -> None:
         """Remove the runs of a test that passed, not cut short; what cannot be removed stays."""

@@ -13,15 +13,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED
 from harness.soak.identity import other_code
-from harness.soak.result import CRASH, SeedJob, SeedResult
-from harness.soak.seed import run_seed
+from harness.soak.result import SeedJob
+from harness.soak.seed import run_seed, stopped
 
 PR_SET_PDEATHSIG: Final = 1  # <sys/prctl.h>
 
@@ -36,31 +35,22 @@ def _die_with(parent: int) -> None:
         sys.exit(EXIT_CRASH)
 
 
-def _jobs_from(lines: Iterable[bytes]) -> Iterator[SeedJob]:
-    decoder = msgspec.json.Decoder(SeedJob)
-    for line in lines:
-        yield decoder.decode(line)
-
-
-def _refusal(job: SeedJob) -> SeedResult | None:
-    """Why this worker must not run the job: it runs other code than the soak began with."""
-    why = other_code(job.case, "sim", job.code)
-    if why is None:
-        return None
-    return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
-
-
 def main() -> None:
     """Answer until stdin ends."""
     _die_with(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     gc.freeze()
+    decoder = msgspec.json.Decoder(SeedJob)
     checked: str | None = None
-    for job in _jobs_from(sys.stdin.buffer):
-        refusal = None if checked is not None and checked == job.code else _refusal(job)
+    for line in sys.stdin.buffer:
+        job = decoder.decode(line)
+        why = None  # it must not run here: this is other code than the soak began with
+        if checked is None or checked != job.code:
+            why = other_code(job.case, "sim", job.code)
         checked = job.code
-        answers.write(msgspec.json.encode(refusal or run_seed(job)) + b"\n")
+        result = run_seed(job) if why is None else stopped(job, why)
+        answers.write(msgspec.json.encode(result) + b"\n")
         answers.flush()
         gc.collect()
 

@@ -154,19 +154,18 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
     )
 
 
-class Tally:
+class Tally(msgspec.Struct):
     """Sums over results, one at a time: of constant size, whatever the number of seeds."""
 
-    def __init__(self) -> None:
-        self.verdicts = dict.fromkeys(VERDICTS, 0)
-        self.ops = 0
-        self.leader_changes = 0
-        self.simulated_s = 0.0
-        self.cpu_s = 0.0
-        self.memory_bytes_max = 0
-        self.valid_kept = 0
-        self.valid_bytes = 0
-        self.failing_bytes = 0
+    verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    ops: int = 0
+    leader_changes: int = 0
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_bytes_max: int = 0
+    valid_kept: int = 0
+    valid_bytes: int = 0
+    failing_bytes: int = 0
 
     def take(self, result: SeedResult) -> None:
         """Add one."""

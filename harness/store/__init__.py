@@ -16,7 +16,7 @@
 is in `ops.log`, and `harness check` reads it back.
 """
 
-from harness.store.buckets import bucket_bounds, bucket_middle, lat_bucket
+from harness.store.buckets import lat_bucket
 from harness.store.folder import RunFolder, RunRecord, StoredRun, check_place, load_run, new_run_id
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
@@ -26,8 +26,6 @@ __all__ = [
     "RunFolder",
     "RunRecord",
     "StoredRun",
-    "bucket_bounds",
-    "bucket_middle",
     "check_place",
     "lat_bucket",
     "load_run",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MANTISSA_BITS", "bucket_bounds", "bucket_middle", "lat_bucket", "lat_buckets"]
+__all__ = ["MANTISSA_BITS", "lat_bucket", "lat_buckets"]
 
 MANTISSA_BITS: Final = 5
 _FIRST: Final = 1 << MANTISSA_BITS
@@ -45,18 +45,3 @@ def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     octave = (exponent - MANTISSA_BITS + 1) << MANTISSA_BITS
     found = np.where(values < _FIRST, values, octave + (values >> shift) - _FIRST)
     return found.astype(np.int32)
-
-
-def bucket_bounds(bucket: int) -> tuple[int, int]:
-    """The least value of a bucket, and the least value beyond it."""
-    if bucket < _FIRST:
-        return bucket, bucket + 1
-    shift = (bucket >> MANTISSA_BITS) - 1
-    low = ((bucket & (_FIRST - 1)) + _FIRST) << shift
-    return low, low + (1 << shift)
-
-
-def bucket_middle(bucket: int) -> int:
-    """The value that stands for a bucket: its middle, rounded down."""
-    low, high = bucket_bounds(bucket)
-    return low + ((high - low) >> 1)

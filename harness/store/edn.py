@@ -17,17 +17,15 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from harness.errors import HistoryError
+from harness.errors import HistoryError, shown
 from harness.ops import Attempt, History, Op, OpType, Pairing
-from harness.store.edn_forms import parse_forms, stream_pieces
+from harness.store.edn_forms import stream_pieces
 
-__all__ = ["EdnOps", "load_edn", "parse_edn", "write_edn"]
+__all__ = ["EdnOps", "load_edn", "write_edn"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME_CHARS_MAX: Final = 200
 _TYPES: Final = {kind.value: kind for kind in OpType}
-
-parse_edn = parse_forms
 
 
 class EdnOps:
@@ -72,7 +70,7 @@ def load_edn(path: Path | str) -> History:
 def _op(form: Any, position: int) -> Op:
     """The op that `form` describes, the one number `position` of its file (from 0)."""
     if not isinstance(form, dict):
-        raise HistoryError(f"op {position} is {_short(form)}, not a map of an op")
+        raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
     try:
         kind = _TYPES[form["type"]]
         process = form["process"]
@@ -80,13 +78,13 @@ def _op(form: Any, position: int) -> Op:
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
-        raise HistoryError(f"op {position} is malformed: its f is {_short(f)}, not a name")
+        raise HistoryError(f"op {position} is malformed: its f is {shown(f)}, not a name")
     # What begins like a number but is none must not pass for a fault injector, which is left out.
     if type(process) is not int and (
         not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
     ):
         raise HistoryError(
-            f"op {position} is malformed: its process is {_short(process)}, "
+            f"op {position} is malformed: its process is {shown(process)}, "
             "neither a number nor a name"
         )
     value = form.get("value")
@@ -118,21 +116,16 @@ def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
     if missing:
         return HistoryError(f"op {position} lacks {', '.join(missing)}")
     return HistoryError(
-        f"op {position} is malformed: its type is {_short(form['type'])}; "
+        f"op {position} is malformed: its type is {shown(form['type'])}; "
         f"it must be one of {', '.join(_TYPES)}"
     )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _whole(value: Any, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int:
-        raise TypeError(f"{_short(value)} is not a whole number")
+        raise TypeError(f"{shown(value)} is not a whole number")
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["CLOSERS", "DEPTH_MAX", "ExactReader", "MistakeError", "UnfinishedError"]
+__all__ = ["CLOSERS", "DEPTH_MAX", "ExactReader", "MistakeError", "StoppedError", "UnfinishedError"]
 
 DEPTH_MAX: Final = 200
 # Blanks are ASCII's: what else looks empty is part of a symbol, for this reader and the quick one.
@@ -43,22 +43,21 @@ _WORDS: Final = {"nil": None, "true": True, "false": False}
 _DISCARD: Final = object()
 
 
-class UnfinishedError(Exception):
+class StoppedError(Exception):
+    """Why the reader cannot go on at this position."""
+
+    def __init__(self, what: str, position: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.position = position
+
+
+class UnfinishedError(StoppedError):
     """The text ends inside a form, which may go on in the next block."""
 
-    def __init__(self, what: str, position: int) -> None:
-        super().__init__(what)
-        self.what = what
-        self.position = position
 
-
-class MistakeError(Exception):
+class MistakeError(StoppedError):
     """The text is no EDN."""
-
-    def __init__(self, what: str, position: int) -> None:
-        super().__init__(what)
-        self.what = what
-        self.position = position
 
 
 class ExactReader:
@@ -152,7 +151,8 @@ class ExactReader:
         start = self.position
         following = self.text[start + 1 : start + 2]
         if not following:
-            raise self._end("'#' without a tag", start)
+            stop = MistakeError if self.final else UnfinishedError
+            raise stop("'#' without a tag", start)
         if following == "{":
             self.position += 2
             return self._items("}", depth, start)
@@ -176,9 +176,6 @@ class ExactReader:
             form = self._form(depth + 1)
             if form is not _DISCARD:
                 return _DISCARD if following == "_" else form
-
-    def _end(self, what: str, position: int) -> Exception:
-        return MistakeError(what, position) if self.final else UnfinishedError(what, position)
 
     def _string(self) -> str:
         match = _STRING.match(self.text, self.position)

@@ -13,11 +13,19 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from harness.errors import HistoryError
-from harness.store.edn_exact import CLOSERS, DEPTH_MAX, ExactReader, MistakeError, UnfinishedError
+from harness.errors import HistoryError, located
+from harness.store.edn_exact import (
+    CLOSERS,
+    DEPTH_MAX,
+    ExactReader,
+    MistakeError,
+    StoppedError,
+    UnfinishedError,
+)
 from harness.store.edn_quick import QuickReader, QuickRefusedError
 
 __all__ = ["DEPTH_MAX", "FORM_BYTES_MAX", "Piece", "parse_forms", "stream_pieces"]
@@ -29,33 +37,28 @@ FIRST_BYTES_MAX: Final = 200
 _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 
+@dataclass(eq=False, slots=True)
 class Piece:
-    """Some whole forms of a file. `line` and `column` (from 1) say where `text` begins."""
+    """Some whole forms of a file. `line` and `column` (from 1) say where `data` begins."""
 
-    __slots__ = ("_closer", "_data", "column", "forms", "line", "source")
-
-    def __init__(
-        self, forms: list[Any], data: bytes, line: int, column: int, source: str, closer: str
-    ) -> None:
-        self.forms = forms
-        self._data = data
-        self.line = line
-        self.column = column
-        self.source = source
-        self._closer = closer
+    forms: list[Any]
+    data: bytes
+    line: int
+    column: int
+    source: str
+    closer: str  # of the collection that they are in, if in one
 
     def error(self, number: int, what: str) -> HistoryError:
         """The error that says `what` is wrong with form `number` of this piece."""
-        line, column = self.position(number)
-        return HistoryError(f"{self.source}, line {line}, column {column}: {what}")
+        return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
         """Line and column of form `number`."""
-        text = self._data.decode()
+        text = self.data.decode()
         reader = ExactReader(text, final=True)
-        found = reader.next_form(self._closer)
+        found = reader.next_form(self.closer)
         for _ in range(number):
-            found = reader.next_form(self._closer)
+            found = reader.next_form(self.closer)
         assert found is not None, "a piece has been read before"
         return _moved(text, found[0], self.line, self.column)
 
@@ -110,18 +113,18 @@ class _Stream:
         if self._unwrap:
             self._open()
         while True:
-            piece = self._quick_piece() or self._exact_piece()
+            try:
+                piece = self._quick_piece() or self._exact_piece()
+            except MistakeError as mistake:
+                raise self._error(mistake) from None
             if piece is not None:
                 yield piece
             if self._ended and not self._buffer:
                 break
             self._fill(BLOCK_BYTES)
         if self._closer:
-            line, column = self._opened_at
-            raise HistoryError(
-                f"{self._source}, line {line}, column {column}: the file ends before this is "
-                f"closed by {self._closer!r}"
-            )
+            what = f"the file ends before this is closed by {self._closer!r}"
+            raise located(self._source, *self._opened_at, what)
 
     def _fill(self, at_least: int) -> None:
         """Read until the buffer holds `at_least` bytes, or all that is left."""
@@ -156,11 +159,9 @@ class _Stream:
             return codecs.utf_8_decode(self._buffer, "strict", self._ended)[0]
         except UnicodeDecodeError as error:
             before = self._buffer[: error.start].decode()
-            line, column = _moved(before, len(before), self._line, self._column)
-            raise HistoryError(
-                f"{self._source}, line {line}, column {column}: the byte "
-                f"{self._buffer[error.start]:#04x} is not UTF-8; is this a text file?"
-            ) from None
+            place = _moved(before, len(before), self._line, self._column)
+            what = f"the byte {self._buffer[error.start]:#04x} is not UTF-8; is this a text file?"
+            raise located(self._source, *place, what) from None
 
     def _drop(self, text: str, position: int) -> None:
         """Forget what lies before `position`."""
@@ -202,8 +203,6 @@ class _Stream:
                     break
         except UnfinishedError as end:
             stopped = end
-        except MistakeError as mistake:
-            raise self._error(text, mistake.position, mistake.what) from None
         if stopped is not None and not forms:
             self._grow(stopped)
             return None
@@ -228,12 +227,9 @@ class _Stream:
             except UnfinishedError as end:
                 self._grow(end)
                 continue
-            except MistakeError as mistake:
-                raise self._error(text, mistake.position, mistake.what) from None
             if found is not None:
-                raise self._error(
-                    text, found[0], "something follows the bracket that closed the history"
-                )
+                what = "something follows the bracket that closed the history"
+                raise MistakeError(what, found[0])
             self._drop(text, len(text))
             if self._ended:
                 return
@@ -242,20 +238,19 @@ class _Stream:
     def _grow(self, end: UnfinishedError) -> None:
         """Read as much again, within the bound on one form."""
         if self._ended:
-            raise self._error(self._text(), end.position, end.what)
+            raise self._error(end)
         if len(self._buffer) >= FORM_BYTES_MAX:
-            text = self._text()
-            raise self._error(
-                text,
-                end.position,
+            end.what = (
                 f"this goes on for more than {FORM_BYTES_MAX >> 20} MiB; "
-                "one operation must be shorter",
+                "one operation must be shorter"
             )
+            raise self._error(end)
         self._fill(2 * len(self._buffer))
 
-    def _error(self, text: str, position: int, what: str) -> HistoryError:
-        line, column = _moved(text, position, self._line, self._column)
-        return HistoryError(f"{self._source}, line {line}, column {column}: {what}")
+    def _error(self, stop: StoppedError) -> HistoryError:
+        """The error that says where in the file the reader of the buffer stopped."""
+        place = _moved(self._text(), stop.position, self._line, self._column)
+        return located(self._source, *place, stop.what)
 
 
 def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
@@ -277,6 +272,5 @@ def parse_forms(text: str, source: str = "EDN") -> Iterator[Any]:
     try:
         while (found := reader.next_form()) is not None:
             yield found[1]
-    except (UnfinishedError, MistakeError) as stop:
-        line, column = _moved(text, stop.position, 1, 1)
-        raise HistoryError(f"{source}, line {line}, column {column}: {stop.what}") from None
+    except StoppedError as stop:
+        raise located(source, *_moved(text, stop.position, 1, 1), stop.what) from None

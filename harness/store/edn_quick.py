@@ -147,9 +147,7 @@ def _between(rest: bytes) -> bytes:
     """
     if any(sign in rest for sign in _STRANGE):
         raise QuickRefusedError
-    rest = rest.translate(_BLANKS)
-    while b"  " in rest:
-        rest = rest.replace(b"  ", b" ")
+    rest = _single_blanks(rest.translate(_BLANKS))
     if b"#" in rest:
         pieces = _LEAF_SET.split(rest)
         pieces[1::2] = [b"[" + inner + b"]" for inner in pieces[1::2]]
@@ -174,20 +172,33 @@ def _between(rest: bytes) -> bytes:
         rest = rest.replace(b"nil", b"null")
     else:
         rest = b'"'.join(_SYMBOL.split(_NIL.sub(b"null", rest)))
+    return _tidied(rest)
+
+
+def _single_blanks(rest: bytes) -> bytes:
+    while b"  " in rest:
+        rest = rest.replace(b"  ", b" ")
+    return rest
+
+
+def _tidied(rest: bytes) -> bytes:
+    """Without blanks beside brackets."""
     for before, after in _TIDY:
         rest = rest.replace(before, after)
     return rest
 
 
-def _decoded(parts: list[bytes], rest: bytes) -> tuple[bytes, list[Any]]:
-    """The JSON text with `rest` around the quoted tokens, and what it holds."""
+def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
+    """What the JSON text with `rest` around the quoted tokens holds."""
     parts[::2] = rest.split(b"\0")
     text = b"[" + b"".join(parts).strip(b",") + b"]"
     try:
         found: list[Any] = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise QuickRefusedError from error
-    return text, found
+    if _encode(found).count(b'":') != text.count(b'":'):
+        raise QuickRefusedError  # a key stands twice
+    return found
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
@@ -196,10 +207,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
     pieces = _NUMBER_KEY.split(rest)
     pieces[1::2] = [b'"' + key + b'":' for key in pieces[1::2]]
     rest = b"".join(pieces)
-    text, found = _decoded(parts, rest.replace(b" ", b","))
-    if _encode(found).count(b'":') != text.count(b'":'):
-        raise QuickRefusedError  # a key stands twice
-    return found
+    return _decoded(parts, rest.replace(b" ", b","))
 
 
 class _Rows(dict[bytes, bytes]):
@@ -214,11 +222,7 @@ class _Rows(dict[bytes, bytes]):
     def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
         """The forms, if commas mean nothing."""
         if b"," in rest:
-            rest = rest.replace(b",", b" ")
-            while b"  " in rest:
-                rest = rest.replace(b"  ", b" ")
-            for before, after in _TIDY:
-                rest = rest.replace(before, after)
+            rest = _tidied(_single_blanks(rest.replace(b",", b" ")))
         if rest.translate(None, _NO_MARKS):
             raise QuickRefusedError
         taken: list[list[bytes]] = []
@@ -234,10 +238,7 @@ class _Rows(dict[bytes, bytes]):
             pieces[::2] = rest.split(mark)
             pieces[1::2] = inner
             rest = b"".join(pieces)
-        text, forms = _decoded(parts, rest.replace(b" ", b","))
-        if _encode(forms).count(b'":') != text.count(b'":'):
-            raise QuickRefusedError  # a key stands twice
-        return forms
+        return _decoded(parts, rest.replace(b" ", b","))
 
 
 def _row(text: bytes) -> bytes:

@@ -170,23 +170,11 @@ class RunFolder:
 
         A keyed history may be sealed in `buckets` (see `harness.store.keyed`) instead.
         """
+        whose: dict[str, Any] = {"run": self.run_id, "seed": self._seed, "label": label}
         if buckets:
-            write_buckets(
-                self.path / "history",
-                history,
-                buckets=buckets,
-                run=self.run_id,
-                seed=self._seed,
-                label=label,
-            )
+            write_buckets(self.path / "history", history, buckets=buckets, **whose)
         else:
-            write_parquet(
-                self.path / "history.parquet",
-                history,
-                run=self.run_id,
-                seed=self._seed,
-                label=label,
-            )
+            write_parquet(self.path / "history.parquet", history, **whose)
         (self.path / "ops.log").unlink(missing_ok=True)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:

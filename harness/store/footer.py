@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BY_INDEX",
     "BY_KEY",
+    "COLUMNS",
     "SCHEMA",
     "Footer",
     "cost_of",
@@ -43,9 +44,8 @@ __all__ = [
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
 BY_KEY: Final = "key,index"
-_REQUIRED: Final = (
-    *("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),
-)
+COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
+"""What every sealed history has."""
 _PREFIX: Final = "harness."
 _NS_PER_OP: Final = 20_000
 _NS_PER_OP_AND_OPEN: Final = 1_500
@@ -109,7 +109,7 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
         raise HistoryError(
             f"{str(path)!r} is not a readable Parquet file: {first_line(error)}"
         ) from error
-    missing = [name for name in _REQUIRED if name not in names]
+    missing = [name for name in COLUMNS if name not in names]
     if missing:
         file.close()
         raise HistoryError(

@@ -221,6 +221,7 @@ def _check_sorted(table: pa.Table, starts: np.ndarray, bucket: int, buckets: int
 def _cost(table: pa.Table, starts: np.ndarray, sizes: np.ndarray) -> int:
     """The sum over all keys of `cost_of`; an operation of unknown outcome stays open."""
     import numpy as np
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if not len(starts):
@@ -228,17 +229,11 @@ def _cost(table: pa.Table, starts: np.ndarray, sizes: np.ndarray) -> int:
     kinds = table.column("type")
     step = np.zeros(len(table), np.int64)
     step[pc.equal(kinds, "invoke").to_numpy()] = 1
-    step[pc.is_in(kinds, value_set=_ended()).to_numpy()] = -1
+    step[pc.is_in(kinds, value_set=pa.array(["ok", "fail"])).to_numpy()] = -1
     total = np.concatenate([[0], np.cumsum(step)])
     # The running sum goes on from key to key: what a key began with is taken off again.
     peaks = np.maximum.reduceat(total[1:], starts) - total[starts]
     return int(sum(cost_of(int(n), int(peak)) for n, peak in zip(sizes, peaks, strict=True)))
-
-
-def _ended() -> Any:
-    import pyarrow as pa
-
-    return pa.array(["ok", "fail"])
 
 
 def _group_ends(starts: np.ndarray, sizes: np.ndarray, rows: int) -> list[int]:

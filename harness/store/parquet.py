@@ -34,14 +34,21 @@ from harness.errors import HistoryError, InfrastructureError
 from harness.ops import ACTORS, Attempt, History, Op, OpType, Process
 from harness.store.arrays import column_of
 from harness.store.buckets import lat_bucket
-from harness.store.footer import BY_INDEX, Footer, cost_of, first_line, footer_of, open_sealed
+from harness.store.footer import (
+    BY_INDEX,
+    COLUMNS,
+    Footer,
+    cost_of,
+    first_line,
+    footer_of,
+    open_sealed,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "write_parquet"]
 
-COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)

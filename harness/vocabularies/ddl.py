@@ -18,7 +18,6 @@ from harness.vocabularies import Call, convert, names_of
 __all__ = [
     "BY_NAME",
     "CALLS",
-    "LOOKS",
     "MUTATIONS",
     "READS",
     "Alter",
@@ -126,8 +125,6 @@ CALLS: Final[tuple[type[DdlCall], ...]] = (
 BY_NAME: Final[Mapping[str, type[DdlCall]]] = {call.f: call for call in CALLS}
 MUTATIONS: Final = names_of(CALLS, mutates=True)
 READS: Final = names_of(CALLS, mutates=False)
-LOOKS: Final = READS - {Get.f, List.f}
-"""Reads of one table that do not say what it is."""
 
 
 def call_of(f: str, value: Any) -> DdlCall:

@@ -7,28 +7,13 @@ that, and units in this process are easiest to debug.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
+from collections.abc import Generator, Sequence
+from typing import Protocol
 
 from results.packing import Bin
-from results.store_scan import Problem
-from results.units import Config, manifest_schema
+from results.units import Config, Done
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Done", "Executor", "batch_of", "done_of"]
-
-
-class Done(msgspec.Struct, frozen=True):
-    """One unit that came to an end, well or not."""
-
-    unit: str
-    cpu_ns: int
-    wall_ns: int
-    problems: tuple[Problem, ...]
+__all__ = ["Executor"]
 
 
 class Executor(Protocol):
@@ -44,19 +29,3 @@ class Executor(Protocol):
     def close(self) -> None:
         """Let go of processes."""
         ...
-
-
-def batch_of(found: Bin, task: int) -> pa.RecordBatch:
-    """A bin as a piece of the manifest."""
-    import pyarrow as pa
-
-    texts = [msgspec.json.encode(unit).decode() for unit in found.units]
-    columns = [pa.array([task] * len(texts), pa.int32()), pa.array(texts, pa.string())]
-    return pa.RecordBatch.from_arrays(columns, schema=manifest_schema())
-
-
-def done_of(batch: pa.RecordBatch) -> Iterator[Done]:
-    """The summaries of a batch."""
-    for row in batch.to_pylist():
-        problems = msgspec.json.decode(row["problems"], type=tuple[Problem, ...])
-        yield Done(row["unit"], row["cpu_ns"], row["wall_ns"], problems)

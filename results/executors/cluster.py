@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from harness.errors import InfrastructureError
-from results.executors import Done, batch_of, done_of
 from results.manifest import Unit
 from results.packing import Bin, pack
-from results.schema import ddl
-from results.spark import cause_of, get_spark, prepare_workers, raise_if_interrupted
+from results.spark import (
+    cause_of,
+    get_spark,
+    map_tasks,
+    prepare_workers,
+    raise_if_interrupted,
+)
 from results.stored import result_exists
-from results.units import Config, check_units, summary_schema
+from results.units import Config, Done, check_units
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,11 +60,11 @@ class SparkExecutor:
             units = [unit for found in bins for unit in found.units]
             missing = sum(_missing(unit, results) for unit in units)
             try:
-                table = self._collect(bins, round_)
+                every = self._collect(bins, round_)
             except Exception as error:  # Spark's errors are of many kinds
                 raise_if_interrupted(error)
                 ended = [unit for unit in units if not _missing(unit, results)]
-                yield from (Done(unit.unit_id, 0, 0, ()) for unit in ended)
+                yield from (Done(unit.unit_id, 0, ()) for unit in ended)
                 left = [unit for unit in units if _missing(unit, results)]
                 if not left:
                     return
@@ -71,24 +75,32 @@ class SparkExecutor:
                     ) from error
                 bins = pack(left, len(bins))
                 continue
-            for batch in table.to_batches():
-                yield from done_of(batch)
+            yield from every
             return
 
-    def _collect(self, bins: Sequence[Bin], config: Config) -> pa.Table:
+    def _collect(self, bins: Sequence[Bin], config: Config) -> list[Done]:
         import pyarrow as pa
 
-        manifest = pa.Table.from_batches([batch_of(found, n) for n, found in enumerate(bins)])
-        frame: Any = self._spark.createDataFrame(manifest)
-        if hasattr(frame, "repartitionById"):
-            frame = frame.repartitionById(len(bins), "task")
-        else:
-            frame = frame.repartition(len(bins), "task")
-        work = functools.partial(check_units, config=config)
-        return frame.mapInArrow(work, ddl(summary_schema())).toArrow()
+        rows = [(task, unit) for task, found in enumerate(bins) for unit in found.units]
+        texts = [msgspec.json.encode(unit).decode() for _, unit in rows]
+        tasks = pa.array([task for task, _ in rows], pa.int32())  # what `repartitionById` takes
+        manifest = pa.table({"task": tasks, "unit": texts})
+        work = functools.partial(check_batches, config=config)
+        found = map_tasks(self._spark, manifest, work, "`done` STRING", len(bins))
+        return [msgspec.json.decode(text, type=Done) for text in found["done"].to_pylist()]
 
     def close(self) -> None:
         """The session stays: it serves the SQL that follows, and ends with the process."""
+
+
+def check_batches(batches: Iterable[pa.RecordBatch], *, config: Config) -> Iterator[pa.RecordBatch]:
+    """What a task does: a row a unit as JSON, and so back, as `mapInArrow` wants it."""
+    import pyarrow as pa
+
+    texts = (text for batch in batches for text in batch.column("unit").to_pylist())
+    units = (msgspec.json.decode(text, type=Unit) for text in texts)
+    for done in check_units(units, config=config):
+        yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
 
 
 def _missing(unit: Unit, results: Path) -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from results.executors import Done, batch_of, done_of
 from results.packing import Bin
-from results.units import Config, check_units
+from results.units import Config, Done, check_units
 
 __all__ = ["InlineExecutor"]
 
@@ -23,9 +22,8 @@ class InlineExecutor:
 
     def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
         """See `Executor`."""
-        for task, found in enumerate(bins):
-            for batch in check_units([batch_of(found, task)], config=config):
-                yield from done_of(batch)
+        for found in bins:
+            yield from check_units(found.units, config=config)
 
     def close(self) -> None:
         """Nothing was started."""

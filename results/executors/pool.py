@@ -21,10 +21,9 @@ from typing import IO, Final
 import msgspec
 
 from harness.errors import InfrastructureError
-from results.executors import Done
 from results.manifest import Unit
 from results.packing import Bin
-from results.units import Config
+from results.units import Config, Done
 
 __all__ = ["PoolExecutor"]
 

@@ -11,9 +11,7 @@ import sys
 
 import msgspec
 
-from results.executors import batch_of, done_of
 from results.manifest import Unit
-from results.packing import Bin
 from results.units import Config, check_units
 
 __all__: list[str] = []
@@ -23,11 +21,9 @@ def main(config: Config) -> None:
     """Do units until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    decoder = msgspec.json.Decoder(Unit)
-    batches = (batch_of(Bin((decoder.decode(line),)), 0) for line in sys.stdin.buffer)
-    for found in check_units(batches, config=config):
-        for done in done_of(found):
-            answers.write(msgspec.json.encode(done) + b"\n")
+    units = map(msgspec.json.Decoder(Unit).decode, sys.stdin.buffer)
+    for done in check_units(units, config=config):
+        answers.write(msgspec.json.encode(done) + b"\n")
         answers.flush()
 
 

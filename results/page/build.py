@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from harness.case import replay_command
 from harness.ops import History, OpType, Verdict
 from harness.store import StoredRun
 from harness.timeline import faults_of, nodes_of, reigns_of, states_of
 from results.page.columns import OPS_MAX, Selection, Strings, columns, select
-from results.page.lanes import fault_rows, marks_of, phase_rows, reign_rows, short, state_rows
-from results.page.logs import as_rows as log_rows
+from results.page.lanes import fault_rows, marks_of, phase_rows, short, span_rows
 from results.page.logs import read_logs
 from results.page.summary import (
     SUMMARIES,
@@ -92,13 +93,13 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "phases": phase_rows(history),
         "faults": fault_rows(faults, nemeses),
         "nemeses": [short(nemesis) for nemesis in nemeses],
-        "reigns": reign_rows(reigns),
+        "reigns": span_rows(reigns),
         "nodes": [short(node) for node in nodes],
-        "states": state_rows(states_of(history, faults)),
+        "states": span_rows(states_of(history, faults)),
         "marks": marks_of(history),
         "tables": table_rows(tables),
         "tables_cut": tables_cut,
-        "logs": log_rows(logs),
+        "logs": [msgspec.to_builtins(log) for log in logs],
         "log_clock": clock,
         "ops": columns(chosen.pairs, lanes, strings, names),
         "lanes": max(lanes.values(), default=-1) + 1,

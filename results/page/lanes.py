@@ -11,7 +11,7 @@ from harness.errors import measured
 from harness.ops import NEMESIS, History
 from harness.timeline import FACTS_MAX, Fault, NodeState, Reign, phases_of
 
-__all__ = ["fault_rows", "lanes_of", "marks_of", "phase_rows", "reign_rows", "short", "state_rows"]
+__all__ = ["fault_rows", "lanes_of", "marks_of", "phase_rows", "short", "span_rows"]
 
 TEXT_CHARS_MAX: Final = 600
 TARGETS_MAX: Final = 100
@@ -63,14 +63,13 @@ def _told(bite: Mapping[str, Any] | None) -> str:
     return "not measurable" if count is None else measured(count, str(bite.get("unit", "")))
 
 
-def reign_rows(reigns: Iterable[Reign]) -> list[dict[str, Any]]:
-    """Who led when."""
-    return [_bounded(msgspec.to_builtins(reign)) for reign in reigns]
-
-
-def state_rows(states: Iterable[NodeState]) -> list[dict[str, Any]]:
-    """When nodes were down or paused."""
-    return [_bounded(msgspec.to_builtins(state)) for state in states]
+def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
+    """Who led when, or when nodes were down or paused."""
+    every = [msgspec.to_builtins(span).items() for span in spans]
+    return [
+        {name: short(value) if isinstance(value, str) else value for name, value in row}
+        for row in every
+    ]
 
 
 def marks_of(history: History) -> list[tuple[int, str, str]]:
@@ -105,7 +104,3 @@ def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
 def short(text: str) -> str:
     """The text, cut where it is too long for a page."""
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"
-
-
-def _bounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: short(value) if isinstance(value, str) else value for name, value in row.items()}

@@ -18,11 +18,11 @@ import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-__all__ = ["LOG_CHARS_MAX", "Log", "as_rows", "find_logs", "read_logs"]
+__all__ = ["LOG_CHARS_MAX", "Log", "find_logs", "read_logs"]
 
 LOG_CHARS_MAX: Final = 1_500_000
 """Characters of all logs together on one page."""
@@ -218,8 +218,3 @@ def _short(line: str) -> str:
     if len(line) <= LINE_CHARS_MAX:
         return line
     return f"{line[:LINE_CHARS_MAX]}… ({len(line) - LINE_CHARS_MAX} more characters)"
-
-
-def as_rows(logs: Sequence[Log]) -> list[dict[str, Any]]:
-    """The logs as plain data for the page."""
-    return [msgspec.to_builtins(log) for log in logs]

@@ -18,6 +18,7 @@ __all__ = ["render"]
 
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
+_COUNTED: Final = ("ok", "fail", "refused", "info", "faults")
 
 
 def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]) -> str:
@@ -42,10 +43,6 @@ def _tiles(summary: Summary) -> list[tuple[str, str]]:
         *([("crashed", count(summary.crashed))] if summary.crashed else []),
         ("time in runs", duration(summary.length_ns)),
         ("operations", count(summary.ops)),
-        ("ok", count(summary.ok)),
-        ("fail", count(summary.fail)),
-        ("refused", count(summary.refused)),
-        ("info", count(summary.info)),
-        ("faults", count(summary.faults)),
+        *((name, count(getattr(summary, name))) for name in _COUNTED),
         ("changes of leader", count(summary.elections)),
     ]

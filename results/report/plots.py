@@ -8,7 +8,7 @@ goes through the template's escaping like everything else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -79,13 +79,13 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
+class Plot(msgspec.Struct, frozen=True):
     """A whole drawing."""
 
     title: str
-    rows: tuple[PlotRow, ...]
-    ticks: tuple[Tick, ...]
-    legend: tuple[tuple[str, str], ...]  # kind, words
+    rows: Sequence[PlotRow]
+    ticks: Sequence[Tick]
+    legend: Sequence[tuple[str, str]]  # kind, words
     not_shown: int
     reference: float | None = None  # a vertical line to compare with
 
@@ -116,26 +116,6 @@ def _row(number: int, label: str, **parts: object) -> PlotRow:
     return PlotRow(y=number * ROW, label=cut, full=label, **parts)  # type: ignore[arg-type]
 
 
-def _plot(
-    title: str,
-    rows: Sequence[PlotRow],
-    ticks: Sequence[Tick],
-    legend: Sequence[tuple[str, str]],
-    *,
-    of: int,
-    reference: float | None = None,
-) -> Plot:
-    """The drawing of the first rows `of` so many."""
-    return Plot(
-        title=title,
-        rows=tuple(rows),
-        ticks=tuple(ticks),
-        legend=tuple(legend),
-        not_shown=of - len(rows),
-        reference=reference,
-    )
-
-
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
@@ -152,7 +132,7 @@ def stacked(
             x += width
         drawn.append(_row(number, label, bars=tuple(bars), note=count(sum(counts))))
     ticks = [Tick(LEFT + PLOT * n / longest, count(n)) for n in _nice_ticks(longest)]
-    return _plot(title, drawn, ticks, legend, of=len(rows))
+    return Plot(title, drawn, ticks, legend, len(rows) - len(drawn))
 
 
 def _nice_ticks(longest: int) -> list[int]:
@@ -187,25 +167,32 @@ def shares(
             if value is not None
         )
         drawn.append(_row(number, label, bars=bars))
-    return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
+    return Plot(title, drawn, _QUARTERS, legend, len(rows) - len(drawn))
+
+
+def _forest(
+    number: int, item: Forest, unit: str, kind: str, place: Callable[[float], float]
+) -> PlotRow:
+    """A dot on a line from end to end; `place` says where a value is."""
+    value = share(item.value) if unit == "share" else ratio(item.value)
+    text = f"{item.label}: {value} ({interval(item.low, item.high, unit)})"
+    return _row(
+        number,
+        item.label,
+        line=(place(item.low), place(item.high)),
+        marks=(Mark(place(item.value), kind, text),),
+        note=item.note if unit == "share" else value,
+    )
 
 
 def rates(title: str, rows: Sequence[Forest]) -> Plot:
     """Shares with their intervals, from 0 to 1."""
-    drawn = []
-    for number, item in enumerate(rows[:ROWS_MAX]):
-        text = f"{item.label}: {share(item.value)} ({interval(item.low, item.high, 'share')})"
-        drawn.append(
-            _row(
-                number,
-                item.label,
-                line=(LEFT + PLOT * item.low, LEFT + PLOT * item.high),
-                marks=(Mark(LEFT + PLOT * item.value, "point", text),),
-                note=item.note,
-            )
-        )
+    drawn = [
+        _forest(number, item, "share", "point", lambda value: LEFT + PLOT * value)
+        for number, item in enumerate(rows[:ROWS_MAX])
+    ]
     legend = [("point", "rate, with its 95 % interval")]
-    return _plot(title, drawn, _QUARTERS, legend, of=len(rows))
+    return Plot(title, drawn, _QUARTERS, legend, len(rows) - len(drawn))
 
 
 def ratios(title: str, rows: Sequence[Forest]) -> Plot:
@@ -220,22 +207,13 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
 
     drawn = []
     for number, item in enumerate(rows[:ROWS_MAX]):
-        text = f"{item.label}: {ratio(item.value)} ({interval(item.low, item.high, 'ratio')})"
         certain = item.low > 1 or item.high < 1
-        drawn.append(
-            _row(
-                number,
-                item.label,
-                line=(place(item.low), place(item.high)),
-                marks=(Mark(place(item.value), "point" if certain else "unsure", text),),
-                note=ratio(item.value),
-            )
-        )
+        drawn.append(_forest(number, item, "ratio", "point" if certain else "unsure", place))
     ticks = tuple(
         Tick(place(10.0**power), f"{10.0**power:g} {TIMES}") for power in range(low, high + 1)
     )
     legend = [("point", "interval excludes 1"), ("unsure", "interval includes 1: no evidence")]
-    return _plot(title, drawn, ticks, legend, of=len(rows), reference=place(1.0))
+    return Plot(title, drawn, ticks, legend, len(rows) - len(drawn), place(1.0))
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
@@ -257,4 +235,4 @@ def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequ
         line = (marks[0].x, marks[-1].x)
         drawn.append(_row(number, label, line=line, marks=marks))
     ticks = tuple(Tick(place(10**power), duration(10**power)) for power in range(low, high + 1))
-    return _plot(title, drawn, ticks, [*zip(kinds, names, strict=True)], of=len(rows))
+    return Plot(title, drawn, ticks, [*zip(kinds, names, strict=True)], len(rows) - len(drawn))

@@ -88,7 +88,8 @@ def availability(numbers: RunNumbers, *, end_s: int, most: int | None = None) ->
         tuple(bars),
         faults,
         None if chaos is None else _box("chaos", *chaos, scale),
-        tuple(_ticks(end_s, scale)),
+        # A tenth of the time each, or somewhat more, in a round number of seconds.
+        tuple(place * scale for place in range(0, end_s + 1, _step(end_s / 10))),
         f"{end_s} s",
         f"{top} a second" if step == 1 else f"{top} in {step} s",
     )
@@ -112,11 +113,6 @@ def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, int, int]]:
 def _box(title: str, start_ns: int, end_ns: int, scale: float) -> Box:
     start, end = start_ns / _NS_PER_S, end_ns / _NS_PER_S
     return Box(start * scale, max((end - start) * scale, 1), f"{title}: {start:.1f}-{end:.1f} s")
-
-
-def _ticks(end_s: int, scale: float) -> list[float]:
-    """A tenth of the time each, or somewhat more, in a round number of seconds."""
-    return [place * scale for place in range(0, end_s + 1, _step(end_s / 10))]
 
 
 def _step(least: float) -> int:
@@ -154,12 +150,7 @@ def trend_plots(points: Sequence[TrendPoint], *, joined: bool) -> list[TrendPlot
 
     With `joined`, points of one kind of runs are joined by a line.
     """
-    plots = _trend_plots(points)
-    return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
-
-
-def _trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
-    return [
+    plots = [
         _plot(
             "invalid runs, % of those that finished",
             points,
@@ -174,6 +165,7 @@ def _trend_plots(points: Sequence[TrendPoint]) -> list[TrendPlot]:
             [None if point.p99_ns is None else point.p99_ns / 1e6 for point in points],
         ),
     ]
+    return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
 
 
 def _plot(

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ REPORT_FOLDER: Final = ".report"
 REPORT_PAGE: Final = "report.html"
 _WAIT_S: Final = 60.0
 
+T = TypeVar("T")
+
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
     """An artefact cannot be made; the text says why."""
@@ -53,6 +55,29 @@ class Brief(msgspec.Struct, frozen=True, gc=False):
 _Stamp = tuple[int, int, int]
 
 
+class _Kept(Generic[T]):
+    """The latest things by run, each as long as its history has the same stamp."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._things: OrderedDict[str, tuple[_Stamp, T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, stamp: _Stamp) -> T | None:
+        with self._lock:
+            found = self._things.get(key)
+            if found is None or found[0] != stamp:
+                return None
+            self._things.move_to_end(key)
+            return found[1]
+
+    def put(self, key: str, stamp: _Stamp, thing: T) -> None:
+        with self._lock:
+            self._things[key] = (stamp, thing)
+            while len(self._things) > self._most:
+                self._things.popitem(last=False)
+
+
 class Library:
     """One store. Safe to use from many threads."""
 
@@ -64,10 +89,9 @@ class Library:
         self._rows: dict[str, RunRow] = {}
         self._next_scan_s = 0.0
         self._scanning = threading.Lock()
-        self._keeping = threading.Lock()
         self._making = threading.Lock()
-        self._numbers: OrderedDict[str, tuple[_Stamp, RunNumbers]] = OrderedDict()
-        self._briefs: OrderedDict[str, tuple[_Stamp, Brief]] = OrderedDict()
+        self._numbers: _Kept[RunNumbers] = _Kept(NUMBERS_KEPT)
+        self._briefs: _Kept[Brief] = _Kept(BRIEFS_KEPT)
 
     def index(self) -> Index:
         """The rows of all runs, at most a moment old; raises `UsageError` for a lost store."""
@@ -99,17 +123,11 @@ class Library:
     def numbers(self, row: RunRow) -> RunNumbers:
         """The numbers of a run; raises `HistoryError`."""
         stamp = self._stamp(row)
-        with self._keeping:
-            found = self._numbers.get(row.key)
-            if found is not None and found[0] == stamp:
-                self._numbers.move_to_end(row.key)
-                return found[1]
-        made = run_numbers(self._sealed(row))
-        with self._keeping:
-            self._numbers[row.key] = (stamp, made)
-            self._briefs[row.key] = (stamp, Brief(made.ok_per_s, made.p99_ns))
-            _trim(self._numbers, NUMBERS_KEPT)
-            _trim(self._briefs, BRIEFS_KEPT)
+        made = self._numbers.get(row.key, stamp)
+        if made is None:
+            made = run_numbers(self._sealed(row))
+            self._numbers.put(row.key, stamp, made)
+            self._briefs.put(row.key, stamp, Brief(made.ok_per_s, made.p99_ns))
         return made
 
     def briefs(self, rows: Iterable[RunRow], *, time_limit_s: float) -> dict[str, Brief]:
@@ -127,10 +145,9 @@ class Library:
             except HistoryError:
                 made[row.key] = Brief(None, None)
                 continue
-            with self._keeping:
-                found = self._briefs.get(row.key)
-            if found is not None and found[0] == stamp:
-                made[row.key] = found[1]
+            found = self._briefs.get(row.key, stamp)
+            if found is not None:
+                made[row.key] = found
             elif time.monotonic() < deadline_s:
                 made[row.key] = self._brief(row, stamp)
         return made
@@ -141,9 +158,7 @@ class Library:
             brief = Brief(numbers.ok_per_s, numbers.p99_ns)
         except HistoryError:
             brief = Brief(None, None)
-        with self._keeping:
-            self._briefs[row.key] = (stamp, brief)
-            _trim(self._briefs, BRIEFS_KEPT)
+        self._briefs.put(row.key, stamp, brief)
         return brief
 
     def _sealed(self, row: RunRow) -> Path:
@@ -218,11 +233,6 @@ class Library:
         if folder.is_symlink():
             raise NotThere
         return open_below(folder, parts)
-
-
-def _trim(kept: OrderedDict[str, Any], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
 
 
 def _is_newer(folder: Path, file: str) -> bool:

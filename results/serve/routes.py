@@ -198,7 +198,7 @@ def _file(number: int, name: str, *, is_page: bool) -> Response:
         if kind == "application/octet-stream":
             headers = (("Content-Disposition", f'attachment; filename="{_ascii(name)}"'),)
     return Response(
-        content_type=kind, body=_pieces(number), length=size, policy=policy, headers=headers
+        content_type=kind, body=_Pieces(number), length=size, policy=policy, headers=headers
     )
 
 
@@ -218,10 +218,6 @@ class _Pieces(Iterator[bytes]):
     def close(self) -> None:
         """Done."""
         self._file.close()
-
-
-def _pieces(number: int) -> _Pieces:
-    return _Pieces(number)
 
 
 def _ascii(name: str) -> str:

@@ -22,7 +22,7 @@ __all__ = ["describe_accepted", "describe_bounds"]
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 CARRIED_OUT: Final = "carried out"
-OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause")
+OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
 USUAL: Final = Flags()
 """Kudu's own flags, for which the limits of calls were measured."""

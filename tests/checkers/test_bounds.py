@@ -94,6 +94,9 @@ def test_an_outage_without_a_fault(back_s: float, verdict: Verdict) -> None:
         ([("kill", 11, 20, "m1")], 15, None),
         ([("kill", 11, 20, "m1")], 17, "outage kill"),
         ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
+        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),  # for a second, and 5 each
+        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
+        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never at once
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each adds its limit
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
         ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
@@ -128,6 +131,15 @@ def test_clients_who_were_cut_off_are_waited_for(
     h.fault("cut", 11, 40, "m1", clients=clients)
     h.served(*range(served_again_s, 70))
     assert judge(h, *ALL).verdict is verdict
+
+
+def test_clients_who_were_cut_off_for_a_moment_excuse_that_moment() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("cut", 11, 13, "m1", clients=True)
+    h.fault("kill", 12, 40, "m2")
+    h.served(*range(24, 70))
+    assert judge(h, *ALL).verdict is Verdict.INVALID
 
 
 def test_an_outage_may_last_to_the_end_of_chaos_and_not_beyond() -> None:
@@ -459,7 +471,7 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
     }  # fmt: skip
     assert found["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}
-    assert kinds == {"none", "cut", "kill", "power-cut", "pause"}
+    assert kinds == {"none", "cut", "kill", "power-cut", "pause", "restart", "reset"}
     assert len({each["name"] for each in found["limits"]}) == len(found["limits"])
 
 

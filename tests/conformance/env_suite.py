@@ -759,7 +759,7 @@ async def check_slow_processor(session: Session) -> None:
     async def took_ns() -> int:
         return int(await tell(session.env, "a", {"do": "turns", "count": TURNS}))
 
-    usual_ns = min([await took_ns() for _ in range(3)])
+    usual_ns = min([await took_ns() for _ in range(10)])  # the best, on a busy machine
     await cluster.slow("a", factor=10.0)
     assert await took_ns() >= 4 * usual_ns  # in real worlds the first hundredth of a s is for free
     await cluster.pause("a", lease_s=LEASE_S)

@@ -18,7 +18,6 @@ from harness.cluster import DiskQuality, Link, NodeState
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker import engine as engine_module
 from harness.environments.docker.labels import container_name
-from harness.environments.docker.volumes import remove_volume, volumes
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
 from tests.waiting import LIMIT_S, until
@@ -200,7 +199,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
         for node in ("n1", "n2"):
             for name in (container_name(run_id, node), f"{container_name(run_id, node)}.net"):
                 engine.remove(name)
-        for volume in volumes(engine, f"harness.run={run_id}"):
-            remove_volume(engine, volume.name)
+        for volume in engine.volumes(f"harness.run={run_id}"):
+            engine.remove_volume(volume.name)
         for network in engine.networks(f"harness.run={run_id}"):
             engine.remove_network(network.id)

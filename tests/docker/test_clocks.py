@@ -8,7 +8,6 @@ import pytest
 from harness.cluster import NodeSpec, ReadyLog
 from harness.environments.docker.clocks import SHARED_MEMORY
 from harness.environments.docker.labels import RUN_LABEL
-from harness.environments.docker.volumes import volumes
 from harness.environments.real import foreignclock
 from harness.errors import UsageError
 from tests.docker.support import plan_of
@@ -53,12 +52,12 @@ def test_the_wall_clock_of_a_container_goes_wrong_and_right_again(environment, e
         assert near(await shift(), -2)
         assert await cluster.skew("x", offset_ns=0) == 7000  # 5 s while it stood still, now 2 s
         assert near(await shift(), 0)
-        names = {each.name for each in volumes(engine, f"{RUN_LABEL}={run_id}")}
+        names = {each.name for each in engine.volumes(f"{RUN_LABEL}={run_id}")}
         assert names == {f"harness-{run_id}-x.data", f"harness-{run_id}-x.shm"}
 
     plain = msgspec.structs.replace(NODE, clock_probe=())
     environment.execute(plan_of([plain], run_id=run_id, clocks=["x"]), main)
-    assert volumes(engine, f"{RUN_LABEL}={run_id}") == []
+    assert engine.volumes(f"{RUN_LABEL}={run_id}") == []
 
 
 @pytest.mark.docker
@@ -70,7 +69,7 @@ def test_a_probe_that_sees_no_shift_has_the_run_refused(environment, engine):
     run_id = f"clock-{os.getpid()}-2"
     with pytest.raises(UsageError, match=r"moved by \+2.0 s, and by its `clock_probe` it was foun"):
         environment.execute(plan_of([NODE], run_id=run_id, clocks=["x"]), main)
-    assert volumes(engine, f"{RUN_LABEL}={run_id}") == []
+    assert engine.volumes(f"{RUN_LABEL}={run_id}") == []
 
 
 def test_only_nodes_that_may_be_hit_are_started_with_it():

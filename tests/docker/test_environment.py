@@ -12,8 +12,7 @@ import pytest
 
 from harness.cluster import DiskQuality, NodeSpec
 from harness.env import Address
-from harness.environments.docker.labels import RUN_LABEL, container_name, keeper_name
-from harness.environments.docker.volumes import volumes
+from harness.environments.docker.labels import RUN_LABEL, Part, container_name
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import kill_at_once, only_cleaner
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 def found(engine, run_id):
     label = f"{RUN_LABEL}={run_id}"
-    kinds = (engine.containers(label), engine.networks(label), volumes(engine, label))
+    kinds = (engine.containers(label), engine.networks(label), engine.volumes(label))
     return sorted(item.name for kind in kinds for item in kind)
 
 
@@ -39,7 +38,7 @@ def test_nodes_come_up_unprivileged_and_the_run_leaves_nothing(environment, engi
         api = engine._api
         settings = {}
         for node in session.cluster.nodes:
-            for name in (container_name(run_id, node), keeper_name(run_id, node)):
+            for name in (container_name(run_id, node), container_name(run_id, node, Part.KEEPER)):
                 settings[name] = api.inspect_container(name)
         return who, settings
 

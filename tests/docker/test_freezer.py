@@ -1,7 +1,5 @@
 """Freezing a container on a loaded host: the engine may need a second try."""
 
-import threading
-
 import docker.errors
 import pytest
 
@@ -25,7 +23,7 @@ class Loaded:
 
 def engine(failures):
     found = Engine.__new__(Engine)
-    found._api, found._tails, found._tails_lock = Loaded(failures), {}, threading.Lock()
+    found._api, found._tails = Loaded(failures), {}
     found.state = lambda _container: ContainerState(
         running=True, paused=False, exit_code=0, ports={}
     )

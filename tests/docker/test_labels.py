@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from harness.environments.docker.labels import (
     Controller,
     Life,
+    Part,
     container_name,
-    keeper_name,
     life,
     network_name,
     this_controller,
@@ -56,7 +56,11 @@ def test_only_what_is_surely_dead_is_taken_for_dead(controller, is_local, expect
 
 @given(st.text(min_size=1, max_size=200))
 def test_names_are_what_engines_allow(run_id):
-    for name in (network_name(run_id), container_name(run_id, "m1"), keeper_name(run_id, "m1")):
+    for name in (
+        network_name(run_id),
+        container_name(run_id, "m1"),
+        container_name(run_id, "m1", Part.KEEPER),
+    ):
         assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", name)
         assert len(name) < 128
 

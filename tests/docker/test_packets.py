@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster import LinkQuality
 from harness.environments.docker import packets
 from harness.environments.docker.packets import (
     ACCEPT,
@@ -17,7 +16,7 @@ from harness.environments.docker.packets import (
     Quality,
     Scheduler,
 )
-from harness.environments.sim.links import _combined
+from harness.qualities import LinkQuality
 
 FLOW = Flow("INPUT", "10.1.2.10")
 OTHER = Flow("OUTPUT", "10.1.2.1")
@@ -156,11 +155,11 @@ qualities = st.builds(
 @given(st.lists(qualities, max_size=4))
 def test_faults_on_one_link_combine_as_in_the_simulation(several):
     ours = packets.combined(several)
-    theirs = _combined(
-        LinkQuality(
-            **{**quality._asdict(), "rate_kb_s": int(quality.rate_kb_s), "stall": quality.stall > 0}
-        )
-        for quality in several
+    theirs = LinkQuality.together(
+        [
+            LinkQuality(**{**q._asdict(), "rate_kb_s": int(q.rate_kb_s), "stall": q.stall > 0})
+            for q in several
+        ]
     )
     assert ours == Quality(*(float(getattr(theirs, name)) for name in Quality._fields))
 

@@ -70,7 +70,12 @@ def test_what_is_duplicated_is_copied_once_and_behind_all_cuts(packet_filter):
         command = rules.shape_command("shape-1", [link], quality, 1, ADDRESSES)
         assert command[6].splitlines()[2:] == [
             f"-A INPUT ! -i lo -m mark --mark 0x80000000/0x80000000 -j TEE --gateway {to}",
-            "-A OUTPUT ! -o lo -m mark --mark 0x80000000/0x80000000 -j TEE --gateway 10.1.2.1",
+            *(
+                f"-A OUTPUT ! -o lo -d {address}/32 -m mark --mark 0x80000000/0x80000000 "
+                f"-j TEE --gateway {address}"
+                for end, address in ADDRESSES.items()
+                if is_client(end)
+            ),
         ]
         unmarked = " -m mark ! --mark 0x80000000/0x80000000 "
         assert [unmarked in rule for rule in command[7:]] == 3 * [link.destination == CLIENT]

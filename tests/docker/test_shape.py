@@ -5,7 +5,7 @@ import pytest
 from bench.docker_links import CASES, NODES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
 from harness.cluster import Capability, Link, LinkQuality
 from harness.environments.docker import undo
-from harness.environments.docker.labels import keeper_name
+from harness.environments.docker.labels import Part, container_name
 from harness.errors import UsageError
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -90,7 +90,7 @@ async def a_program_that_is_killed_leaves_whole_links_and_is_told_of(probe):
     fault = await cluster.shape(LINK, LinkQuality(delay_ms=300), lease_s=LONG_S)
     before, _ = await probe()
     assert before.delay_ms > 250
-    probe.engine.exec(keeper_name(probe.run_id, "a"), ["sh", "-c", KILL_PROGRAM])
+    probe.engine.exec(container_name(probe.run_id, "a", Part.KEEPER), ["sh", "-c", KILL_PROGRAM])
     after, _ = await probe()
     assert after.delay_ms < 50
     assert after.got == FEW.datagrams

@@ -9,7 +9,7 @@ from bench.docker_links import NODES, probe_plan
 from bench.docker_streams import CASES, LINK, measure
 from harness.cluster import STREAMS, Capability
 from harness.environments.docker import undo
-from harness.environments.docker.labels import keeper_name, proxy_name
+from harness.environments.docker.labels import Part, container_name
 from harness.errors import UsageError
 from tests.toxiproxy.conftest import build_real_server
 
@@ -44,7 +44,9 @@ class Probe:
         raise AssertionError(f"not {holds.__name__}: {ways}")
 
     def at_keeper(self, node, command):
-        return self.engine.exec(keeper_name(self.run_id, node), command).output.strip()
+        return self.engine.exec(
+            container_name(self.run_id, node, Part.KEEPER), command
+        ).output.strip()
 
     def rules_left(self):
         return [self.at_keeper(node, LEFT) for node in NODES]
@@ -100,7 +102,7 @@ async def faults_on_one_link_overlap_and_heal_one_by_one(probe):
 async def a_lease_and_the_warden_make_streams_whole_again(probe):
     fault = await probe.shape(RESET)
     keepers = probe.cluster._links.keepers(fault)
-    assert keepers == [keeper_name(probe.run_id, node) for node in NODES]
+    assert keepers == [container_name(probe.run_id, node, Part.KEEPER) for node in NODES]
     assert await asyncio.to_thread(undo.main, ["heal", fault, *keepers]) == 0  # as the warden does
     await probe(is_as_sent)
     assert probe.rules_left() == ["0", "0"]
@@ -114,7 +116,7 @@ async def a_proxy_that_is_killed_is_told_of_and_comes_back(probe):
     told = []
     probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
     fault = await probe.shape(RESET)
-    await asyncio.to_thread(probe.engine.kill, proxy_name(probe.run_id, "b"))
+    await asyncio.to_thread(probe.engine.kill, container_name(probe.run_id, "b", Part.PROXY))
     await probe.cluster.heal(fault)
     assert told == ["b"]
     await probe(is_as_sent)

@@ -240,7 +240,7 @@ def test_every_edge_has_a_reason_even_where_values_hold_braces() -> None:
     graph = inference.builder.build(realtime=False)
     assert len(graph.source) == 2
     for source, target, relation in zip(graph.source, graph.target, graph.relation, strict=True):
-        reason = inference.explainer.explain(int(source), int(target), int(relation))
+        reason = inference.explain(int(source), int(target), int(relation))
         assert "{x}" in reason.tell("A", "B")
 
 

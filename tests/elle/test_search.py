@@ -15,7 +15,7 @@ from checkers.elle.columns import NEVER, Columns, columns_of
 from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW, GraphBuilder
 from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut
 from checkers.elle.models import EXISTENCE_MODELS
-from checkers.elle.search import _EXISTENCE, _EXTENDED, _ORDER, Search
+from checkers.elle.search import _ORDER, _REFUTED_BY, _SNAPSHOTS, Search
 from harness.ops import OpType, Verdict
 from tests.elle.stores import run
 
@@ -183,9 +183,9 @@ def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
         search = Search(component, (WW, WR, WRP, RW, RWP))
         inner = {(a, b, r) for a, b, r in edges if a in txns and b in txns}
         for model in EXISTENCE_MODELS:
-            allowed = _EXISTENCE[model]
+            allowed, _ = _REFUTED_BY[model]
             step = {(a, b) for a, b, r in inner if r & allowed}
-            if model in _EXTENDED:
+            if model in _SNAPSHOTS:
                 free = {(a, b) for a, b, r in inner if r & allowed and r not in (RW, RWP)}
                 jump = {(a, b) for a, b, r in inner if r in (RW, RWP)}
                 step = free | {(a, d) for a, b in free for c, d in jump if b == c}

@@ -11,7 +11,8 @@ from checkers._elle_certificate import certified
 from checkers.elle import Case, Reason, Step, Transaction, check_list_append
 from checkers.elle.columns import NEVER, runs
 from checkers.elle.models import CYCLE_TYPES, UNKNOWN_TYPES
-from checkers.elle.verify import CaseError, NotVerified, Txn, Verifier, fits, transactions
+from checkers.elle.verify import OF_DATA, CaseError, NotVerified, Txn, Verifier, transactions
+from checkers.elle.verify_raw import fits
 from checkers.history_models.transactions import ListAppend
 from checkers.transactional import ElleListAppend, ElleRwRegister
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
@@ -348,7 +349,7 @@ def test_what_is_nearly_a_cycle_is_refused(name: str) -> None:
     ],
 )
 def test_what_the_names_of_cycles_mean(name: str, kinds: str, holds: bool) -> None:
-    assert fits(name, kinds.split()) is holds
+    assert fits(name, kinds.split(), OF_DATA) is holds
 
 
 SINGLE = {

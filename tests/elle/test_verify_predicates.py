@@ -18,7 +18,7 @@ from checkers.elle import (
 from checkers.elle.models import UNKNOWN_TYPES
 from checkers.elle.predicate_columns import Predicate
 from checkers.elle.verify_predicates import PredicateVerifier
-from checkers.elle.verify_raw import CaseError, NotVerified
+from checkers.elle.verify_raw import CaseError, NotVerified, fits
 from checkers.history_models.predicates import ClosedPredicate
 from harness.ops import CheckResult, ModelSettings, OpType, Verdict
 from harness.store.edn import load_edn
@@ -499,7 +499,7 @@ def test_what_only_resembles_a_case_is_refused(name: str) -> None:
     ],
 )
 def test_what_the_names_of_cycles_mean(name: str, kinds: str, holds: bool) -> None:
-    assert verify_predicates._fits(name, kinds.split()) is holds
+    assert fits(name, kinds.split(), verify_predicates.OF_DATA) is holds
 
 
 def test_a_value_given_twice_proves_nothing() -> None:

@@ -1,6 +1,7 @@
 """Which foreign programs a fault may hit, and where that is refused before anything starts."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,11 +63,14 @@ class Anything:
     ],
 )
 def test_what_cannot_reach_a_foreign_program_is_refused(words, reach, refused):
+    environment = SimpleNamespace(
+        name="e", reaches_foreign=dict.fromkeys(reach), why_no_faulty_disks=lambda: None
+    )
     if refused is None:
-        refuse_nodes(load_nemesis(words), NODES, Anything(), reach)
+        refuse_nodes(load_nemesis(words), NODES, Anything(), environment)
     else:
         with pytest.raises(UsageError, match=f"cannot reach {refused}: a foreign program"):
-            refuse_nodes(load_nemesis(words), NODES, Anything(), reach)
+            refuse_nodes(load_nemesis(words), NODES, Anything(), environment)
 
 
 def test_the_list_tells_foreign_programs_apart(capsys):
@@ -80,8 +84,8 @@ def test_the_list_tells_foreign_programs_apart(capsys):
         return cells[fault][at : at + 12].strip()
 
     for column in ("docker, foreign", "process, foreign"):
-        assert cell("clock leader offset=5s", column) == "exact"
-        assert cell("clock leader drift=500ppm", column) == "approximate"
+        assert cell("clock leader offset=-5s", column) == "exact"
+        assert cell("clock leader drift=-500ppm", column) == "approximate"
         assert cell("disk leader full=yes", column) == "faulty disk"
         assert cell("kill leader", column) == "exact"
     assert main(["list", "--json"]) == 0

@@ -1,12 +1,11 @@
 """Defects of Raft and of what it keeps on disk."""
 
 from targets.kudu.raft import events as ev
-from targets.kudu.raft.elections import Elections
-from targets.kudu.raft.following import Following
-from targets.kudu.raft.leading import Leading
-from targets.kudu.raft.replica import Replica
+from targets.kudu.raft.core import RaftCore
+from targets.kudu.raft.follower import Follower
+from targets.kudu.raft.leader import Leader
 from targets.kudu.raft.snapshots import Snapshots
-from targets.kudu.raft.state import RaftState, Role
+from targets.kudu.raft.state import RaftState
 from targets.kudu.raft.timer import ElectionTimeouts
 from targets.kudu.raft.wal import Wal
 from tests.mutants.plant import mutant
@@ -15,7 +14,7 @@ from tests.mutants.plant import mutant
 @mutant("vote-not-saved", "raft")
 def vote_not_saved(patch):
     """The vote for another is not written to the vote state"""
-    save = RaftState._save_meta
+    save = RaftState.save_meta
 
     def forgetful(self):
         voted_for = self.voted_for
@@ -24,21 +23,21 @@ def vote_not_saved(patch):
         save(self)
         self.voted_for = voted_for
 
-    patch.setattr(RaftState, "_save_meta", forgetful)
+    patch.setattr(RaftState, "save_meta", forgetful)
 
 
 @mutant("ack-before-durable", "raft")
 def ack_before_durable(patch):
     """A follower acknowledges entries before they are durable"""
-    original = Following._on_update_requested
+    original = Follower.update
 
     def hasty(self, event):
         original(self, event)
         while self._acks:
-            ack = self._acks.popleft()
-            self._reply_update(ack.reply, ack.matched)
+            matched, reply = self._acks.popleft()
+            self._acknowledge(reply, matched)
 
-    patch.setattr(Following, "_on_update_requested", hasty)
+    patch.setattr(Follower, "update", hasty)
 
 
 @mutant("wal-never-syncs", "raft")
@@ -66,30 +65,24 @@ def recovery_drops_last(patch):
 @mutant("old-terms-by-counting", "raft")
 def old_terms_by_counting(patch):
     """Entries of older terms commit by counting (figure 8)"""
-    patch.setattr(Leading, "_may_commit", lambda self, index: True)
+    patch.setattr(Leader, "_may_commit", lambda self, index: True)
 
 
 @mutant("long-lease", "raft")
 def long_lease(patch):
     """Reads are served under a lease that is longer than an election"""
-    original = Leading._on_read_requested
+    original = Leader.read
     lease_ns = 10_000_000_000
 
     def leased(self, event):
-        fresh = (
-            sum(
-                uuid == self.uuid or self._now_ns - self._peers[uuid].contact_ns < lease_ns
-                for uuid in self._voters
-            )
-            if self.role is Role.LEADER
-            else 0
-        )
-        if fresh >= self._majority and self.committed_in_term:
-            self._effects.append(ev.ReadReady(event.token, self.commit_index))
+        now_ns = self._state.now_ns
+        fresh = self._reached(now_ns, lambda peer: peer.contact_ns) > now_ns - lease_ns
+        if fresh and self.committed_in_term:
+            self._state.effects.append(ev.ReadReady(event.token, self._log.commit_index))
         else:
             original(self, event)
 
-    patch.setattr(Leading, "_on_read_requested", leased)
+    patch.setattr(Leader, "read", leased)
 
 
 @mutant("late-elections", "raft")
@@ -106,34 +99,33 @@ def late_elections(patch):
 @mutant("any-log-wins", "raft")
 def any_log_wins(patch):
     """Votes are granted to candidates whose log is behind"""
-    patch.setattr(Elections, "_log_is_current", lambda self, last_logged: True)
+    patch.setattr(RaftCore, "_log_is_current", lambda self, last_logged: True)
 
 
 @mutant("commits-unmatched", "raft")
 def commits_unmatched(patch):
     """A follower commits what the leader says, matched or not (KUDU-639)"""
-    original = Following._on_update_requested
+    original = Follower.update
 
     def trusting(self, event):
         original(self, event)
-        request = event.request
-        if request.caller_term == self.term:
-            self._commit_to(min(request.committed_index, self.log.last_index))
+        self._state.commit_to(min(event.request.committed_index, self._log.last_index))
 
-    patch.setattr(Following, "_on_update_requested", trusting)
+    patch.setattr(Follower, "update", trusting)
 
 
 @mutant("term-not-saved", "raft")
 def term_not_saved(patch):
     """A follower does not write down a newer term"""
-    original = RaftState._become_follower
+    original = RaftCore._become_follower
 
     def forgetful(self, term, leader_uuid):
-        count = len(self._effects)
+        effects = self._state.effects
+        count = len(effects)
         original(self, term, leader_uuid)
-        self._effects[count:] = [e for e in self._effects[count:] if type(e) is not ev.SaveMeta]
+        effects[count:] = [e for e in effects[count:] if type(e) is not ev.SaveMeta]
 
-    patch.setattr(RaftState, "_become_follower", forgetful)
+    patch.setattr(RaftCore, "_become_follower", forgetful)
 
 
 @mutant("leader-counts-before-durable", "raft")
@@ -141,16 +133,12 @@ def leader_counts_before_durable(patch):
     """The leader and one follower that is not durable make a majority"""
 
     def hasty(self):
-        matches = sorted(
-            self.log.last_index if uuid == self.uuid else self._peers[uuid].match_index
-            for uuid in self._voters
-        )
-        index = matches[len(matches) - self._majority]
-        if index > self.commit_index and self._may_commit(index):
-            self._commit_to(index)
+        index = self._reached(self._log.last_index, lambda peer: peer.match_index)
+        if index > self._log.commit_index and self._may_commit(index):
+            self._state.commit_to(index)
             self._resolve_reads()
 
-    patch.setattr(Leading, "_advance_commit", hasty)
+    patch.setattr(Leader, "advance_commit", hasty)
 
 
 @mutant("stale-install", "raft")
@@ -159,12 +147,13 @@ def stale_install(patch):
     original = Snapshots.install
 
     async def stale(self, effect):
-        restore = self._machine.restore
-        self._machine.restore = lambda data, index: None
+        machine = self._applier._machine
+        restore = machine.restore
+        machine.restore = lambda data, index: None
         try:
             return await original(self, effect)
         finally:
-            self._machine.restore = restore
+            machine.restore = restore
 
     patch.setattr(Snapshots, "install", stale)
 
@@ -172,14 +161,15 @@ def stale_install(patch):
 @mutant("snapshot-not-restored", "raft")
 def snapshot_not_restored(patch):
     """A restarted replica does not restore its snapshot"""
-    original = Replica._recover
+    original = Snapshots.resume
 
-    async def forgetful(self):
-        restore = self._machine.restore
-        self._machine.restore = lambda data, index: None
+    async def forgetful(self, snapshot):
+        machine = self._applier._machine
+        restore = machine.restore
+        machine.restore = lambda data, index: None
         try:
-            return await original(self)
+            return await original(self, snapshot)
         finally:
-            self._machine.restore = restore
+            machine.restore = restore
 
-    patch.setattr(Replica, "_recover", forgetful)
+    patch.setattr(Snapshots, "resume", forgetful)

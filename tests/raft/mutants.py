@@ -1,15 +1,28 @@
 """Cores that are broken on purpose: each one forgets a rule of Raft that a test must miss."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from targets.kudu.raft import events as ev
 from targets.kudu.raft.core import RaftCore
 from targets.kudu.raft.messages import Entry, OpId
 
 
-class CommitsOldTerms(RaftCore):
+class _Mutant(RaftCore):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.break_parts()
+
+    def break_parts(self) -> None:
+        raise NotImplementedError
+
+
+class CommitsOldTerms(_Mutant):
     """Counts replicas of entries of older terms (Raft, figure 8)."""
 
-    def _may_commit(self, index: int) -> bool:
-        return True
+    def break_parts(self) -> None:
+        self._leader._may_commit = lambda index: True
 
 
 class VotesBlindly(RaftCore):
@@ -19,19 +32,24 @@ class VotesBlindly(RaftCore):
         return True
 
 
-class AcksBeforeSync(RaftCore):
+class AcksBeforeSync(_Mutant):
     """Counts entries as durable when they were only written."""
 
-    def _append(self, entries: tuple[Entry, ...]) -> None:
-        super()._append(entries)
-        self.durable_index = self.log.last_index
+    def break_parts(self) -> None:
+        append = self._state.append
+
+        def hasty(entries: tuple[Entry, ...]) -> None:
+            append(entries)
+            self.log.durable_index = self.log.last_index
+
+        self._state.append = hasty
 
 
-class SkipsLogMatching(RaftCore):
+class SkipsLogMatching(_Mutant):
     """Takes entries whose predecessor it holds in another term."""
 
-    def _matches(self, preceding: OpId) -> bool:
-        return preceding.index <= self.log.last_index
+    def break_parts(self) -> None:
+        self._follower._matches = lambda preceding: preceding.index <= self.log.last_index
 
 
 class CommitsBeyondMatch(RaftCore):
@@ -41,33 +59,48 @@ class CommitsBeyondMatch(RaftCore):
         super()._on_update_requested(event)
         request = event.request
         if request.caller_term == self.term:
-            self._commit_to(min(request.committed_index, self.log.last_index))
+            self._state.commit_to(min(request.committed_index, self.log.last_index))
 
 
-class ReadsUnconfirmed(RaftCore):
+class ReadsUnconfirmed(_Mutant):
     """A leader that answers reads from its own state (NO-LEASE)."""
 
-    def _resolve_reads(self) -> None:
-        while self._reads:
-            read = self._reads.popleft()
-            self._effects.append(ev.ReadReady(read.token, read.index))
+    def break_parts(self) -> None:
+        leader = self._leader
+
+        def unconfirmed() -> None:
+            while leader._reads:
+                read = leader._reads.popleft()
+                self._state.effects.append(ev.ReadReady(read.token, read.index))
+
+        leader._resolve_reads = unconfirmed
 
 
-class ForgetsVote(RaftCore):
+class ForgetsVote(_Mutant):
     """Grants a vote it does not remember having given."""
 
-    def _save_meta(self) -> None:
-        super()._save_meta()
-        self.voted_for = None if self.voted_for != self.uuid else self.voted_for
+    def break_parts(self) -> None:
+        state, save = self._state, self._state.save_meta
+
+        def forgetful() -> None:
+            save()
+            state.voted_for = None if state.voted_for != self.uuid else state.voted_for
+
+        state.save_meta = forgetful
 
 
-class KeepsAbortedConfig(RaftCore):
+class KeepsAbortedConfig(_Mutant):
     """Does not bring the old configuration back when a pending one is truncated (KUDU-1338)."""
 
-    def _truncate_from(self, index: int) -> None:
-        items = list(self.configs._items)
-        super()._truncate_from(index)
-        self.configs._items = items
+    def break_parts(self) -> None:
+        truncate_from = self.log.truncate_from
+
+        def forgetful(index: int) -> None:
+            items = list(self.configs._items)
+            truncate_from(index)
+            self.configs._items = items
+
+        self.log.truncate_from = forgetful
 
 
 MUTANTS = [

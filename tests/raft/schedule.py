@@ -207,7 +207,7 @@ class Schedule:
         self.time_out_calls(self.any_node(), 0.5)
 
     def time_out_calls(self, node: Node, chance: float) -> None:
-        for peer in list(node.core._peers.values()):
+        for peer in list(node.core._leader.peers.values()):
             if peer.in_flight is not None and self.rng.random() < chance:
                 self.step(node, ev.UpdateAnswered(peer.uuid, peer.in_flight, None))
 

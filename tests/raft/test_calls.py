@@ -15,9 +15,9 @@ DATA = bytes(range(30))
 
 
 class Receiver:
-    """As much of a replica as the calls need; it installs whatever is complete."""
+    """As much of a core as the calls need; it installs whatever is complete."""
 
-    local_uuid = "a"
+    uuid = "a"
 
     def __init__(self, term: int = 3) -> None:
         self.term = term
@@ -59,7 +59,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def calls(receiver: Receiver) -> ConsensusCalls:
-    return ConsensusCalls(receiver)  # type: ignore[arg-type]
+    return ConsensusCalls(receiver, receiver.step)  # type: ignore[arg-type]
 
 
 def test_chunks_in_order_make_a_snapshot(receiver: Receiver, calls: ConsensusCalls) -> None:

@@ -89,7 +89,7 @@ def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
         effects = core.step(granted(core._election_count, voter, core.term), now_ns)
     assert core.role is Role.LEADER
     sent = effects
-    core.step(ev.Synced(core._append_sequence), now_ns)
+    core.step(ev.Synced(core.log.append_sequence), now_ns)
     return sent
 
 
@@ -97,7 +97,7 @@ def acked(
     core: RaftCore, peer: str, matched: int, now_ns: int = 0, *, term: int | None = None
 ) -> list[ev.Effect]:
     """`peer` answers its outstanding request."""
-    request_id = core._peers[peer].in_flight
+    request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     response = msg.UpdateConsensusResponse(
         peer,
@@ -179,6 +179,17 @@ class TestElections:
 
         assert answer.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
         assert core.role is Role.LEADER
+
+    def test_answers_that_wait_for_the_disk_are_refused_when_their_term_is_over(self) -> None:
+        core = core_of()
+        core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
+
+        effects = core.step(vote_request("c", 2, msg.OpId(1, 1), ignore_live_leader=True), 0)
+
+        refused, vote = all_of(effects, ev.Reply)
+        assert refused.response.error.code is msg.ConsensusErrorCode.INVALID_TERM
+        assert vote.response.vote_granted
+        assert all_of(core.step(ev.Synced(1), 0), ev.Reply) == []
 
     def test_a_follower_that_waits_for_its_disk_does_not_run_nor_vote(self) -> None:
         core = core_of()
@@ -360,7 +371,7 @@ class TestLeader:
     def test_a_late_answer_to_an_older_request_is_ignored(self) -> None:
         core = core_of()
         lead(core)
-        old = core._peers["b"].in_flight
+        old = core._leader.peers["b"].in_flight
         assert old is not None
         core.step(ev.UpdateAnswered("b", old, None), 0)
         core.step(ev.HeartbeatDue(), 0)
@@ -368,7 +379,7 @@ class TestLeader:
         response = msg.UpdateConsensusResponse("b", 1, msg.OpId(1, 1), msg.OpId(1, 1))
         core.step(ev.UpdateAnswered("b", old, response), 0)
 
-        assert core._peers["b"].match_index == 0
+        assert core._leader.peers["b"].match_index == 0
 
     def test_a_leader_without_a_majority_steps_down(self) -> None:
         core = core_of()
@@ -385,7 +396,7 @@ class TestLeader:
     def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
         core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
         lead(core)
-        request_id = core._peers["b"].in_flight
+        request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
@@ -402,14 +413,14 @@ class TestLeader:
         lead(core)
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
         acked(core, "b", 1)
-        request_id = core._peers["b"].in_flight
+        request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 1, msg.OpId(0, 0), error=error)
 
         effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
 
-        assert core._peers["b"].match_index == 0
+        assert core._leader.peers["b"].match_index == 0
         assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(0, 0)
 
     def test_batches_are_bounded_but_never_empty(self) -> None:
@@ -541,6 +552,56 @@ class TestConfig:
 
         assert core.configs.pending == (make is not RaftCore)
 
+    def test_a_leader_that_changed_the_configuration_may_run_again_at_once(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+        self.change(core, "a", "b")
+        core.step(ev.StepDown(), 0)
+
+        core.step(ev.RunElection(), 0)
+        assert core.role is Role.CANDIDATE
+
+        core.step(granted(core._election_count, "b", core.term), 0)
+        assert core.role is Role.LEADER
+
+    def test_a_change_is_sent_to_the_peer_that_it_adds(self) -> None:
+        core = core_of()
+        lead(core)
+        acked(core, "b", 1)
+
+        effects = self.change(core, "a", "b", "c", "d")
+
+        assert "d" in [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)]
+
+    def test_a_follower_is_what_its_newest_configuration_says(self) -> None:
+        core = core_of()
+        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
+        pending = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
+
+        core.step(update("b", 1, EMPTY, pending), 0)
+        assert core.role is Role.LEARNER
+
+        core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
+        assert core.role is Role.FOLLOWER
+
+    def test_a_leader_steps_down_once_the_change_that_demotes_it_has_committed(self) -> None:
+        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
+        demoting = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
+        core = core_of(term=1, entries=(demoting,))
+        core.step(ev.RunElection(), 0)
+        core.step(granted(1, "b", 2), 0)
+        core.step(granted(1, "c", 2), 0)
+        core.step(ev.Synced(1), 0)
+        acked(core, "b", 2)
+        assert core.role is Role.LEADER
+
+        effects = acked(core, "c", 2)
+
+        assert core.commit_index == 2
+        assert core.role is Role.LEARNER
+        assert all_of(effects, ev.SendUpdate) == []
+
 
 class TestSnapshots:
     def install(self, core: RaftCore, index: int, term: int = 1) -> list[ev.Effect]:
@@ -573,3 +634,22 @@ class TestSnapshots:
 
         assert all_of(effects, ev.InstallSnapshot) == []
         assert answer_of(effects).installed
+
+    def test_what_was_to_be_synced_of_a_log_that_is_gone_is_forgotten(self) -> None:
+        core = core_of(term=1)
+        core.step(update("b", 1, EMPTY, *(entry(1, index) for index in range(1, 10))), 0)
+        self.install(core, 7, term=2)
+
+        core.step(ev.Synced(1), 0)
+
+        assert (core.durable_index, core.log.last_index) == (7, 7)
+
+    def test_configurations_after_it_stay_pending(self) -> None:
+        payload = msgspec.msgpack.encode(config_of("a", "b"))
+        pending = msg.Entry(1, 5, msg.EntryKind.CONFIG, payload)
+        core = core_of(term=1, entries=(*(entry(1, index) for index in range(1, 5)), pending))
+
+        self.install(core, 3)
+
+        assert core.configs.pending
+        assert [peer.uuid for peer in core.config.peers] == ["a", "b"]

@@ -18,7 +18,6 @@ from harness.environments.real.env import RealClock
 from harness.environments.real.lines import NodeLine, encode_line
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.obedience import Obedience
-from harness.environments.real.traps import Traps
 from harness.errors import InfrastructureError, UsageError
 from tests.waiting import LIMIT_S, until, wait_until
 
@@ -73,8 +72,9 @@ class World:
             send=self.send,
             springs_have_run=bus.springs_have_run,
         )
-        self.traps = Traps(bus, [self.control])
-        self.log.hand_answers_to(self.control.hear)
+        self.bus = bus
+        bus.stop_with_traps(self.control.stop_at)
+        self.log.on_answer = self.control.hear
 
     async def send(self, line: bytes) -> None:
         assert self.life is not None
@@ -220,7 +220,7 @@ async def test_mending_a_machine_that_is_well_says_nothing():
     await world.control.skew(offset_ns=0, drift_ppm=5)
     await world.control.worsen_disk(FULL)
     await world.control.mend()
-    assert (life.clock.rate, life.trouble.well) == (1.0, True)
+    assert (life.clock.rate, life.trouble.quality) == (1.0, DiskQuality())
 
 
 async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
@@ -254,14 +254,14 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     def told() -> Command:
         return msgspec.json.decode(life.lines[-1], type=Command)
 
-    remove = world.traps.set("x", spring)
-    remove_another = world.traps.set("x", spring)
+    remove = world.bus.trap("x", spring)
+    remove_another = world.bus.trap("x", spring)
     await until(lambda: life.lines)
     assert told().condition.stops_at == ("x",)
     remove_another()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 1})
     world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
-    await until(lambda: not life.trouble.well)
+    await until(lambda: life.trouble.quality != DiskQuality())
     assert (order, told().goes_on) == (["x"], 0)
     waits.set()
     await until(lambda: told().goes_on == 1)
@@ -278,7 +278,7 @@ async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
     async def spring(event):
         world.change(NodeState.PAUSED)
 
-    world.traps.set("x", spring)
+    world.bus.trap("x", spring)
     await until(lambda: life.lines)
     life.lines.clear()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 3})
@@ -296,7 +296,7 @@ async def test_nodes_that_start_know_the_traps_and_new_lives_count_from_the_firs
     async def spring(event):
         pass
 
-    world.traps.set("x", spring)
+    world.bus.trap("x", spring)
     assert world.control.condition.stops_at == ("x",)
     life = world.start()
     stopped = NodeLine(1, "control", "stopped", "a", {"stop": 9})
@@ -340,7 +340,7 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
         node.obedience.take(said[place : place + 1])
     assert node.answers == [1, 2]
     node.obedience.take(line(number=1, disk=DiskQuality()))  # overtaken: it is obeyed no more
-    assert (node.told.pop(), node.trouble.well) == (("obeyed", 1), False)
+    assert (node.told.pop(), node.trouble.quality == DiskQuality()) == (("obeyed", 1), False)
     assert "what?" in caplog.text
     node.obedience.take(b"x" * 100_000)
     node.obedience.take(b"\n" + line(number=5))
@@ -353,9 +353,9 @@ async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
     os.write(sender, line())
     loop = asyncio.get_running_loop()
     node.obedience.listen(loop, receiver)
-    assert (node.answers, node.trouble.well) == ([1, 0], False)
+    assert (node.answers, node.trouble.quality == DiskQuality()) == ([1, 0], False)
     os.write(sender, line(number=2, disk=DiskQuality()))
-    await until(lambda: node.trouble.well)
+    await until(lambda: node.trouble.quality == DiskQuality())
     os.close(sender)
     await until(lambda: not loop.remove_reader(receiver))  # it has let go of it itself
     os.close(receiver)

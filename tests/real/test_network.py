@@ -38,7 +38,7 @@ class Pair:
 
     async def listen(self, on_connect):
         listener = await self.server.net.listen(PORT, on_connect)
-        self.connect[f"server:{PORT}"] = listener._server.sockets[0].getsockname()
+        self.connect[f"server:{PORT}"] = listener.sockets[0].getsockname()
         return listener
 
     async def close(self) -> None:

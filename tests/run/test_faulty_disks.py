@@ -1,5 +1,7 @@
 """What is refused, and what is deployed, where faults of disks meet foreign programs."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from harness.cluster import Capability, NodeSpec
@@ -32,7 +34,7 @@ def test_what_a_node_declares_is_what_reaches_it(nemesis, unreached):
     assert out_of_reach(plugin, NODES) == unreached
     if unreached:
         with pytest.raises(UsageError, match=f"cannot reach {', '.join(unreached)}: a foreign"):
-            refuse_nodes(plugin, {node.name: node for node in NODES}, None)
+            refuse_nodes(plugin, {node.name: node for node in NODES}, None, SimpleNamespace())
 
 
 def test_nothing_is_mounted_that_nobody_needs():

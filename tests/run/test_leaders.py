@@ -27,8 +27,8 @@ def watched(*answers):
 
     run = object.__new__(run_module._Run)
     run.system = SimpleNamespace(groups=groups)
-    run.case = SimpleNamespace(target="t")
-    run._scribe = SimpleNamespace(observe_roles=seen.append)
+    run.plan = SimpleNamespace(case=SimpleNamespace(target="t"))
+    run.scribe = SimpleNamespace(observe_roles=seen.append)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run._watch_leaders())
     return seen

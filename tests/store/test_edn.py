@@ -7,7 +7,8 @@ from hypothesis import given
 
 from harness.errors import HistoryError
 from harness.ops import NEMESIS, OpType
-from harness.store.edn import load_edn, parse_edn, write_edn
+from harness.store.edn import load_edn, write_edn
+from harness.store.edn_forms import parse_forms
 from tests.store.test_store import histories
 
 
@@ -50,7 +51,7 @@ def test_a_jepsen_history_is_understood(tmp_path):
     ],
 )
 def test_the_grammar(text, form):
-    assert list(parse_edn(text)) == form
+    assert list(parse_forms(text)) == form
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_the_grammar(text, form):
 )
 def test_broken_text_is_located(text, words):
     with pytest.raises(HistoryError, match=words):
-        list(parse_edn(text))
+        list(parse_forms(text))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ name is taken, and `rename` onto itself answers "exists", as Kudu's masters do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
 from checkers.linearizability.models.catalog_facts import TableFacts
@@ -40,6 +40,7 @@ from checkers.linearizability.models.catalog_types import (
 __all__ = ["Catalog", "State", "Table"]
 
 State = tuple[int, ...]
+T = TypeVar("T")
 
 
 class Table(NamedTuple):
@@ -59,6 +60,24 @@ class _Link(NamedTuple):
 ABSENT: Final = 0
 
 
+class _Numbered(Generic[T]):
+    """Things by number, each with one of its own, in the order in which they are met."""
+
+    def __init__(self, *things: T) -> None:
+        self._things = [*things]
+        self._numbers = {thing: number for number, thing in enumerate(things)}
+
+    def __getitem__(self, number: int) -> T:
+        return self._things[number]
+
+    def number(self, thing: T) -> int:
+        number = self._numbers.get(thing)
+        if number is None:
+            number = self._numbers[thing] = len(self._things)
+            self._things.append(thing)
+        return number
+
+
 class Catalog(Model[State, CatalogInput, Answer]):
     """The catalog over the names that occur in `operations`, initially empty."""
 
@@ -73,39 +92,13 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self._all_bound = self._facts.all_bound(self._bindings)
         self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
         self._index = {name: number for number, name in enumerate(self.names)}
-        self._tables: list[Table | None] = [None]  # number 0 is ABSENT
-        self._table_numbers: dict[Table, int] = {}
-        self._links: list[_Link] = []
-        self._link_numbers: dict[_Link, int] = {}
-        self._late: list[frozenset[str]] = [frozenset()]
-        self._late_numbers: dict[frozenset[str], int] = {frozenset(): 0}
+        self._tables: _Numbered[Table | None] = _Numbered(None)  # number 0 is ABSENT
+        self._links: _Numbered[_Link] = _Numbered()
+        self._late: _Numbered[frozenset[str]] = _Numbered(frozenset())
 
     def init(self) -> State:
         """No table, no id bound late."""
         return (ABSENT,) * (len(self.names) + 1)
-
-    # --- interning ---------------------------------------------------------------------------
-
-    def _table(self, table: Table) -> int:
-        number = self._table_numbers.get(table)
-        if number is None:
-            number = self._table_numbers[table] = len(self._tables)
-            self._tables.append(table)
-        return number
-
-    def _link(self, link: _Link) -> int:
-        number = self._link_numbers.get(link)
-        if number is None:
-            number = self._link_numbers[link] = len(self._links)
-            self._links.append(link)
-        return number
-
-    def _late_set(self, ids: frozenset[str]) -> int:
-        number = self._late_numbers.get(ids)
-        if number is None:
-            number = self._late_numbers[ids] = len(self._late)
-            self._late.append(ids)
-        return number
 
     # --- the specification -------------------------------------------------------------------
 
@@ -144,8 +137,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
         never_shown = self._all_bound and input_.key not in self._bound_keys
         if output is UNKNOWN and never_shown and not self._facts.create_matters(input_.name):
             return True, state
-        chain = self._link(_Link(-1, 0, input_.columns))
-        number = self._table(Table(input_.key, None, chain))
+        chain = self._links.number(_Link(-1, 0, input_.columns))
+        number = self._tables.number(Table(input_.key, None, chain))
         state = (*state[:index], number, *state[index + 1 :])
         if output is UNKNOWN:
             return True, state
@@ -181,10 +174,10 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return output is UNKNOWN, state
         if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
             return True, state
-        chain = self._link(_Link(table.chain, link.version + 1, columns))
+        chain = self._links.number(_Link(table.chain, link.version + 1, columns))
         after = list(state)
         after[index] = ABSENT
-        after[target] = self._table(table._replace(chain=chain))
+        after[target] = self._tables.number(table._replace(chain=chain))
         if output is UNKNOWN:
             return True, tuple(after)
         legal, matched = self._match(tuple(after), target, output.table_id, output.version)
@@ -264,8 +257,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
         bound = self._late[state[-1]]
         if table.key in self._bound_keys or table_id in bound:
             return False, state
-        number = self._table(table._replace(late_id=table_id))
-        late = self._late_set(bound | {table_id})
+        number = self._tables.number(table._replace(late_id=table_id))
+        late = self._late.number(bound | {table_id})
         return True, (*state[:index], number, *state[index + 1 : -1], late)
 
     def read_only(self, input_: CatalogInput, output: Answer | Unknown, /) -> bool:

@@ -71,8 +71,8 @@ class TableFacts:
         self._is_empty = True
         renames: list[Rename] = []
         for operation in operations:
-            given, answer = operation.input, operation.output
-            if operation.is_unknown or answer is UNKNOWN:
+            given, answer = operation.input, operation.said
+            if answer is UNKNOWN:
                 if isinstance(given, Rename):
                     renames.append(given)
                 continue

@@ -76,8 +76,8 @@ def _sayings(
     ids: Mapping[str, str],
     bindings: Mapping[str, str],
 ) -> Iterator[tuple[str, Said]]:
-    given, answer = operation.input, operation.output
-    if operation.is_unknown or answer is UNKNOWN:
+    given, answer = operation.input, operation.said
+    if answer is UNKNOWN:
         yield from _unknown_sayings(given, ids)
     elif not isinstance(given, ListTables):
         yield from _known_sayings(given, answer, bindings)

@@ -23,7 +23,8 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 __all__ = ["IdView", "NameView", "Said", "Slot", "Tenancy", "TenancyInput", "saying"]
 
 
-T = TypeVar("T")
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - input, as in `Model`
 
 
 class Said(NamedTuple):
@@ -56,7 +57,7 @@ class Said(NamedTuple):
         return self.f == "present" or unnamed
 
 
-def saying(operation: Operation[Any, Any], said: T) -> Operation[T, bool]:
+def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
     """The operation, reduced to what it says."""
     return Operation(
         operation.client_id,
@@ -140,6 +141,17 @@ def _fits(state: Entry, said: Said) -> bool:
     return all(known is None or shown is None or known == shown for known, shown in pairs)
 
 
+class _FreeView(Model[S, I, bool]):
+    """A state moves by itself to wherever the next operation is."""
+
+    def blurred(
+        self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
+    ) -> Sequence[Operation[I, bool]]:
+        """None: all they can do is what may happen by itself."""
+        del core, others
+        return ()
+
+
 # --- tenants of names -------------------------------------------------------------------------
 
 
@@ -157,7 +169,7 @@ class TenancyInput(NamedTuple):
 TenancyState = tuple[Hashable | None, frozenset[Hashable | None]]
 
 
-class Tenancy(Model[TenancyState, TenancyInput, bool]):
+class Tenancy(_FreeView[TenancyState, TenancyInput]):
     """State: who has the name, and who had it and will not have it again."""
 
     def init(self) -> TenancyState:
@@ -184,16 +196,6 @@ class Tenancy(Model[TenancyState, TenancyInput, bool]):
             return True, (None, later | {tenant})
         return True, (tenant, later)
 
-    def blurred(
-        self,
-        core: Sequence[Operation[TenancyInput, bool]],
-        others: Sequence[Operation[TenancyInput, bool]],
-        /,
-    ) -> Sequence[Operation[TenancyInput, bool]]:
-        """None: all they can do is what may happen by itself."""
-        del core, others
-        return ()
-
     def describe_state(self, state: TenancyState, /) -> str:
         """For people."""
         return f"{'another id or none' if state[0] is None else f'id {state[0]}'} has the name"
@@ -205,7 +207,7 @@ Life = tuple[int, int | None]
 GONE: Final[Life] = (-2, None)
 
 
-class IdView(Model[Life, Said, bool]):
+class IdView(_FreeView[Life, Said]):
     """State: (version, payload); the version before the first is not created yet.
 
     Nobody is needed to make a version that nobody claims.
@@ -238,13 +240,6 @@ class IdView(Model[Life, Said, bool]):
         if f == "see" and version == now:
             return known is None or known == payload, (now, payload)
         return now < version, (version, payload)
-
-    def blurred(
-        self, core: Sequence[Operation[Said, bool]], others: Sequence[Operation[Said, bool]], /
-    ) -> Sequence[Operation[Said, bool]]:
-        """None: all they can do is what may happen by itself."""
-        del core, others
-        return ()
 
     def describe_state(self, state: Life, /) -> str:
         """For people."""

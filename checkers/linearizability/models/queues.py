@@ -31,15 +31,28 @@ QueueInput = Enqueue | Dequeue
 QueueOperation = Operation[QueueInput, Element | None]
 
 
-def _described(input_: QueueInput, output: Element | Unknown | None) -> str:
-    if isinstance(input_, Enqueue):
-        return f"enqueue {input_.element!r}" + (" (unknown)" if output is UNKNOWN else "")
-    if output is UNKNOWN:
-        return "dequeue (unknown)"
-    return "dequeue, which found nothing" if output is None else f"dequeue {output!r}"
+class _Queue:
+    """What queues have in common, whichever element leaves first."""
+
+    def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
+        """Dequeues."""
+        del output
+        return isinstance(input_, Dequeue)
+
+    def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
+        """For people."""
+        if isinstance(input_, Enqueue):
+            return f"enqueue {input_.element!r}" + (" (unknown)" if output is UNKNOWN else "")
+        if output is UNKNOWN:
+            return "dequeue (unknown)"
+        return "dequeue, which found nothing" if output is None else f"dequeue {output!r}"
+
+    def describe_state(self, state: Elements, /) -> str:
+        """For people."""
+        return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"
 
 
-class Queue(Model[Elements, QueueInput, Element | None]):
+class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
     """First in, first out; initially empty."""
 
     def init(self) -> Elements:
@@ -60,21 +73,8 @@ class Queue(Model[Elements, QueueInput, Element | None]):
         """What found the queue empty."""
         return isinstance(input_, Dequeue) and output is None
 
-    def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """Dequeues."""
-        del output
-        return isinstance(input_, Dequeue)
 
-    def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
-        """For people."""
-        return _described(input_, output)
-
-    def describe_state(self, state: Elements, /) -> str:
-        """For people."""
-        return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"
-
-
-class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]):
+class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element | None]):
     """Elements leave in any order, and nobody knows which an unknown dequeue took."""
 
     def init(self) -> Iterable[Elements]:
@@ -97,11 +97,6 @@ class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]
             if output is UNKNOWN or output == element
         ]
 
-    def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """Dequeues."""
-        del output
-        return isinstance(input_, Dequeue)
-
     def partition(
         self, operations: Sequence[QueueOperation], /
     ) -> Sequence[Sequence[QueueOperation]]:
@@ -116,11 +111,3 @@ class UnorderedQueue(NondeterministicModel[Elements, QueueInput, Element | None]
                 element = operation.output
             parts.setdefault(element, []).append(operation)
         return list(parts.values())
-
-    def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
-        """For people."""
-        return _described(input_, output)
-
-    def describe_state(self, state: Elements, /) -> str:
-        """For people."""
-        return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"

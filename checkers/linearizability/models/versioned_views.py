@@ -43,8 +43,8 @@ __all__ = ["projections_of"]
 
 
 def _about_names(operation: VersionedOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
-    given, answer = operation.input, operation.output
-    if operation.is_unknown or answer is UNKNOWN:
+    given, answer = operation.input, operation.said
+    if answer is UNKNOWN:
         yield from _about_names_unknown(given)
         return
     if given.op == "list":
@@ -108,8 +108,8 @@ def _tenants(name: str, said: Sequence[Operation[Said, bool]]) -> Projection[Any
 
 
 def _about_id(operation: VersionedOperation) -> tuple[int, Said] | None:
-    given, answer = operation.input, operation.output
-    if operation.is_unknown or answer is UNKNOWN or answer.result != "ok" or given.op == "list":
+    given, answer = operation.input, operation.said
+    if answer is UNKNOWN or answer.result != "ok" or given.op == "list":
         return None
     match given.op:
         case "create":
@@ -131,10 +131,8 @@ def _id_views(operations: Sequence[VersionedOperation]) -> Iterator[Projection[A
         about = _about_id(operation)
         if about is not None:
             sayings.setdefault(about[0], []).append(saying(operation, about[1]))
-        elif operation.input.op == "list" and operation.output is not UNKNOWN:
-            if operation.is_unknown:
-                continue
-            shown = frozenset(ident for _, ident in operation.output.listing)
+        elif operation.input.op == "list" and (answer := operation.said) is not UNKNOWN:
+            shown = frozenset(ident for _, ident in answer.listing)
             lists.append((operation, shown))
             for ident in shown:
                 sayings.setdefault(ident, []).append(saying(operation, Said("alive")))
@@ -176,8 +174,8 @@ def projections_of(operations: Sequence[VersionedOperation]) -> list[Projection[
         | {
             name
             for o in operations
-            if o.output is not UNKNOWN and not o.is_unknown
-            for name, _ in o.output.listing
+            if (answer := o.said) is not UNKNOWN
+            for name, _ in answer.listing
         }
     )
     found: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}

@@ -12,8 +12,6 @@ from harness.cluster import (
     Fidelity,
     LinkQuality,
     StreamQuality,
-    check_link_quality,
-    check_stream_quality,
 )
 from harness.environments.real.capabilities import EVERYWHERE
 from harness.errors import UsageError
@@ -48,7 +46,7 @@ LINK_QUALITY: Final = (
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
     """Raise `UsageError` for what cannot be done to links; `missing`: what the kernel lacks."""
     if isinstance(quality, StreamQuality):
-        check_stream_quality(quality)
+        quality.check()
         for what in STREAMS & missing.keys():
             raise UsageError(
                 "docker: streams cannot be sliced or reset, since the engine's kernel does not "
@@ -56,7 +54,7 @@ def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capabilit
                 "xt_REDIRECT on the engine's host, or use --env process"
             )
         return
-    check_link_quality(quality)
+    quality.check()
     if quality == LinkQuality():
         raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
     if Capability.DELAY in missing:

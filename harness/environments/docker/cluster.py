@@ -18,37 +18,33 @@ from typing import Any, Final, TypeVar
 from harness.cluster import (
     Bite,
     Capability,
-    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
-    NodeSpec,
     NodeState,
     StreamQuality,
     known_ends,
 )
 from harness.deployment import as_variant, start_in_order
-from harness.environments.docker import undo
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
 from harness.environments.docker.clocks import give_clocks
-from harness.environments.docker.containers import AsksContainer, Containers
+from harness.environments.docker.containers import Containers
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.disks import Disks
 from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import check_slow
 from harness.environments.real.cluster import RealCluster
-from harness.environments.real.control import prove_clocks
+from harness.environments.real.control import gather_all, prove_clocks
 from harness.environments.real.logs import EventBus, Logs
 from harness.environments.real.power import power_cut
-from harness.environments.real.readiness import LineWatch, not_ready, wait_ready
-from harness.environments.real.setup import failed_setup
+from harness.environments.real.readiness import failed_setup, not_ready, wait_ready
 from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
-from harness.timeline import POWER_CUT
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
@@ -86,14 +82,20 @@ class DockerCluster(RealCluster[DockerNode]):
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._readers: list[threading.Thread] = []
         nodes = {
-            name: DockerNode(logs(name), blueprint.places[name].container, spec, bus, self._say)
+            name: DockerNode(spec, logs(name), bus, blueprint.places[name].container, self._say)
             for name, spec in blueprint.specs.items()
         }
+        for name, disk in disks.mounted.items():
+            nodes[name].disk = disk
         super().__init__(nodes, blueprint.clients, bus)
         self._containers = Containers(engine, blueprint)
         give_clocks(blueprint.clocks, self._nodes, self._containers, self._in_thread)
         self._links = LinkFaults(
-            blueprint, engine, self._in_thread, self._tell, self._containers.provide_proxy
+            blueprint,
+            engine,
+            self._in_thread,
+            lambda node, what: self._nodes[node].tell(what),
+            self._containers.provide_proxy,
         )
         self._missing: Mapping[Capability, str] = {}
 
@@ -119,7 +121,7 @@ class DockerCluster(RealCluster[DockerNode]):
 
     def idle(self) -> set[tuple[str, str, NodeState]]:
         """Node, container and state of those that no verb is at work on."""
-        free = {name: node for name, node in self._nodes.items() if not node.lock.locked()}
+        free = {name: node for name, node in self._nodes.items() if not node.turn.locked()}
         return {(name, node.container, node.state) for name, node in free.items()}
 
     def pids(self) -> dict[str, int]:
@@ -146,14 +148,9 @@ class DockerCluster(RealCluster[DockerNode]):
         Returns where clients reach each declared port. Raises `TargetError` for a node that does
         not get ready, or whose set-up fails.
         """
-        # Not a TaskGroup: the first failure must not be answered before the others have ended,
-        # or the engine would still be creating what the teardown is removing.
-        deploys = (self._create_node(name) for name in self._nodes)
-        answers = await asyncio.gather(*deploys, return_exceptions=True)
         endpoints: dict[str, tuple[str, int]] = {}
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        # All must have ended, or the engine would still be creating what the teardown is removing.
+        for answer in await gather_all(self._create_node(name) for name in self._nodes):
             endpoints |= answer
         self._missing = await self._links.missing()
         for what, why in self._missing.items():
@@ -184,8 +181,8 @@ class DockerCluster(RealCluster[DockerNode]):
         failed = await self._in_thread(self._containers.set_up, name, entry.variant, take)
         if failed is not None:
             failed_setup(self.nodes[name], *failed)
-        if (disk := self._disks.of(name)) is not None:
-            await disk.make_durable()  # it is long ago, as far as the node knows
+        if entry.disk is not None:
+            await entry.disk.make_durable()  # it is long ago, as far as the node knows
         entry.set_up = True
 
     async def wait_ready(self, node: str) -> str | None:
@@ -196,8 +193,18 @@ class DockerCluster(RealCluster[DockerNode]):
         def runs() -> bool:
             return entry.state is not NodeState.DOWN and entry.incarnation is waited_for
 
-        asks = AsksContainer(self._containers, node, self._in_thread, runs, entry.watch)
-        return await wait_ready(self.nodes[node], asks)
+        async def ask_port(port: int, path: str) -> str | None:
+            return await self._in_thread(self._containers.port, node, port, path)
+
+        async def run_command(command: Sequence[str]) -> tuple[int | None, str]:
+            try:
+                return await self._in_thread(self._containers.command, node, command)
+            except InfrastructureError as error:
+                if runs():
+                    raise
+                return None, str(error)  # one that has just ended can run nothing
+
+        return await wait_ready(self.nodes[node], entry.watch, runs, ask_port, run_command)
 
     async def _require_ready(self, node: str) -> None:
         reason = await self.wait_ready(node)
@@ -212,30 +219,24 @@ class DockerCluster(RealCluster[DockerNode]):
         entry, spec = self._node(node), self.nodes[node]
         if variant is not None:
             as_variant(spec, variant)  # refuses one that is not declared
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.DOWN:
                 return False
             entry.variant = variant or entry.variant
             if entry.created_as != entry.variant:
                 await self._in_thread(self._containers.replace, node, entry.variant)
                 entry.created_as = entry.variant
-                await self._limit_processor(entry, self.nodes[node])
+                await self._limit_processor(entry)
             if not entry.set_up:
                 await self._set_up(node)
-            incarnation = Incarnation(entry.boots)
+            incarnation = Incarnation()
             file = self._blueprint.node_file(
-                node, incarnation.boot, entry.power_cut, entry.control.condition, entry.variant
+                node, entry.boots, entry.power_cut, entry.control.condition, entry.variant
             )
-            entry.watch = entry.log.on_line = LineWatch(spec)
-            entry.ended_by_host = False
+            entry.watch_start()
             attachment = await self._in_thread(self._containers.begin, node, file)
-            entry.boots += 1
-            entry.power_cut = None
             entry.incarnation = incarnation
-            entry.state = NodeState.RUNNING
-            entry.control.started(incarnation.boot)
-            said = {"variant": entry.variant} if spec.variants else {}
-            self._bus.publish(node, "node-started", {"boot": incarnation.boot, **said})
+            entry.started()
             reader = threading.Thread(
                 target=self._read,
                 args=(node, incarnation, attachment),
@@ -278,14 +279,14 @@ class DockerCluster(RealCluster[DockerNode]):
 
     def _attached_again(self, node: str, why: str) -> None:
         what = f"the output of {node} broke off while it ran and was attached again: {why}"
-        self._bus.publish(node, "infrastructure", {"what": what})
+        self._nodes[node].tell(what)
 
     def _lost(self, node: str, incarnation: Incarnation, error: InfrastructureError) -> None:
         """Nobody knows what the node does: nothing can be judged any more."""
         if self._closing:
             incarnation.exited.set()
             return
-        self._bus.publish(node, "infrastructure", {"what": str(error)})
+        self._nodes[node].tell(str(error))
         self._on_failure(error)
 
     def _exited(self, node: str, incarnation: Incarnation, state: ContainerState) -> None:
@@ -297,12 +298,10 @@ class DockerCluster(RealCluster[DockerNode]):
         log = entry.log.tail(_EXIT_LOG_LINES)
         expected = incarnation.expects(state.exit_code)
         limit = self._blueprint.container(node).memory_bytes_max
-        on_env = self.nodes[node].entry is not None
+        on_env = entry.spec.entry is not None
         by, note = ended_by(state, expected=expected, on_env=on_env, memory_bytes_max=limit)
         log += [note] if note else []
-        entry.ended_by_host = by == "host"
-        data = {"code": state.exit_code, "expected": expected, "by": by, "log": log}
-        self._bus.publish(node, "node-exited", data)
+        entry.exited(state.exit_code, expected=expected, by=by, log=log)
 
     async def _wait_exited(self, node: str, incarnation: Incarnation) -> None:
         try:
@@ -317,7 +316,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def stop(self, node: str) -> bool:
         """SIGTERM, then SIGKILL after ten seconds; a paused node is thawed first."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
             # Foreign programs answer SIGTERM with whatever code they like.
@@ -325,7 +324,7 @@ class DockerCluster(RealCluster[DockerNode]):
             entry.incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:
                 await self._thaw(node)
-            async with self._disks.hurried(node, after_s=_STOP_GRACE_S):
+            async with entry.hurried(after_s=_STOP_GRACE_S):
                 await self._in_thread(self._engine.stop, entry.container, grace_s=_STOP_GRACE_S)
                 await self._wait_exited(node, entry.incarnation)
             return True
@@ -336,23 +335,19 @@ class DockerCluster(RealCluster[DockerNode]):
         What a power cut takes, also of a node that is down, is gone when it starts again.
         """
         entry = self._node(node)
-        faulty = self._disks.of(node) is not None
-        cut = power_cut(
-            self.nodes[node], lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty
-        )
-        async with entry.lock:
+        faulty = entry.disk is not None
+        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
+        async with entry.turn:
             entry.power_cut = cut or entry.power_cut
             killed = await self._kill(node, entry)
-            lost = await self._disks.cut_power(node, cut)
-            if lost is not None:
-                self._bus.publish(node, POWER_CUT, lost)
+            await entry.cut_power(cut)
             return killed
 
     async def _kill(self, node: str, entry: DockerNode) -> bool:
         if entry.state is NodeState.DOWN or entry.incarnation is None:
             return False
         entry.incarnation.end(SIGNALLED_CODES)
-        async with self._disks.hurried(node):
+        async with entry.hurried():
             await self._in_thread(self._engine.kill, entry.container)
             await self._wait_exited(node, entry.incarnation)
         state = await self._in_thread(self._engine.state, entry.container)
@@ -363,18 +358,18 @@ class DockerCluster(RealCluster[DockerNode]):
     async def wipe(self, node: str) -> bool:
         """Empty the data folder of a node that is down, and replace its container."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.DOWN:
                 raise UsageError(
                     f"node {node!r} is {entry.state.value}; only the disk of a node that is down "
                     "can be wiped: kill or stop it first"
                 )
 
-            if (disk := self._disks.of(node)) is not None:
-                await disk.wipe()
+            if entry.disk is not None:
+                await entry.disk.wipe()
             await self._in_thread(self._containers.wipe, node, entry.variant)
             entry.created_as, entry.set_up = entry.variant, False
-            await self._limit_processor(entry, self.nodes[node])
+            await self._limit_processor(entry)
             return True
 
     # --- pause -------------------------------------------------------------------------------
@@ -382,10 +377,10 @@ class DockerCluster(RealCluster[DockerNode]):
     async def pause(self, node: str, *, lease_s: float) -> bool:
         """Freeze the container, verified frozen on return."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.RUNNING:
                 return False
-            thaw = undo.thaw_undo(entry.container)
+            thaw = undo_by("thaw", entry.container)
             self._warden.guard(f"pause:{node}", thaw, deadline_s=lease_s + AFTER_LEASE_S)
             await self._in_thread(self._engine.pause, entry.container)
             state = await self._in_thread(self._engine.state, entry.container)
@@ -402,7 +397,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def resume(self, node: str) -> bool:
         """Thaw a paused node."""
         entry = self._node(node)
-        async with entry.lock:
+        async with entry.turn:
             if entry.state is not NodeState.PAUSED:
                 return False
             await self._thaw(node)
@@ -442,7 +437,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return await self._inject(self._links.plan(links, quality), lease_s)
 
     async def _inject(self, fault: str, lease_s: float) -> str:
-        heal = undo.heal_undo(fault, self._links.keepers(fault))
+        heal = undo_by("heal", fault, *self._links.keepers(fault))
         self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
         try:
             await self._links.inject(fault)
@@ -450,9 +445,6 @@ class DockerCluster(RealCluster[DockerNode]):
             await self.heal(fault)
             raise
         return fault
-
-    def _tell(self, node: str, what: str) -> None:
-        self._bus.publish(node, "infrastructure", {"what": what})
 
     async def heal(self, fault: str) -> Bite:
         """Delete the rules of one fault; the bite is what met them."""
@@ -480,27 +472,21 @@ class DockerCluster(RealCluster[DockerNode]):
         """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
-    # --- disks and CPU -----------------------------------------------------------------------
-
-    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
-        return await (self._disks.of(node) or self._node(node).control).worsen_disk(quality)
+    # --- processors --------------------------------------------------------------------------
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Give the node, a foreign one too, 1/`factor` of one processor; 1.0: what it declares."""
         entry = self._node(node)
         check_slow(ENVIRONMENT, factor)
-        async with entry.lock:
+        async with entry.turn:
             if factor != entry.slowed:
                 entry.slowed = factor
-                await self._limit_processor(entry, self.nodes[node], always=True)
+                await self._limit_processor(entry, always=True)
 
-    async def _limit_processor(
-        self, entry: DockerNode, spec: NodeSpec, *, always: bool = False
-    ) -> None:
+    async def _limit_processor(self, entry: DockerNode, *, always: bool = False) -> None:
         """Let the container have what it may; a new one has what the node declares."""
         if always or entry.slowed != 1.0:
-            share = spec.cpus if entry.slowed == 1.0 else 1 / entry.slowed
+            share = entry.spec.cpus if entry.slowed == 1.0 else 1 / entry.slowed
             await self._in_thread(self._engine.limit_processor, entry.container, share)
 
     # --- the end -----------------------------------------------------------------------------

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.cluster import BASE
 from harness.environments.docker import clocks
 from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import ContainerSpec, Engine
-from harness.environments.docker.volumes import create_volume, remove_volume
 from harness.environments.real import probe
-from harness.environments.real.readiness import COMMAND_S, LineWatch
-from harness.environments.real.setup import SETUP_S
+from harness.environments.real.readiness import COMMAND_S, SETUP_S
 from harness.errors import InfrastructureError
 
-__all__ = ["AsksContainer", "Containers", "Failed"]
+__all__ = ["Containers", "Failed"]
 
 _LOOK_S: Final = 2
 _READ_S: Final = 10.0
@@ -61,7 +59,7 @@ class Containers:
         """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
         keeper, clock = self.keeper(node), self._blueprint.places[node].clock
         if clock:
-            create_volume(self.engine, clock, self._blueprint.labels(node), in_memory=True)
+            self.engine.create_volume(clock, self._blueprint.labels(node), in_memory=True)
         self.engine.create(self._blueprint.keeper(node))
         self.engine.start(keeper)
         if clock:
@@ -88,7 +86,7 @@ class Containers:
         """Create the node's container with its code, on the data folder that there is."""
         if node not in self._blueprint.disks:
             volume = self._blueprint.places[node].volume
-            create_volume(self.engine, volume, self._blueprint.labels(node))
+            self.engine.create_volume(volume, self._blueprint.labels(node))
         self._fill(node, self._blueprint.container(node, variant))
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
@@ -114,7 +112,7 @@ class Containers:
         place = self._blueprint.places[node]
         self.engine.remove(place.container)
         if node not in self._blueprint.disks:
-            remove_volume(self.engine, place.volume)
+            self.engine.remove_volume(place.volume)
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
@@ -200,38 +198,3 @@ class Containers:
         environment = clocks.NO_PRELOAD if place.clock else None
         found = self.engine.exec(place.container, command, user="", environment=environment)
         return None if found.code == _TIMED_OUT else found.code, found.output
-
-
-class AsksContainer:
-    """How a node is asked whether it is ready (`harness.environments.real.readiness.Asks`)."""
-
-    def __init__(
-        self,
-        containers: Containers,
-        node: str,
-        in_thread: Callable[..., Awaitable[Any]],
-        runs: Callable[[], bool],
-        watch: LineWatch,
-    ) -> None:
-        self._containers = containers
-        self._node = node
-        self._in_thread = in_thread
-        self.runs = runs
-        self.watch = watch
-
-    async def port(self, port: int, path: str) -> str | None:
-        """In its network namespace."""
-        found: str | None = await self._in_thread(self._containers.port, self._node, port, path)
-        return found
-
-    async def command(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """In its container; one that has just ended can run nothing."""
-        try:
-            found: tuple[int | None, str] = await self._in_thread(
-                self._containers.command, self._node, command
-            )
-        except InfrastructureError as error:
-            if self.runs():
-                raise
-            return None, str(error)
-        return found

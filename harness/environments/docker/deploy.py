@@ -37,14 +37,10 @@ from harness.environments.docker.labels import (
     CONTROLLER_LABEL,
     NODE_LABEL,
     RUN_LABEL,
-    clock_volume_name,
+    Part,
     container_name,
-    keeper_name,
     network_name,
-    proxy_name,
-    setup_name,
     this_controller,
-    volume_name,
 )
 from harness.environments.docker.streams import PROXY_UID
 from harness.environments.real.control import Condition
@@ -182,10 +178,10 @@ class Blueprint:
             name: Place(
                 name,
                 container_name(plan.run_id, name),
-                keeper_name(plan.run_id, name),
+                container_name(plan.run_id, name, Part.KEEPER),
                 str(network[_FIRST_HOST + index]),
-                volume_name(plan.run_id, name),
-                clock_volume_name(plan.run_id, name) if name in plan.clocks else "",
+                container_name(plan.run_id, name, Part.DATA),
+                container_name(plan.run_id, name, Part.CLOCK) if name in plan.clocks else "",
             )
             for index, name in enumerate(self.specs)
         }
@@ -253,7 +249,7 @@ class Blueprint:
         given = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
         words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else given
         return ContainerSpec(
-            name=proxy_name(self._plan.run_id, node),
+            name=container_name(self._plan.run_id, node, Part.PROXY),
             image=self._image,
             command=tuple(words.split()),
             labels=self.labels(node),
@@ -322,7 +318,7 @@ class Blueprint:
             container,
             environment=container.environment
             | (clocks.NO_PRELOAD if self.places[node].clock else {}),
-            name=setup_name(self._plan.run_id, node),
+            name=container_name(self._plan.run_id, node, Part.SETUP),
             command=self.filled(node, words),
         )
 

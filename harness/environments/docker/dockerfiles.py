@@ -10,17 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.cluster import NodeSpec
 from harness.deployment import forms_of
 from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
-from harness.environments.docker.image import image_tag
-from harness.environments.docker.labels import IMAGE_LABEL
-from harness.environments.real.packages import package_folder
+from harness.environments.docker.image import build_on, image_tag
+from harness.environments.real.placeholders import package_folder
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["built_tag", "image_of", "provide_images"]
@@ -42,11 +41,27 @@ def _folder(dockerfile: str) -> Path:
     return folder.resolve()
 
 
-def _context(dockerfile: str) -> tuple[dict[str, bytes], frozenset[str]]:
-    """Every file of the folder by its path, and those that are executable."""
+class _Context(NamedTuple):
+    """All files of a folder by their paths, and those that are executable."""
+
+    folder: Path
+    files: dict[str, bytes]
+    executable: frozenset[str]
+
+    @property
+    def tag(self) -> str:
+        """The name of the image that it makes now."""
+        digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
+        for name, data in self.files.items():
+            digest.update(f"\0{name}\0{name in self.executable}\0{len(data)}\0".encode())
+            digest.update(data)
+        slug = re.sub(r"[^a-z0-9]+", "-", self.folder.name.lower()).strip("-") or "node"
+        return f"harness-built-{slug}:{digest.hexdigest()}"
+
+
+def _context(dockerfile: str) -> _Context:
     folder = _folder(dockerfile)
     files: dict[str, bytes] = {}
-    executable = set()
     size = 0
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -59,23 +74,13 @@ def _context(dockerfile: str) -> tuple[dict[str, bytes], frozenset[str]]:
                 f"{_CONTEXT_BYTES_MAX} bytes; give the Dockerfile a folder of its own"
             )
         files[name] = path.read_bytes()
-        if os.access(path, os.X_OK):
-            executable.add(name)
-    return files, frozenset(executable)
+    executable = frozenset(name for name in files if os.access(folder / name, os.X_OK))
+    return _Context(folder, files, executable)
 
 
 def built_tag(dockerfile: str) -> str:
     """The name of the image that this folder makes now; raises `UsageError` for what is none."""
-    return _tag(_folder(dockerfile), *_context(dockerfile))
-
-
-def _tag(folder: Path, files: Mapping[str, bytes], executable: frozenset[str]) -> str:
-    digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
-    for name, data in files.items():
-        digest.update(f"\0{name}\0{name in executable}\0{len(data)}\0".encode())
-        digest.update(data)
-    slug = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "node"
-    return f"harness-built-{slug}:{digest.hexdigest()}"
+    return _context(dockerfile).tag
 
 
 def image_of(spec: NodeSpec) -> str | None:
@@ -109,23 +114,15 @@ def provide_images(
 
 
 def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> None:
-    files, executable = _context(dockerfile)
-    tag = _tag(_folder(dockerfile), files, executable)
+    context = _context(dockerfile)
+    tag = context.tag
     if engine.image_id(tag) is not None:
         return
-    progress(f"building {tag} of {_folder(dockerfile)}")
-    proxies = ("http_proxy", "https_proxy", "no_proxy")
+    progress(f"building {tag} of {context.folder}")
+    archive = tar_files(context.files, executable=context.executable)
     try:
-        engine.build(
-            tar_files(files, executable=executable),
-            tag,
-            network="default",
-            arguments={"BASE": image_tag()}
-            | {name: os.environ[name] for name in proxies if name in os.environ},
-            labels={IMAGE_LABEL: tag},
-            progress=progress,
-        )
+        build_on(engine, image_tag(), archive, tag, progress)
     except InfrastructureError as error:
         raise InfrastructureError(
-            f"the image of {_folder(dockerfile)} cannot be built: {error}"
+            f"the image of {context.folder} cannot be built: {error}"
         ) from error

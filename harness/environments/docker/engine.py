@@ -14,7 +14,6 @@ import collections
 import contextlib
 import functools
 import io
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -51,6 +50,7 @@ _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
 """Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
+_IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
 
 
 P = ParamSpec("P")
@@ -81,7 +81,7 @@ def _repeated(
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to create. `network` is the name of a network or `container:<name>`.
+    """What to create. `network` is the name of a network, or `container:<name>` without an address.
 
     Without a command it runs the image's own, by the image's own entry point.
     """
@@ -126,12 +126,26 @@ class ExecResult(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A container or network that carries our labels."""
+    """A container, volume or network that carries our labels."""
 
     id: str
     name: str
     labels: dict[str, str]
     state: str = ""  # of a container: "running", "paused", "exited", ...
+
+
+class _Unless(contextlib.AbstractContextManager[None, bool]):
+    """Passes over what the engine answers with such a status: it is gone, or not in that state."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        import docker.errors
+
+        return isinstance(error, docker.errors.APIError) and error.status_code in self._statuses
 
 
 class Engine:
@@ -146,7 +160,6 @@ class Engine:
                 "install it: pip install 'catalog-harness[docker]'"
             ) from error
         self._tails: dict[str, collections.deque[str]] = {}
-        self._tails_lock = threading.Lock()
         with self._translated("reach the engine"):
             client = docker.DockerClient.from_env(
                 timeout=CALL_TIMEOUT_S, max_pool_size=_CONNECTIONS_MAX
@@ -179,10 +192,30 @@ class Engine:
             fix = "; once the engine is back, `harness clean` removes what it still runs"
             raise EngineUnreachableError(text + fix + said) from error
 
+    @contextlib.contextmanager
+    def _patient(self, timeout_s: int) -> Iterator[None]:
+        """Wait so long for each word of the engine meanwhile."""
+        before_s, self._api.timeout = self._api.timeout, timeout_s
+        try:
+            yield
+        finally:
+            self._api.timeout = before_s
+
+    @classmethod
+    @contextlib.contextmanager
+    def connected(cls) -> Iterator[Engine]:
+        """One that answers; raises `InfrastructureError` when none does within a few seconds."""
+        engine = cls()
+        try:
+            with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
+                engine._api.ping()
+            yield engine
+        finally:
+            engine.close()
+
     def tail(self, container: str) -> list[str]:
         """The last lines that an attached container wrote."""
-        with self._tails_lock:
-            return list(self._tails.get(container, ()))
+        return list(self._tails.get(container, ()))
 
     # --- the engine itself -------------------------------------------------------------------
 
@@ -190,15 +223,6 @@ class Engine:
     def is_local(self) -> bool:
         """Whether the engine is reached by a socket of this machine."""
         return str(self._api.base_url).startswith(("http+docker://localhost", "http+unix://"))
-
-    def ping(self) -> None:
-        """Raises `InfrastructureError` when nobody answers within a few seconds."""
-        with self._translated("reach the engine"):
-            timeout_s, self._api.timeout = self._api.timeout, _PING_TIMEOUT_S
-            try:
-                self._api.ping()
-            finally:
-                self._api.timeout = timeout_s
 
     def close(self) -> None:
         """Drop all connections."""
@@ -209,37 +233,22 @@ class Engine:
     @_repeated
     def image_id(self, tag: str) -> str | None:
         """The id of an image, `None` if there is none of that name."""
-        import docker.errors
-
-        with self._translated(f"inspect the image {tag}"):
-            try:
-                found: dict[str, Any] = self._api.inspect_image(tag)  # type: ignore[no-untyped-call]
-                return str(found["Id"])
-            except docker.errors.ImageNotFound:
-                return None
+        with self._translated(f"inspect the image {tag}"), _Unless(404):
+            return str(self._api.inspect_image(tag)["Id"])  # type: ignore[no-untyped-call]
+        return None
 
     def pull(self, image: str, *, timeout_s: int) -> None:
         """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
         from docker.utils import parse_repository_tag
 
-        with self._translated(f"pull {image}"):
+        with self._translated(f"pull {image}"), self._patient(timeout_s):
             repository, tag = parse_repository_tag(image)
-            before_s, self._api.timeout = self._api.timeout, timeout_s
-            try:
-                self._checked(
-                    self._api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-                )
-            finally:
-                self._api.timeout = before_s
+            self._checked(self._api.pull(repository, tag=tag or "latest", stream=True, decode=True))
 
     def import_image(self, archive: IO[bytes], repository: str, tag: str) -> None:
         """Make an image of a root file system."""
-        with self._translated(f"import {repository}:{tag}"):
-            before_s, self._api.timeout = self._api.timeout, _BUILD_TIMEOUT_S
-            try:
-                self._api.import_image_from_data(archive, repository=repository, tag=tag)
-            finally:
-                self._api.timeout = before_s
+        with self._translated(f"import {repository}:{tag}"), self._patient(_BUILD_TIMEOUT_S):
+            self._api.import_image_from_data(archive, repository=repository, tag=tag)
 
     def build(
         self,
@@ -307,14 +316,10 @@ class Engine:
     @_repeated
     def remove_network(self, network: str) -> bool:
         """Remove a network; false when it is gone already."""
-        import docker.errors
-
-        with self._translated(f"remove the network {network}"):
-            try:
-                self._api.remove_network(network)
-            except docker.errors.NotFound:
-                return False
-        return True
+        with self._translated(f"remove the network {network}"), _Unless(404):
+            self._api.remove_network(network)
+            return True
+        return False
 
     @_repeated
     def networks(self, *labels: str) -> list[Found]:
@@ -323,11 +328,40 @@ class Engine:
             rows = self._api.networks(filters={"label": list(labels)})
         return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
 
+    # --- volumes -----------------------------------------------------------------------------
+
     @_repeated
-    def call(self, action: str, make: Callable[[APIClient], T]) -> T:
-        """Make an idempotent call that has no method of its own here."""
-        with self._translated(action):
-            return make(self._api)
+    def create_volume(self, name: str, labels: dict[str, str], *, in_memory: bool = False) -> None:
+        """Create a volume; one that is there already stays as it is.
+
+        One in memory is as the engine makes `/dev/shm`, and empty when no container runs that has
+        it.
+        """
+        with self._translated(f"create the volume {name}"):
+            options = _IN_MEMORY if in_memory else {}
+            self._api.create_volume(name, driver="local", driver_opts=options, labels=labels)
+
+    @_repeated
+    def remove_volume(self, name: str) -> bool:
+        """Remove a volume that no container uses; false when it is gone already."""
+        with self._translated(f"remove the volume {name}"), _Unless(404):
+            self._api.remove_volume(name)
+            return True
+        return False
+
+    @_repeated
+    def volumes(self, *labels: str) -> list[Found]:
+        """Volumes with all of these labels, each given as `name` or `name=value`."""
+        with self._translated("list volumes"):
+            rows: list[dict[str, Any]] = (
+                self._api.volumes(filters={"label": list(labels)}).get("Volumes") or []
+            )
+        try:
+            return [Found(row["Name"], row["Name"], row.get("Labels") or {}) for row in rows]
+        except (KeyError, TypeError) as error:
+            raise InfrastructureError(
+                f"docker: volumes come without names: {rows!r:.200}"
+            ) from error
 
     # --- containers --------------------------------------------------------------------------
 
@@ -336,7 +370,6 @@ class Engine:
         from docker.types import LogConfig
 
         with self._translated("create the container", spec.name):
-            joined = spec.network.startswith("container:")
             host = self._api.create_host_config(
                 network_mode=spec.network,
                 cap_drop=["ALL"],
@@ -350,26 +383,27 @@ class Engine:
                 cpu_quota=None if spec.cpus is None else round(spec.cpus * _CPU_PERIOD_US),
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
-                extra_hosts=None if joined else spec.hosts,
+                extra_hosts=spec.hosts or None,
                 # Process 1 would ignore SIGTERM unless its program handles it; init passes it on.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
-            endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
+            networking = None
+            if spec.address is not None:
+                endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
+                networking = self._api.create_networking_config({spec.network: endpoint})  # type: ignore[arg-type]
             self._api.create_container(
                 spec.image,
                 list(spec.command) or None,
                 name=spec.name,
-                hostname=None if joined else spec.hostname,
+                hostname=spec.hostname,
                 user=spec.user,
                 environment=spec.environment,
                 stdin_open=spec.listens,
                 labels=spec.labels,
                 ports=[(port, "tcp") for port in spec.published],
                 host_config=host,
-                networking_config=None
-                if joined
-                else self._api.create_networking_config({spec.network: endpoint}),  # type: ignore[arg-type]
+                networking_config=networking,
                 # Not detached, a container would have its input closed with the first attachment.
                 detach=True,
                 # The image's own entry point would swallow the command of a foreign image.
@@ -391,16 +425,10 @@ class Engine:
     @_repeated
     def kill(self, container: str) -> bool:
         """SIGKILL; false when the container is not running."""
-        import docker.errors
-
-        with self._translated("kill", container):
-            try:
-                self._api.kill(container)
-            except docker.errors.APIError as error:
-                if error.status_code in {404, 409}:  # gone, or not running
-                    return False
-                raise
-        return True
+        with self._translated("kill", container), _Unless(404, 409):  # gone, or not running
+            self._api.kill(container)
+            return True
+        return False
 
     def pause(self, container: str) -> bool:
         """Freeze; false when the container is not running or paused already."""
@@ -419,15 +447,13 @@ class Engine:
             with self._translated(verb, container):
                 try:
                     call(container)
-                except docker.errors.APIError as error:
+                except docker.errors.APIError:
                     # An engine says 500 for a container in the wrong state; look for ourselves.
                     state = self.state(container)
                     if state is None or not state.running or state.paused == (verb == "pause"):
                         return False
                     if not tries_left:
-                        raise InfrastructureError(
-                            f"docker: cannot {verb} {container}: {error.explanation}"
-                        ) from error
+                        raise
                 else:
                     break
         return True
@@ -454,29 +480,25 @@ class Engine:
     @_repeated
     def state(self, container: str) -> ContainerState | None:
         """What a container does now; `None` when there is none of that name."""
-        import docker.errors
-
-        with self._translated("inspect", container):
-            try:
-                found = self._api.inspect_container(container)
-            except docker.errors.NotFound:
-                return None
-        bound = found["NetworkSettings"]["Ports"] or {}
-        ports = {
-            int(port.partition("/")[0]): int(binding["HostPort"])
-            for port, bindings in bound.items()
-            for binding in bindings or ()
-            if binding["HostIp"] == "127.0.0.1"
-        }
-        state = found["State"]
-        return ContainerState(
-            state["Running"],
-            state["Paused"],
-            state["ExitCode"],
-            ports,
-            bool(state.get("OOMKilled")),
-            state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
-        )
+        with self._translated("inspect", container), _Unless(404):
+            found = self._api.inspect_container(container)
+            bound = found["NetworkSettings"]["Ports"] or {}
+            ports = {
+                int(port.partition("/")[0]): int(binding["HostPort"])
+                for port, bindings in bound.items()
+                for binding in bindings or ()
+                if binding["HostIp"] == "127.0.0.1"
+            }
+            state = found["State"]
+            return ContainerState(
+                state["Running"],
+                state["Paused"],
+                state["ExitCode"],
+                ports,
+                bool(state.get("OOMKilled")),
+                state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
+            )
+        return None
 
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
@@ -497,26 +519,20 @@ class Engine:
     @_repeated
     def memory_bytes(self, container: str) -> int | None:
         """What its processes hold now, but for files that the kernel caches; `None` when down."""
-        import docker.errors
-
-        with self._translated("measure", container):
-            try:
-                found = self._api.stats(container, stream=False, one_shot=True)
-            except docker.errors.NotFound:
-                return None
+        found: dict[str, Any] = {"memory_stats": {}}
+        with self._translated("measure", container), _Unless(404):
+            found = self._api.stats(container, stream=False, one_shot=True)
         held = found["memory_stats"].get("stats") or {}
         anonymous = held.get("anon", held.get("rss"))  # control groups of version 2, and 1
         return None if anonymous is None else int(anonymous)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
         """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""
-        import docker.errors
-
         # A timeout looks like any lost connection. The state tells, once somebody answers.
         with (
             contextlib.suppress(EngineUnreachableError),
             self._translated("wait for", container),
-            contextlib.suppress(docker.errors.NotFound),
+            _Unless(404),
         ):
             self._api.wait(container, timeout=timeout_s)
         return self.state(container)
@@ -528,8 +544,7 @@ class Engine:
             stream = self._api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
             )
-        with self._tails_lock:
-            tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
+        tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
         return Attachment(stream, lambda: self._translated("read the output of", container), tail)
 
     @_repeated
@@ -567,17 +582,11 @@ class Engine:
     @_repeated
     def remove(self, container: str) -> bool:
         """Kill and remove a container with its volumes; false when it is gone already."""
-        import docker.errors
-
-        with self._translated("remove", container):
-            try:
-                self._api.remove_container(container, force=True, v=True)
-            except docker.errors.APIError as error:
-                # 409: another remover is at it; it is as good as gone.
-                if error.status_code in {404, 409}:
-                    return False
-                raise
-        return True
+        # 409: another remover is at it; it is as good as gone.
+        with self._translated("remove", container), _Unless(404, 409):
+            self._api.remove_container(container, force=True, v=True)
+            return True
+        return False
 
     @_repeated
     def containers(self, *labels: str) -> list[Found]:

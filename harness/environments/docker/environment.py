@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import logging
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
-from harness.environments.docker import deploy, undo
+from harness.environments.docker import deploy
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.clients import start_relay
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
@@ -21,6 +21,7 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
 from harness.environments.docker.labels import RUN_LABEL, this_controller
 from harness.environments.docker.removal import remove_dead_runs, remove_run
+from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.limits import require_limits
 from harness.environments.real.session import (
@@ -54,7 +55,7 @@ class DockerEnvironment:
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""
         try:
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return _missing_image(engine)
         except InfrastructureError as error:
             return (
@@ -69,13 +70,13 @@ class DockerEnvironment:
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
         """Build or pull the images that these nodes name and the engine does not have."""
-        with _connected() as engine:
+        with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
     def why_no_faulty_disks(self) -> str | None:
         """Why foreign programs can have no disk of ours here; `None` where they can."""
         try:
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return why_no_disks(engine)
         except InfrastructureError as error:
             return str(error)
@@ -90,7 +91,7 @@ class DockerEnvironment:
         require_limits(plan)
 
         async def body(interrupted: asyncio.Event) -> T:
-            with _connected() as engine, tempfile.TemporaryDirectory() as scratch:
+            with Engine.connected() as engine, tempfile.TemporaryDirectory() as scratch:
                 missing = _missing_image(engine)
                 if missing is not None:
                     raise InfrastructureError(missing)
@@ -103,27 +104,17 @@ class DockerEnvironment:
     def clean(self) -> list[str]:
         """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
-            with _connected() as engine:
+            with Engine.connected() as engine:
                 return remove_dead_runs(engine)
         return []
 
     @staticmethod
     def _engine_answers() -> bool:
         try:
-            with _connected():
+            with Engine.connected():
                 return True
         except InfrastructureError:
             return False
-
-
-@contextlib.contextmanager
-def _connected() -> Iterator[Engine]:
-    engine = Engine()
-    try:
-        engine.ping()
-        yield engine
-    finally:
-        engine.close()
 
 
 def _missing_image(engine: Engine) -> str | None:
@@ -152,7 +143,7 @@ class _Run(RealRun):
         """Deploy and run `main`."""
         self._warden = self._start_warden()
         # Guarded before anything exists: a driver that dies half-way leaves nothing either.
-        self._warden.guard(_RUN_KEY, undo.remove_undo(self._plan.run_id))
+        self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
         disks = self._disks = Disks(self._plan, self._warden)
         await disks.mount(self._engine, self._failed)
@@ -210,14 +201,12 @@ class _Run(RealRun):
                 # Where the removal failed the run is still guarded, and this makes it try as well.
                 await asyncio.to_thread(self._warden.close)
 
-    def _remove_settled(self) -> None:
-        remove_run(self._engine, self._plan.run_id, self._controller, stragglers=False)
-
     async def _remove(self) -> None:
+        remove = functools.partial(remove_run, self._engine, self._plan.run_id, self._controller)
         if self._cluster is not None:
-            await self._cluster.close(self._remove_settled)
+            await self._cluster.close(lambda: remove(stragglers=False))
         elif self._warden is not None:
             # Ended before there was a cluster: the engine may still be making the network.
-            await asyncio.to_thread(remove_run, self._engine, self._plan.run_id, self._controller)
+            await asyncio.to_thread(remove)
         if self._warden is not None:
             self._warden.release(_RUN_KEY)

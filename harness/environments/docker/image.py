@@ -13,24 +13,23 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
-import io
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from harness.environments.docker import debian
+from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import IMAGE_LABEL
 from harness.errors import InfrastructureError
 
-__all__ = ["PYTHON_VERSION", "build_image", "image_exists", "image_tag"]
+__all__ = ["PYTHON_VERSION", "build_image", "build_on", "image_exists", "image_tag"]
 
 PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
@@ -59,10 +58,10 @@ def image_tag() -> str:
     return f"{_REPOSITORY}:{importlib.metadata.version('catalog-harness')}-{digest}"
 
 
-def image_exists(engine: Engine | None = None) -> bool:
+def image_exists() -> bool:
     """Whether the engine has the image; raises `InfrastructureError` when no engine answers."""
-    with _engine(engine) as connected:
-        return connected.image_id(image_tag()) is not None
+    with Engine.connected() as engine:
+        return engine.image_id(image_tag()) is not None
 
 
 def build_image(progress: Callable[[str], None]) -> str:
@@ -71,8 +70,7 @@ def build_image(progress: Callable[[str], None]) -> str:
     Raises `InfrastructureError` that says why it cannot be made and how to fix that.
     """
     tag = image_tag()
-    with _engine(None) as engine, _one_at_a_time():
-        engine.ping()
+    with Engine.connected() as engine, _one_at_a_time():
         if engine.image_id(tag) is not None:
             progress(f"{tag} already exists")
             return tag
@@ -81,24 +79,18 @@ def build_image(progress: Callable[[str], None]) -> str:
             _install_wheels(site, progress)
             context = _context(site)
         try:
-            _build_from_registry(engine, tag, context, progress)
+            if engine.image_id(_REGISTRY_BASE) is None:
+                progress(f"pulling {_REGISTRY_BASE}")
+                engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
+            build_on(engine, _REGISTRY_BASE, context, tag, progress)
         except InfrastructureError as error:
             progress(f"no base image from a registry ({str(error)[:200]})")
-            _build_from_debian(engine, tag, context, progress)
+            base, version = f"{_REPOSITORY}-base", debian.SUITE
+            with debian.root_file_system(progress).open("rb") as root:
+                engine.import_image(root, base, version)
+            build_on(engine, f"{base}:{version}", context, tag, progress, online=False)
     progress(f"built {tag}")
     return tag
-
-
-@contextlib.contextmanager
-def _engine(engine: Engine | None) -> Iterator[Engine]:
-    if engine is not None:
-        yield engine
-        return
-    own = Engine()
-    try:
-        yield own
-    finally:
-        own.close()
 
 
 @contextlib.contextmanager
@@ -109,36 +101,22 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _build_from_registry(
-    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
+def build_on(
+    engine: Engine,
+    base: str,
+    context: bytes,
+    tag: str,
+    progress: Callable[[str], None],
+    *,
+    online: bool = True,
 ) -> None:
-    if engine.image_id(_REGISTRY_BASE) is None:
-        progress(f"pulling {_REGISTRY_BASE}")
-        engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
-    names = ("http_proxy", "https_proxy", "no_proxy")
-    proxies = {name: os.environ[name] for name in names if name in os.environ}
+    """Build an image on `base`; what is not `online` gets no network meanwhile."""
+    proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     engine.build(
         context,
         tag,
-        network="default",
-        arguments={"BASE": _REGISTRY_BASE, **proxies},
-        labels={IMAGE_LABEL: tag},
-        progress=progress,
-    )
-
-
-def _build_from_debian(
-    engine: Engine, tag: str, context: bytes, progress: Callable[[str], None]
-) -> None:
-    archive = debian.root_file_system(progress)
-    base, version = f"{_REPOSITORY}-base", debian.SUITE
-    with archive.open("rb") as root:
-        engine.import_image(root, base, version)
-    engine.build(
-        context,
-        tag,
-        network="none",
-        arguments={"BASE": f"{base}:{version}"},
+        network="default" if online else "none",
+        arguments={"BASE": base} | {n: os.environ[n] for n in proxies if n in os.environ},
         labels={IMAGE_LABEL: tag},
         progress=progress,
     )
@@ -181,21 +159,8 @@ def _install_wheels(site: Path, progress: Callable[[str], None]) -> None:
 
 def _context(site: Path) -> bytes:
     """The build context; owners and times are fixed, so that the engine's cache can be used."""
-
-    def normal(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if info.name.endswith("__pycache__"):
-            return None
-        info.uid = info.gid = 0
-        info.uname = info.gname = ""
-        info.mtime = 0
-        info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
-        return info
-
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        recipe = _RECIPE.read_bytes()
-        info = tarfile.TarInfo("Dockerfile")
-        info.size = len(recipe)
-        tar.addfile(info, io.BytesIO(recipe))
-        tar.add(site, "site", filter=normal)
-    return buffer.getvalue()
+    paths = [path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    names = {path: f"site/{path.relative_to(site)}" for path in paths}
+    executable = frozenset(names[path] for path in paths if path.stat().st_mode & 0o100)
+    files = {name: path.read_bytes() for path, name in names.items()}
+    return tar_files({"Dockerfile": _RECIPE.read_bytes(), **files}, executable=executable)

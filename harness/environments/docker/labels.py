@@ -27,15 +27,11 @@ __all__ = [
     "RUN_LABEL",
     "Controller",
     "Life",
-    "clock_volume_name",
+    "Part",
     "container_name",
-    "keeper_name",
     "life",
     "network_name",
-    "proxy_name",
-    "setup_name",
     "this_controller",
-    "volume_name",
 ]
 
 RUN_LABEL: Final = "harness.run"
@@ -97,6 +93,17 @@ def life(controller: Controller, here: Controller, *, engine_is_local: bool) -> 
     return Life.ALIVE if procfs.is_alive(controller.process) else Life.DEAD
 
 
+class Part(enum.Enum):
+    """What is made for a node, by how its name ends; no node's name ends as a container's."""
+
+    NODE = ""
+    KEEPER = ".net"  # the container that keeps its network namespace
+    SETUP = ".setup"  # the container that runs a command of its set-up
+    PROXY = ".proxy"  # the container with the Toxiproxy of its namespace
+    DATA = ".data"  # the volume with its data folder
+    CLOCK = ".shm"  # the volume with its shared memory, where its clock may be made wrong
+
+
 def _slug(run_id: str) -> str:
     """`run_id` in the characters that engines allow; a hash keeps changed ones distinct."""
     slug = re.sub(r"[^a-zA-Z0-9_.-]", "-", run_id)
@@ -111,31 +118,6 @@ def network_name(run_id: str) -> str:
     return f"harness-{_slug(run_id)}"
 
 
-def container_name(run_id: str, node: str) -> str:
-    """The container that runs the node's program."""
-    return f"harness-{_slug(run_id)}-{node}"
-
-
-def keeper_name(run_id: str, node: str) -> str:
-    """The container that keeps the node's network namespace; no node's name ends so."""
-    return f"{container_name(run_id, node)}.net"
-
-
-def setup_name(run_id: str, node: str) -> str:
-    """The container that runs a command of the node's set-up; no node's name ends so."""
-    return f"{container_name(run_id, node)}.setup"
-
-
-def proxy_name(run_id: str, node: str) -> str:
-    """The container with the Toxiproxy of the node's namespace; no node's name ends so."""
-    return f"{container_name(run_id, node)}.proxy"
-
-
-def volume_name(run_id: str, node: str) -> str:
-    """The volume with the node's data folder."""
-    return f"{container_name(run_id, node)}.data"
-
-
-def clock_volume_name(run_id: str, node: str) -> str:
-    """The volume with the node's shared memory, where its clock may be made wrong."""
-    return f"{container_name(run_id, node)}.shm"
+def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
+    """The container that runs the node's program, or what is made beside it."""
+    return f"{network_name(run_id)}-{node}{part.value}"

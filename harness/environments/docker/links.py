@@ -27,6 +27,7 @@ from harness.environments.docker import rules, streams
 from harness.environments.docker.capabilities import LINK_QUALITY
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
+from harness.environments.real.control import gather_all
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["LinkFaults"]
@@ -150,15 +151,8 @@ class LinkFaults:
                 )
             return result
 
-        answers = await asyncio.gather(
-            *(one(node, command) for node, command in commands.items()), return_exceptions=True
-        )
-        outputs: dict[str, ExecResult] = {}
-        for node, answer in zip(commands, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            outputs[node] = answer
-        return outputs
+        answers = await gather_all(one(node, command) for node, command in commands.items())
+        return dict(zip(commands, answers, strict=True))
 
     async def inject(self, name: str) -> None:
         """Inject a planned fault."""

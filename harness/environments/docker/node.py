@@ -7,13 +7,11 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from harness.cluster import BASE, NodeSpec, NodeState
+from harness.cluster import BASE, NodeSpec
 from harness.environments.docker.engine import ContainerState
-from harness.environments.real.control import NodeControl
+from harness.environments.real.cluster import RealNode
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.power import PowerCut
-from harness.environments.real.readiness import LineWatch
 
 __all__ = ["SIGNALLED_CODES", "DockerNode", "Incarnation", "ended_by"]
 SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
@@ -38,8 +36,7 @@ def ended_by(
 class Incarnation:
     """One run of a node's program, from its start to its exit."""
 
-    def __init__(self, boot: int) -> None:
-        self.boot = boot
+    def __init__(self) -> None:
         self.pid: int | None = None  # where the engine runs on this machine
         self.ending: frozenset[int] | None = None
         self.exited = asyncio.Event()
@@ -53,37 +50,20 @@ class Incarnation:
         return self.ending is not None and code in self.ending
 
 
-class DockerNode:
+class DockerNode(RealNode):
     """What the driver knows about one node."""
 
     def __init__(
         self,
-        log: NodeLog,
-        container: str,
         spec: NodeSpec,
+        log: NodeLog,
         bus: EventBus,
+        container: str,
         say: Callable[[str, bytes], Awaitable[None]],
     ) -> None:
         """`say` tells a container a line; raises `InfrastructureError`."""
-        self.log = log
+        super().__init__(spec, log, bus, lambda line: say(container, line))
         self.container = container
-        self.state = NodeState.DOWN
-        self.boots = 0
         self.incarnation: Incarnation | None = None
-        self.lock = asyncio.Lock()
         self.slowed = 1.0  # the factor by which it computes more slowly
-        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
-        self.variant = BASE
-        self.watch = LineWatch(spec)
         self.created_as = BASE  # what its container was made for
-        self.set_up = False
-        self.ended_by_host = False
-        self.control = NodeControl(
-            spec,
-            turn=self.lock,
-            state=lambda: self.state,
-            send=lambda line: say(container, line),
-            springs_have_run=bus.springs_have_run,
-        )
-        if spec.entry is not None:
-            log.hand_answers_to(self.control.hear)

@@ -9,6 +9,7 @@ removal looks again until nothing of the run has been there for a moment.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -21,7 +22,6 @@ from harness.environments.docker.labels import (
     life,
     this_controller,
 )
-from harness.environments.docker.volumes import remove_volume, volumes
 from harness.errors import InfrastructureError
 
 __all__ = ["remove_dead_runs", "remove_run"]
@@ -41,29 +41,21 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
     lines: list[str] = []
     failures: list[str] = []
 
-    def remove(found: Found) -> None:
+    def remove(kind: str, found: Found, how: Callable[[str], bool]) -> None:
         try:
-            if engine.remove(found.id):
-                lines.append(f"removed the container {found.name} of run {run_id}")
+            if how(found.id):
+                lines.append(f"removed the {kind} {found.name} of run {run_id}")
         except InfrastructureError as error:
             failures.append(str(error))
 
     containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(remove, containers))
+        list(pool.map(lambda found: remove("container", found, engine.remove), containers))
     # What a container still uses cannot go; its containers are tried again in the next round.
-    for volume in volumes(engine, *labels):
-        try:
-            if remove_volume(engine, volume.name):
-                lines.append(f"removed the volume {volume.name} of run {run_id}")
-        except InfrastructureError as error:
-            failures.append(str(error))
+    for volume in engine.volumes(*labels):
+        remove("volume", volume, engine.remove_volume)
     for network in engine.networks(*labels):
-        try:
-            if engine.remove_network(network.id):
-                lines.append(f"removed the network {network.name} of run {run_id}")
-        except InfrastructureError as error:
-            failures.append(str(error))
+        remove("network", network, engine.remove_network)
     return sorted(lines), failures
 
 
@@ -82,7 +74,7 @@ def remove_run(
     for _ in range(_ROUNDS_MAX):
         lines, failures = _remove_round(engine, run_id, controller)
         removed += lines
-        left = engine.containers(*labels) or engine.networks(*labels) or volumes(engine, *labels)
+        left = engine.containers(*labels) or engine.networks(*labels) or engine.volumes(*labels)
         if not left and not stragglers:
             return removed
         quiet_rounds = 0 if left or lines else quiet_rounds + 1
@@ -103,7 +95,7 @@ def remove_dead_runs(engine: Engine) -> list[str]:
         for found in (
             *engine.containers(RUN_LABEL),
             *engine.networks(RUN_LABEL),
-            *volumes(engine, RUN_LABEL),
+            *engine.volumes(RUN_LABEL),
         )
     }
     here = this_controller()

@@ -55,6 +55,7 @@ __all__ = [
     "list_command",
     "mark",
     "owners",
+    "probe",
     "probe_command",
     "probe_twice_command",
     "reset_command",
@@ -227,31 +228,29 @@ def _twice(node: str, clients: Iterable[str]) -> str:
     return "\n".join(["-F INPUT", "-F OUTPUT", arriving, *leaving])
 
 
-# A chain that nothing comes to and that goes at once: the kernel looks at the rules all the same.
-_PROBE = f"""
-printf '%s\\n' '*mangle' ':harness-probe - [0:0]' \
-  '-A harness-probe -j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass' \
-  '-A harness-probe -j MARK --set-xmark 0x1/0x1' '-F harness-probe' '-X harness-probe' COMMIT |
-  iptables-restore -w 5 --noflush || exit
-[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe
-"""
+def probe(table: str, *rules: str) -> str:
+    """The script that fails, and says why, where the kernel does not know what is in these rules.
+
+    They are in a chain that nothing comes to and that goes at once: it looks at them all the same.
+    """
+    of_chain = (f"'-A harness-probe {rule}'" for rule in rules)
+    lines = f"'*{table}' ':harness-probe - [0:0]' {' '.join(of_chain)}"
+    ends = "'-F harness-probe' '-X harness-probe' COMMIT"
+    return f"printf '%s\\n' {lines} {ends} | iptables-restore -w 5 --noflush"
 
 
 def probe_command() -> list[str]:
     """The command that fails, and says why, where the kernel has no packet queues."""
-    return ["sh", "-c", _PROBE, "probe", _PROGRAM]
-
-
-_PROBE_TWICE = """
-printf '%s\\n' '*security' ':harness-probe - [0:0]' \
-  '-A harness-probe -m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1' \
-  '-F harness-probe' '-X harness-probe' COMMIT | iptables-restore -w 5 --noflush
-"""
+    queue = f"-j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
+    tried = probe("mangle", queue, "-j MARK --set-xmark 0x1/0x1")
+    script = f'{tried} || exit\n[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe'
+    return ["sh", "-c", script, "probe", _PROGRAM]
 
 
 def probe_twice_command() -> list[str]:
     """The command that fails, and says why, where the kernel cannot copy packets."""
-    return ["sh", "-c", _PROBE_TWICE, "probe"]
+    tried = probe("security", "-m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1")
+    return ["sh", "-c", tried, "probe"]
 
 
 _ALIVE: Final = {

@@ -11,9 +11,7 @@ same modules at once would be a good part of the time a cluster takes to come up
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import re
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +21,7 @@ from typing import Final
 from harness.cluster import NodeSpec
 from harness.deployment import forms_of, words_of
 from harness.environments.docker.image import PYTHON_VERSION
+from harness.environments.real.placeholders import fill_in, find_module, placeholders
 from harness.errors import UsageError
 
 __all__ = ["APP_FOLDER", "DATA_FOLDER", "FILES_FOLDER", "archive_of", "fill", "packages_of"]
@@ -32,18 +31,11 @@ DATA_FOLDER: Final = "/data"
 FILES_FOLDER: Final = "/harness/files"
 _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
-_KNOWN: Final = (
-    "{host} {host:NODE} {data} {files} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
-)
-_PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def _locate(package: str) -> list[tuple[str, Path]]:
     """Where a top-level package or module lies: name in the archive, and path."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        spec = None
+    spec = find_module(package)
     if spec is not None and spec.submodule_search_locations:
         return [(package, Path(folder)) for folder in spec.submodule_search_locations]
     if spec is not None and spec.has_location and spec.origin is not None:
@@ -61,10 +53,9 @@ def packages_of(specs: Iterable[NodeSpec]) -> list[str]:
         for form in forms_of(spec).values():
             if form.entry is not None:
                 needed |= {"harness", form.entry.partition(":")[0].partition(".")[0]}
-        for word in words_of(spec):
-            for match in _PLACEHOLDER.finditer(word):
-                if match[1] == "package" and match[2]:
-                    needed.add(match[2].partition(".")[0])
+        for match in placeholders(words_of(spec)):
+            if match[1] == "package" and match[2]:
+                needed.add(match[2].partition(".")[0])
     return sorted(needed)
 
 
@@ -112,39 +103,16 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
     tar.addfile(info, io.BytesIO(data))
 
 
-def _package_folder(package: str) -> str:
-    """The folder in the container that holds `package`."""
-    parents = package.split(".")[:-1]
-    return "/".join([APP_FOLDER, *parents])
-
-
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
     """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
 
     In a container the declared ports are the real ones, and peers have their node's name.
     """
-    own = [str(port) for port in ports_of[spec.name]]
     peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
-
-    def value(match: re.Match[str]) -> str:
-        kind, rest = match[1], match[2]
-        if kind == "host" and rest is None:
-            return "0.0.0.0"  # noqa: S104 - inside the node's own network namespace
-        if kind == "data" and rest is None:
-            return DATA_FOLDER
-        if kind == "files" and rest is None:
-            return FILES_FOLDER
-        if kind == "name" and rest is None:
-            return spec.name
-        if kind == "package" and rest:
-            return _package_folder(rest)
-        if kind == "host" and rest in ports_of:
-            return rest
-        if (kind == "port" and rest in own) or (kind in {"peer", "address"} and rest in peers):
-            return rest
-        raise UsageError(
-            f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "
-            f"{_KNOWN}, ports of its own are {own}, peers are {peers}"
-        )
-
-    return _PLACEHOLDER.sub(value, word)
+    values = {"host": "0.0.0.0", "data": DATA_FOLDER, "files": FILES_FOLDER}  # noqa: S104 - its own
+    values |= {f"host:{node}": node for node in ports_of}
+    values |= {f"port:{port}": str(port) for port in ports_of[spec.name]}
+    values |= {f"{kind}:{peer}": peer for kind in ("peer", "address") for peer in peers}
+    return fill_in(
+        word, spec, values, lambda package: "/".join([APP_FOLDER, *package.split(".")[:-1]])
+    )

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from harness.cluster import Link, StreamQuality, is_client
 from harness.environments.docker import rules, toxics
-from harness.environments.toxiproxy.streams import toxics_of
+from harness.environments.toxiproxy.toxics import toxics_of
 
 __all__ = ["PROXY_UID", "probe_command", "stream_command"]
 
@@ -108,13 +108,7 @@ def _proxies(
             }
 
 
-_PROBE = f"""
-printf '%s\\n' '*nat' ':harness-probe - [0:0]' \
-  '-A harness-probe -p tcp {_PASSED} -j REDIRECT --to-ports {toxics.PORT}' \
-  '-F harness-probe' '-X harness-probe' COMMIT | iptables-restore -w 5 --noflush
-"""
-
-
 def probe_command() -> list[str]:
     """The command that fails, and says why, where the kernel cannot redirect connections."""
-    return ["sh", "-c", _PROBE, "probe"]
+    redirected = f"-p tcp {_PASSED} -j REDIRECT --to-ports {toxics.PORT}"
+    return ["sh", "-c", rules.probe("nat", redirected), "probe"]

@@ -10,36 +10,21 @@ import sys
 from typing import Final
 
 from harness.environments.docker.engine import Engine
-from harness.environments.docker.labels import this_controller
 from harness.environments.docker.removal import remove_run
 from harness.environments.docker.rules import Table, heal_command, select_fault
 from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
-__all__ = ["heal_undo", "main", "remove_undo", "thaw_undo"]
+__all__ = ["main", "undo_by"]
 
 _USAGE: Final = (
     "usage: undo remove RUN CONTROLLER | undo thaw CONTAINER | undo heal FAULT KEEPER..."
 )
 
 
-def _undo(*words: str) -> Run:
+def undo_by(*words: str) -> Run:
+    """What has the warden run this with these words."""
     return Run([sys.executable, "-P", "-m", "harness.environments.docker.undo", *words])
-
-
-def remove_undo(run_id: str) -> Run:
-    """Remove the run that this process controls."""
-    return _undo("remove", run_id, str(this_controller()))
-
-
-def thaw_undo(container: str) -> Run:
-    """End a pause."""
-    return _undo("thaw", container)
-
-
-def heal_undo(fault: str, keepers: list[str]) -> Run:
-    """Heal a link fault."""
-    return _undo("heal", fault, *keepers)
 
 
 def main(words: list[str]) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.case import stream
-from harness.cluster import DiskQuality, check_disk_quality, env_nodes_only
+from harness.cluster import DiskQuality, env_nodes_only
 from harness.environments.fuse.available import BINARY, find_binary
 from harness.environments.fuse.mounts import SOURCE, detach, detach_undo, mounted_at
 from harness.environments.warden import Warden, run_environment
@@ -175,7 +175,7 @@ class FuseDisk:
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
         """See `harness.cluster.Cluster.worsen_disk`; in force on return."""
-        check_disk_quality(quality)
+        quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])
         delay_us = round(quality.delay_ms * 1000)

@@ -163,7 +163,17 @@ class Topology:
                 for name, source, destination, number in wanted
                 if (destination, number) == (node, port)
             }
-            await _share(client, node, (host, port), book, proxies)
+            try:
+                await client.share_address(
+                    f"{host}:{port}", callers=str(book.folder), proxies=proxies, otherwise=CLIENT
+                )
+            except ToxiproxyError as error:
+                raise UsageError(
+                    f"node {node!r} needs one address for its port {port}, and nothing can listen "
+                    f"on {host}:{port} ({error.body.strip()}); stop what listens on this port of "
+                    "all addresses of the machine, or declare another port, above 1023 where the "
+                    "harness is not root"
+                ) from error
             self.addresses[f"{node}:{port}"] = (host, port)
 
     @staticmethod
@@ -188,27 +198,6 @@ class Topology:
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
         """What the node binds for each declared port."""
         return {str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.ports}
-
-
-async def _share(
-    client: ToxiproxyClient,
-    node: str,
-    address: tuple[str, int],
-    book: CallerBook,
-    proxies: Mapping[str, str],
-) -> None:
-    host, port = address
-    try:
-        await client.share_address(
-            f"{host}:{port}", callers=str(book.folder), proxies=proxies, otherwise=CLIENT
-        )
-    except ToxiproxyError as error:
-        raise UsageError(
-            f"node {node!r} needs one address for its port {port}, and nothing can listen on "
-            f"{host}:{port} ({error.body.strip()}); stop what listens on this port of all "
-            "addresses of the machine, or declare another port, above 1023 where the harness is "
-            "not root"
-        ) from error
 
 
 def _pairs(

@@ -21,15 +21,17 @@ from typing import Final
 from harness.environments import procfs
 from harness.environments.process.accounts import Account
 from harness.environments.procfs import ProcessId
+from harness.environments.warden import Kill, Warden
 from harness.errors import InfrastructureError
 
-__all__ = ["Child"]
+__all__ = ["Child", "run_once"]
 
 _READ_BYTES: Final = 65536
 _PIPE_BYTES: Final = 1024 * 1024
 _DRAIN_READS_MAX: Final = 1024
 _STATE_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.002
+_KILL_TIMEOUT_S: Final = 10.0
 
 
 class Child:
@@ -197,3 +199,53 @@ class Child:
             raise InfrastructureError(
                 f"process {self.pid} did not {wanted} within {_STATE_TIMEOUT_S:.0f} s"
             ) from error
+
+
+async def run_once(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    account: Account | None,
+    warden: Warden,
+    key: str,
+    timeout_s: float,
+    on_output: Callable[[bytes], None] = lambda _: None,
+    on_start: Callable[[ProcessId], None] = lambda _: None,
+) -> tuple[int | None, str]:
+    """Run a command beside a node to its end: a step of its set-up, or a probe.
+
+    Its exit code, `None` when it took too long and was killed, and what it printed. `key` names it
+    to the warden. It never survives the caller. Raises `InfrastructureError` where it cannot be
+    started, or ended.
+    """
+    codes: list[int] = []
+    output = bytearray()
+
+    def take(data: bytes) -> None:
+        output.extend(data)
+        on_output(data)
+
+    child = Child(
+        argv,
+        environment=environment,
+        folder=folder,
+        on_output=take,
+        on_exit=codes.append,
+        on_lost=lambda _: None,  # less is shown of what it printed
+        account=account,
+    )
+    warden.guard(key, Kill(*child.identity))
+    try:
+        on_start(child.identity)
+        in_time = await child.wait_exited(timeout_s)
+    finally:
+        child.signal(signal.SIGKILL)
+        gone = await child.wait_exited(_KILL_TIMEOUT_S)
+        if gone:
+            warden.release(key)
+    if not gone:
+        raise InfrastructureError(
+            f"{argv[0]!r} (pid {child.pid}) is still there {_KILL_TIMEOUT_S:.0f} s after SIGKILL"
+        )
+    return codes[0] if in_time else None, output.decode("utf-8", "replace")

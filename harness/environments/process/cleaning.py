@@ -23,7 +23,7 @@ from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import InfrastructureError
 
-__all__ = ["DISKS_PREFIX", "OWNER_FILE", "SCRATCH_PREFIX", "clean_dead_runs"]
+__all__ = ["DISKS_PREFIX", "OWNER_FILE", "SCRATCH_PREFIX", "clean_dead_runs", "sign"]
 
 SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
@@ -32,6 +32,12 @@ OWNER_FILE: Final = "owner.json"
 _WARDEN_TIMEOUT_S: Final = 10.0
 _EXIT_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.02
+
+
+def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
+    """Note in a folder which run of ours it is of, and which Toxiproxy has proxies of that run."""
+    owner = {"run_id": run_id, "controller": str(procfs.this_process()), "link_proxy": link_proxy}
+    (folder / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
 
 
 def clean_dead_runs() -> list[str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from harness.cluster import NodeSpec
 from harness.environments.faulty import ClockError
-from harness.environments.process.oneshot import run_once
+from harness.environments.process.child import run_once
 from harness.environments.real.faketime import (
     PAGE,
     SEMAPHORE,
@@ -26,7 +26,7 @@ from harness.environments.real.faketime import (
     without_waits,
 )
 from harness.environments.real.foreignclock import PROCESSES
-from harness.environments.real.readiness import COMMAND_S
+from harness.environments.real.readiness import COMMAND_S, RunCommand
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
 
@@ -75,7 +75,7 @@ class ProcessClock:
         *,
         warden: Warden,
         pid: Callable[[], int | None],
-        run: Callable[[Sequence[str], float, Callable[[bytes], None]], Awaitable[int | None]],
+        run: RunCommand,
     ) -> None:
         """Its files are made at once. `run` runs a command beside the node, with placeholders."""
         self._spec = spec
@@ -138,8 +138,7 @@ class ProcessClock:
         pid = self._pid()
         if pid is None:
             return "it has ended"
-        output = bytearray()
-        await run_once(
+        _, output = await run_once(
             [*PROCESSES, str(pid)],
             environment=dict(os.environ),
             folder=self._scratch,
@@ -147,13 +146,9 @@ class ProcessClock:
             warden=self._warden,
             key=f"look/{self._spec.name}",
             timeout_s=COMMAND_S,
-            on_output=output.extend,
-            on_start=lambda _: None,  # it calls nobody
         )
-        return output.decode("utf-8", "replace")
+        return output
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
         """Run a command beside the node."""
-        output = bytearray()
-        code = await self._run(command, COMMAND_S, output.extend)
-        return code, output.decode("utf-8", "replace")
+        return await self._run(command)

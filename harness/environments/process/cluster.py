@@ -11,7 +11,6 @@ from harness.cluster import (
     STREAMS,
     Bite,
     Capability,
-    DiskQuality,
     Fidelity,
     Link,
     LinkQuality,
@@ -148,12 +147,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         disks = [node.disk for node in self._nodes.values() if node.disk is not None]
         await asyncio.gather(*(disk.mend() for disk in disks))
 
-    # --- disks, processors ---------------------------------------------------------------------
-
-    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
-        entry = self._node(node)
-        return await (entry.disk or entry.control).worsen_disk(quality)
+    # --- processors ----------------------------------------------------------------------------
 
     async def slow(self, node: str, *, factor: float) -> None:
         """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""

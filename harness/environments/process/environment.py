@@ -7,7 +7,6 @@ the warden: scratch folder, warden, link proxy, proxies, nodes.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -20,21 +19,20 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.cluster import BASE, CLIENT, Capability, Fidelity
+from harness.cluster import BASE, CLIENT, Capability, Fidelity, NodeSpec, ReadyCommand
 from harness.deployment import check_nodes, forms_of, start_in_order
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
-from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX, clean_dead_runs
+from harness.environments.process.cleaning import SCRATCH_PREFIX, clean_dead_runs, sign
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import shared_ports
-from harness.environments.process.programs import require_programs
 from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.limits import require_limits
@@ -144,7 +142,29 @@ def _check(plan: DeploymentPlan) -> None:
     if shared:
         require_socket_owners()
     for spec in plan.nodes:
-        require_programs(spec)
+        _require_programs(spec)
+
+
+def _require_programs(spec: NodeSpec) -> None:
+    """Raise `UsageError` for a foreign program that is not on this machine; see `NodeSpec`.
+
+    What stands in a folder that a placeholder names is found out when it is started.
+    """
+    asked = [(command, spec) for command in spec.setup]
+    if isinstance(spec.ready, ReadyCommand):
+        asked.append((spec.ready.command, spec))
+    asked += [(form.command, form) for form in forms_of(spec).values() if form.entry is None]
+    for command, form in asked:
+        program = command[0]
+        path = form.environment.get("PATH", os.environ.get("PATH"))
+        if "{" in program or shutil.which(program, path=path) is not None:
+            continue
+        package = spec.debian_package
+        fix = "install it" if package is None else f"install Debian's package {package}"
+        raise UsageError(
+            f"node {spec.name!r} runs {program!r}, which is not on this machine; {fix}, or use "
+            "--env docker"
+        )
 
 
 class _Run(RealRun):
@@ -232,15 +252,9 @@ class _Run(RealRun):
         return {name: pid for name, pid in pids.items() if pid is not None}
 
     def _own_scratch(self) -> None:
-        controller = procfs.identify(os.getpid())
-        owner = {
-            "run_id": self._plan.run_id,
-            "controller": str(controller),
-            "link_proxy": self._plan.link_proxy,
-        }
         if any(account_of(spec.user) is not None for spec in self._plan.nodes):
             self._scratch.chmod(0o711)  # others must reach their data folders; none is listed
-        (self._scratch / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+        sign(self._scratch, self._plan.run_id, self._plan.link_proxy)
 
     async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
         if self._plan.link_proxy is not None:
@@ -262,9 +276,7 @@ class _Run(RealRun):
     def _caller_book(self) -> CallerBook:
         book = CallerBook(self._scratch / _CALLERS)
         book.folder.mkdir()
-        controller = procfs.identify(os.getpid())
-        assert controller is not None
-        book.note(CLIENT, controller, alone=True)  # nodes are its children
+        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are its children
         return book
 
     # --- teardown ------------------------------------------------------------------------------

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.cluster import Bite, Link, LinkQuality, StreamQuality, check_stream_quality
+from harness.cluster import Bite, Link, LinkQuality, StreamQuality
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
-from harness.environments.toxiproxy.streams import toxics_of
+from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
 from harness.errors import UsageError
 
@@ -64,9 +64,6 @@ class _Fault:
     before: dict[_Place, int] | None
     bitten: int | None = 0
 
-    def bite(self) -> Bite:
-        return Bite(self.bitten, "bytes")
-
 
 class LinkFaults:
     """All link faults of a run."""
@@ -85,17 +82,17 @@ class LinkFaults:
 
     async def cut(self, links: Sequence[Link], lease_s: float) -> str:
         """Swallow everything on these links."""
-        return await self._add(links, [self._cut_toxic()], lease_s, swallows=True)
-
-    def _cut_toxic(self) -> tuple[str, dict[str, int]]:
-        return ("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})
+        kind: tuple[str, dict[str, int]] = ("timeout", {"timeout": 0})
+        return await self._add(
+            links, [("blackhole", {}) if self._ours else kind], lease_s, swallows=True
+        )
 
     async def shape(
         self, links: Sequence[Link], quality: LinkQuality | StreamQuality, lease_s: float
     ) -> str:
         """Delay, throttle, stall, slice or reset these links."""
         if isinstance(quality, StreamQuality):
-            check_stream_quality(quality)
+            quality.check()
             return await self._add(links, toxics_of(quality), lease_s, swallows=False)
         kinds: list[tuple[str, dict[str, int]]] = []
         if quality.delay_ms > 0 or quality.jitter_ms > 0:
@@ -173,7 +170,7 @@ class LinkFaults:
         async with self._turn:
             fault = self._faults[fault_id]
             await self._remove(fault, fault.toxics)
-            return fault.bite()
+            return Bite(fault.bitten, "bytes")
 
     async def heal_within(self, names: Collection[str] | None) -> None:
         """Undo what lies on links with both ends among `names`; `None` is everywhere."""

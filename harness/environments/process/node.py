@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -15,31 +14,34 @@ from typing import Final
 
 import msgspec
 
-from harness.cluster import BASE, NodeSpec, NodeState
+from harness.cluster import NodeSpec, NodeState
 from harness.deployment import as_variant
 from harness.environments import procfs
 from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
-from harness.environments.process.child import Child
+from harness.environments.process.child import Child, run_once
 from harness.environments.process.clocks import ProcessClock
-from harness.environments.process.oneshot import run_once
 from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.real import probe
-from harness.environments.real.control import NodeControl
+from harness.environments.real.cluster import RealNode
 from harness.environments.real.exits import EXIT_HOST, is_foreign
 from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.real.power import PowerCut
-from harness.environments.real.readiness import COMMAND_S, LineWatch, not_ready, wait_ready
-from harness.environments.real.setup import SETUP_S, failed_setup
+from harness.environments.real.readiness import (
+    COMMAND_S,
+    SETUP_S,
+    failed_setup,
+    not_ready,
+    wait_ready,
+)
 from harness.environments.real.watch import Interference, interference
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
-from harness.timeline import POWER_CUT
 
 __all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
 
@@ -57,7 +59,7 @@ def python_path() -> str:
     return os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
 
 
-class ProcessNode:
+class ProcessNode(RealNode):
     """One declared node. Verbs are serialized and idempotent, see `harness.cluster.Cluster`."""
 
     def __init__(
@@ -76,29 +78,24 @@ class ProcessNode:
         faked_clock: bool = False,
     ) -> None:
         """`faked_clock`: a foreign program that is started with libfaketime."""
-        self.spec = spec
-        self.log = log
+        super().__init__(spec, log, bus, self._say)
         self._run_id = run_id
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
         self._files = folder / f"{spec.name}~files"  # no node's name has a tilde
         self._account = account_of(spec.user)
-        self._variant = BASE
-        self._set_up = False
-        self._watch = LineWatch(spec)
-        self._ended_by_host = False
-        self._bus = bus
         self._warden = warden
         self._ports = ports
-        self._topology = topology
+        self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
+        self._addresses = topology.addresses
         self._callers = callers
+        self._kill_key, self._pause_key, self._slow_key = (
+            f"{undone}/{spec.name}" for undone in ("node", "pause", "slow")
+        )
         self._child: Child | None = None
-        self._boots = 0
         self._expected = False
-        self._power_cut: PowerCut | None = None
         self._oom_kills: int | None = None
-        self._paused = False
         self._processor = SlowProcessor(
             asyncio.get_running_loop(),
             used_s=self._computed_s,
@@ -107,23 +104,12 @@ class ProcessNode:
         )
         self._family: list[int] = []  # the process and its descendants, for a moment
         self._family_until_s = 0.0
-        self._turn = asyncio.Lock()
-        self.disk: FuseDisk | None = None
-        self.control = NodeControl(
-            spec,
-            turn=self._turn,
-            state=lambda: self.state,
-            send=self._say,
-            springs_have_run=bus.springs_have_run,
-        )
-        if spec.entry is not None:
-            log.hand_answers_to(self.control.hear)
         self._clock = self._with_clock(folder) if faked_clock else None
         self._make_data_folder()
 
     def _with_clock(self, scratch: Path) -> ProcessClock:
         clock = ProcessClock(
-            self.spec, scratch, warden=self._warden, pid=lambda: self.pid, run=self._run_once
+            self.spec, scratch, warden=self._warden, pid=lambda: self.pid, run=self._run_beside
         )
         self.control.foreign_clock = ForeignClock(self.spec, clock)
         return clock
@@ -142,13 +128,6 @@ class ProcessNode:
         await self.disk.make_durable()
 
     @property
-    def state(self) -> NodeState:
-        """What the node is doing now."""
-        if self._child is None:
-            return NodeState.DOWN
-        return NodeState.PAUSED if self._paused else NodeState.RUNNING
-
-    @property
     def pid(self) -> int | None:
         """Its process; `None` while it is down."""
         return None if self._child is None else self._child.pid
@@ -159,7 +138,7 @@ class ProcessNode:
         Not looked at while a verb is under way, or while we have stopped it because it is slow.
         """
         child = self._child
-        if child is None or self._turn.locked() or self._processor.stopped:
+        if child is None or self.turn.locked() or self._processor.stopped:
             return None
         state = procfs.state(child.identity)
         if state is None:
@@ -179,16 +158,16 @@ class ProcessNode:
         """
         if variant is not None:
             as_variant(self.spec, variant)  # refuses one that is not declared
-        async with self._turn:
+        async with self.turn:
             if self._child is not None:
                 return False
-            self._variant = variant or self._variant
+            self.variant = variant or self.variant
             self._write_files()
-            if not self._set_up:
+            if not self.set_up:
                 await self._run_setup()
                 if self.disk is not None:
                     await self.disk.make_durable()  # it is long ago, as far as the node knows
-                self._set_up = True
+                self.set_up = True
             self._launch()
             return True
 
@@ -200,22 +179,19 @@ class ProcessNode:
 
     async def _run_setup(self) -> None:
         for command in self.spec.setup:
-            output = bytearray()
-
-            def take(data: bytes, output: bytearray = output) -> None:
-                output.extend(data)
-                self.log.feed(data)
-
-            code = await self._run_once(command, SETUP_S, take)
+            code, output = await self._run_beside(command, SETUP_S, self.log.feed)
             self.log.end_incarnation()
             if code != 0:
                 if (lack := _lack_of(self._data)) is not None:
                     raise InfrastructureError(f"{self.spec.name!r} cannot be set up: {lack}")
-                failed_setup(self.spec, command, code, output.decode("utf-8", "replace"))
+                failed_setup(self.spec, command, code, output)
 
-    async def _run_once(
-        self, command: Sequence[str], timeout_s: float, take: Callable[[bytes], None]
-    ) -> int | None:
+    async def _run_beside(
+        self,
+        command: Sequence[str],
+        timeout_s: float = COMMAND_S,
+        on_output: Callable[[bytes], None] = lambda _: None,
+    ) -> tuple[int | None, str]:
         """Run a command with the node's environment, on its data folder, as its user."""
         return await run_once(
             [self._filled(word) for word in command],
@@ -225,20 +201,18 @@ class ProcessNode:
             warden=self._warden,
             key=f"beside/{self.spec.name}",
             timeout_s=timeout_s,
-            on_output=take,
+            on_output=on_output,
             on_start=lambda process: self._callers.note(self.spec.name, process, part="beside"),
         )
 
     def _launch(self) -> None:
         """Start the process; raises `InfrastructureError` or `UsageError`."""
-        boot = self._boots
-        argv, environment = self._command(boot)
+        argv, environment = self._command()
         self._expected = False
         self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
-        self._watch = self.log.on_line = LineWatch(self.spec)
-        self._ended_by_host = False
+        self.watch_start()
         child = Child(
             argv,
             environment=environment,
@@ -250,31 +224,25 @@ class ProcessNode:
             account=self._account,
         )
         self._child = child
-        self.control.started(boot)
-        self._power_cut = None
-        self._boots += 1
+        self.started()
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)
         self._processor.begin()
-        said = {"variant": self._variant} if self.spec.variants else {}
-        self._bus.publish(self.spec.name, "node-started", {"boot": boot, **said})
 
     @property
     def _form(self) -> NodeSpec:
         """What it runs as."""
-        return as_variant(self.spec, self._variant)
+        return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
-        listen = self._topology.listen_map(self.spec)
-        connect = self._topology.connect_map(self.spec.name)
         return fill(
             word,
             self.spec,
             data=self._data,
             files=self._files,
-            listen=listen,
-            connect=connect,
-            addresses=self._topology.addresses,
+            listen=self._listen,
+            connect=self._connect,
+            addresses=self._addresses,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -282,21 +250,21 @@ class ProcessNode:
         said = {name: self._filled(value) for name, value in self._form.environment.items()}
         return os.environ | own | said | run_environment(self._run_id, f"node:{self.spec.name}")
 
-    def _command(self, boot: int) -> tuple[list[str], dict[str, str]]:
+    def _command(self) -> tuple[list[str], dict[str, str]]:
         spec, environment = self._form, self._environment()
         if spec.entry is None:
             environment |= {} if self._clock is None else self._clock.environment(environment)
             return [self._filled(word) for word in spec.command], environment
         node = NodeFile(
             name=spec.name,
-            boot=boot,
+            boot=self.boots,
             entry=spec.entry,
             config=spec.config,
             seed=self._seed,
             data=str(self._data),
-            listen=self._topology.listen_map(spec),
-            connect=self._topology.connect_map(spec.name),
-            power_cut=self._power_cut,
+            listen=self._listen,
+            connect=self._connect,
+            power_cut=self.power_cut,
             condition=self.control.condition,
         )
         self._file.write_bytes(msgspec.json.encode(node))
@@ -306,39 +274,36 @@ class ProcessNode:
 
     async def wait_ready(self) -> str | None:
         """Wait until it is ready as it declares; why it is not, where that does not happen."""
-        return await wait_ready(self.spec, _Asks(self, self._boots))
+        boots = self.boots
+
+        def runs() -> bool:
+            return self._child is not None and self.boots == boots
+
+        async def ask_port(port: int, path: str) -> str | None:
+            # Without the proxies: whether it is ready does not depend on links.
+            real = self._ports.real(self.spec.name, port)
+            return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
+
+        return await wait_ready(self.spec, self.watch, runs, ask_port, self._run_beside)
 
     async def require_ready(self) -> None:
         """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
         reason = await self.wait_ready()
         if reason is not None:
-            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self._ended_by_host)
+            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
 
     # --- the end -----------------------------------------------------------------------------
 
-    @property
-    def _kill_key(self) -> str:
-        return f"node/{self.spec.name}"
-
-    @property
-    def _pause_key(self) -> str:
-        return f"pause/{self.spec.name}"
-
-    @property
-    def _slow_key(self) -> str:
-        return f"slow/{self.spec.name}"
-
     def _output_lost(self, error: OSError) -> None:
-        what = f"the output of {self.spec.name} cannot be read any more: {error}"
-        self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+        self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
 
     def _exited(self, code: int) -> None:
         """The process has ended, whoever wanted it."""
         self.log.end_incarnation()
         self._processor.end()
         self._child = None
+        self._forget_pause(NodeState.DOWN)
         self.control.let_go()
-        self._forget_pause()
         self._release(self._kill_key)
         log = self.log.tail(EXIT_LOG_LINES)
         by = "nemesis" if self._expected else "itself"
@@ -356,13 +321,11 @@ class ProcessNode:
                 "processes that the kernel's OOM killer ended in its control group meanwhile: "
                 f"{'not known' if seen is None else seen}"
             )
-        self._ended_by_host = by == "host"
-        data = {"code": code, "expected": self._expected, "by": by, "log": log}
-        self._bus.publish(self.spec.name, "node-exited", data)
+        self.exited(code, expected=self._expected, by=by, log=log)
 
     async def stop(self) -> bool:
         """SIGTERM, and SIGKILL after a bound."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
             if child is None:
                 return False
@@ -376,20 +339,18 @@ class ProcessNode:
 
     async def kill(self, power_cut: PowerCut | None = None) -> bool:
         """SIGKILL, dead on return. A power cut also hits what a node that is down has written."""
-        async with self._turn:
-            self._power_cut = power_cut or self._power_cut
+        async with self.turn:
+            self.power_cut = power_cut or self.power_cut
             child = self._child
             if child is not None:
                 self._expected = True
                 await self._kill(child)
-            if self.disk is not None and power_cut is not None:
-                lost = await self.disk.cut_power(torn=power_cut.torn)
-                self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
+            await self.cut_power(power_cut)
             return child is not None
 
     async def _kill(self, child: Child) -> None:
         child.signal(signal.SIGKILL)
-        async with contextlib.nullcontext() if self.disk is None else self.disk.hurried():
+        async with self.hurried():
             gone = await child.wait_exited(_KILL_TIMEOUT_S)
         if not gone:
             raise InfrastructureError(
@@ -401,14 +362,14 @@ class ProcessNode:
 
     async def pause(self, lease_s: float) -> bool:
         """SIGSTOP, stopped on return."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
-            if child is None or self._paused:
+            if child is None or self.state is NodeState.PAUSED:
                 return False
             undo = Continue(*child.identity, group=True)
             self._warden.guard(self._pause_key, undo, deadline_s=lease_s + AFTER_LEASE_S)
             self._processor.end()
-            self._paused = True
+            self.state = NodeState.PAUSED
             self.control.let_go()
             child.signal(signal.SIGSTOP)
             try:
@@ -425,9 +386,9 @@ class ProcessNode:
 
     async def resume(self) -> bool:
         """SIGCONT, running on return."""
-        async with self._turn:
+        async with self.turn:
             child = self._child
-            if child is None or not self._paused:
+            if child is None or self.state is not NodeState.PAUSED:
                 return False
             child.signal(signal.SIGCONT)
             try:
@@ -436,14 +397,15 @@ class ProcessNode:
                 if self._child is not child:
                     return False
                 raise
-            self._forget_pause()
+            self._forget_pause(NodeState.RUNNING)
             self._processor.begin()
             await self.control.catch_up()
             return True
 
-    def _forget_pause(self) -> None:
-        if self._paused:
-            self._paused = False
+    def _forget_pause(self, state: NodeState) -> None:
+        """From now on it is in this state, and the warden has nothing to continue."""
+        was, self.state = self.state, state
+        if was is NodeState.PAUSED:
             self._release(self._pause_key)
 
     def _release(self, key: str) -> None:
@@ -456,7 +418,7 @@ class ProcessNode:
 
     async def slow(self, factor: float) -> None:
         """Have what it computes take `factor` times as long; what starts, or goes on, as well."""
-        async with self._turn:
+        async with self.turn:
             if factor != self._processor.factor:
                 self._processor.factor = factor
                 if self.state is NodeState.RUNNING:
@@ -480,8 +442,7 @@ class ProcessNode:
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
         except (InfrastructureError, PermissionError) as error:  # it may run as somebody else now
-            what = f"{self.spec.name} is not slowed down any more: {error}"
-            self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+            self.tell(f"{self.spec.name} is not slowed down any more: {error}")
             return False
 
     def _go_on(self) -> None:
@@ -493,7 +454,7 @@ class ProcessNode:
 
     async def wipe(self) -> bool:
         """Empty the data folder; raises `UsageError` while the node is up."""
-        async with self._turn:
+        async with self.turn:
             if self._child is not None:
                 raise UsageError(
                     f"{self.spec.name} is {self.state.value}; kill or stop it before its disk is "
@@ -505,32 +466,8 @@ class ProcessNode:
                 self._make_data_folder()
             else:
                 await self.disk.wipe()
-            self._set_up = False
+            self.set_up = False
             return had_any
-
-
-class _Asks:
-    """How a node is asked whether it is ready, as what it is since a certain start."""
-
-    def __init__(self, node: ProcessNode, boots: int) -> None:
-        self._node = node
-        self._boots = boots
-        self.watch = node._watch  # noqa: SLF001 - a part of the node
-
-    def runs(self) -> bool:
-        """Whether it has neither ended nor started again."""
-        return self._node.state is not NodeState.DOWN and self._node._boots == self._boots  # noqa: SLF001
-
-    async def port(self, port: int, path: str) -> str | None:
-        """The real port, without the proxies: whether it is ready does not depend on links."""
-        real = self._node._ports.real(self._node.spec.name, port)  # noqa: SLF001
-        return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
-
-    async def command(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run it beside the node."""
-        output = bytearray()
-        code = await self._node._run_once(command, COMMAND_S, output.extend)  # noqa: SLF001
-        return code, output.decode("utf-8", "replace")
 
 
 def _lack_of(folder: Path) -> str | None:

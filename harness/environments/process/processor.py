@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-__all__ = ["PERIOD_S", "STOP_S_MAX", "STOP_S_MIN", "Loop", "SlowProcessor"]
+__all__ = ["PERIOD_S", "STOP_S_MAX", "STOP_S_MIN", "SlowProcessor"]
 
 PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
@@ -25,24 +25,12 @@ STOP_S_MAX: Final = 0.5
 _LOOK_S_MIN: Final = 0.002
 
 
-class Loop(Protocol):
-    """What of an event loop it takes."""
-
-    def time(self) -> float:
-        """Seconds, from any beginning."""
-        ...
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call in so many seconds, or a little later."""
-        ...
-
-
 class SlowProcessor:
     """The stops of one node, over all of its incarnations. Each begins and ends a duty."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: asyncio.AbstractEventLoop,
         *,
         used_s: Callable[[], float],
         stop: Callable[[float], bool],

@@ -3,27 +3,98 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
-from harness.cluster import ClusterEvent, NodeSpec, NodeState, Spring, known_node
+import msgspec
+
+from harness.cluster import (
+    BASE,
+    ClusterEvent,
+    DiskQuality,
+    NodeSpec,
+    NodeState,
+    Spring,
+    known_node,
+)
+from harness.environments.fuse.disk import FuseDisk
 from harness.environments.real.control import NodeControl
 from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.traps import Traps
+from harness.environments.real.power import PowerCut
+from harness.environments.real.readiness import LineWatch
+from harness.timeline import POWER_CUT
 
 __all__ = ["RealCluster", "RealNode"]
 
 
-class RealNode(Protocol):
+class RealNode:
     """A node as the driver knows it, over all of its incarnations."""
 
-    log: NodeLog
-    control: NodeControl
+    def __init__(
+        self,
+        spec: NodeSpec,
+        log: NodeLog,
+        bus: EventBus,
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """`send` tells it a line; raises `InfrastructureError`."""
+        self.spec = spec
+        self.log = log
+        self.state = NodeState.DOWN
+        self.turn = asyncio.Lock()  # whoever has it changes the state
+        self.boots = 0
+        self.variant = BASE  # what it runs as, from its next start on
+        self.set_up = False
+        self.watch = LineWatch(spec)
+        self.ended_by_host = False
+        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
+        self.disk: FuseDisk | None = None  # one of ours, of a foreign program
+        self._bus = bus
+        self.control = NodeControl(
+            spec,
+            turn=self.turn,
+            state=lambda: self.state,
+            send=send,
+            springs_have_run=bus.springs_have_run,
+        )
+        bus.stop_with_traps(self.control.stop_at)
+        if spec.entry is not None:
+            log.on_answer = self.control.hear
 
-    @property
-    def state(self) -> NodeState:
-        """What it is doing now."""
-        ...
+    def watch_start(self) -> None:
+        """An incarnation is about to begin, and may print at once."""
+        self.watch = self.log.on_line = LineWatch(self.spec)
+        self.ended_by_host = False
+
+    def started(self) -> None:
+        """It has begun."""
+        self.state = NodeState.RUNNING
+        self.control.started(self.boots)
+        said = {"variant": self.variant} if self.spec.variants else {}
+        self._bus.publish(self.spec.name, "node-started", {"boot": self.boots, **said})
+        self.boots += 1
+        self.power_cut = None
+
+    def exited(self, code: int, *, expected: bool, by: str, log: list[str]) -> None:
+        """It has ended; `by` as in `ClusterEvent`."""
+        self.ended_by_host = by == "host"
+        data = {"code": code, "expected": expected, "by": by, "log": log}
+        self._bus.publish(self.spec.name, "node-exited", data)
+
+    def tell(self, what: str) -> None:
+        """Publish what the harness or its host did not do for the node."""
+        self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+
+    def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
+        """Let its disk hold nobody up meanwhile, see `FuseDisk.hurried`."""
+        return contextlib.nullcontext() if self.disk is None else self.disk.hurried(after_s=after_s)
+
+    async def cut_power(self, cut: PowerCut | None) -> None:
+        """Take from a disk of ours what the node, which is dead, has not synced."""
+        if self.disk is not None and cut is not None:
+            lost = await self.disk.cut_power(torn=cut.torn)
+            self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
 
 
 N = TypeVar("N", bound=RealNode)
@@ -37,8 +108,7 @@ class RealCluster(Generic[N]):
         self._nodes = nodes
         self.clients = clients
         self._bus = bus
-        self._specs = {name: node.control.spec for name, node in nodes.items()}
-        self._traps = Traps(bus, [node.control for node in nodes.values()])
+        self._specs = {name: node.spec for name, node in nodes.items()}
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
@@ -58,7 +128,7 @@ class RealCluster(Generic[N]):
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Have `spring` run at an event of this kind; the node stands still meanwhile."""
-        return self._traps.set(kind, spring)
+        return self._bus.trap(kind, spring)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Have `callback` called in so long, on the driver's loop."""
@@ -71,3 +141,8 @@ class RealCluster(Generic[N]):
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
         """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
+
+    async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
+        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
+        entry = self._node(node)
+        return await (entry.disk or entry.control).worsen_disk(quality)

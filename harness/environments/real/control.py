@@ -6,7 +6,7 @@ be given twice, and only the last one counts. A node answers each, and 0 when it
 and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
 again: what is wrong with a machine outlasts its nodes.
 
-The same way a node is told at which events to stand still, and when to go on (`real.traps`).
+The same way a node is told at which events to stand still, and when to go on (`real.logs`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -24,7 +24,6 @@ from harness.cluster import (
     NodeSpec,
     NodeState,
     check_clock,
-    check_disk_quality,
     env_nodes_only,
 )
 from harness.environments.faulty import ClockError
@@ -40,6 +39,7 @@ __all__ = [
     "NodeControl",
     "Obeyed",
     "Stopped",
+    "gather_all",
     "prove_clocks",
 ]
 
@@ -53,6 +53,7 @@ _START_TIMEOUT_S: Final = 60.0
 """Of a node that was just started: how long an interpreter may take to come up."""
 
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -220,7 +221,7 @@ class NodeControl:
 
         What a node that was killed has felt since it was last heard of is not known, nor counted.
         """
-        check_disk_quality(quality)
+        quality.check()
         if self.spec.entry is None:
             raise env_nodes_only("a disk fault", [self.spec.name])
         await self._set(disk=quality)
@@ -295,7 +296,13 @@ async def prove_clocks(controls: Iterable[NodeControl]) -> None:
     Raises the error of the first that they do not reach, once all have been looked into.
     """
     clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
-    proofs = (clock.prove() for clock in clocks)
-    for answer in await asyncio.gather(*proofs, return_exceptions=True):
+    await gather_all(clock.prove() for clock in clocks)
+
+
+async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """What they return; raises the first failure, but not before all have ended."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
+    return cast("list[T]", answers)

@@ -9,7 +9,6 @@ machine's own do, so a target cannot tell whether it is under test. The driver's
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -69,46 +68,16 @@ class RealEnv:
         trouble: DiskTrouble | None = None,
     ) -> None:
         """Without `clock` it is the machine's own, and without `trouble` the disk is."""
-        self._name = name
-        self._boot = boot
-        self._clock: Clock = RealClock() if clock is None else clock
-        self._net = RealNetwork(name, listen, connect, lambda coro, n: self.spawn(coro, name=n))
+        self.name = name
+        self.boot = boot
+        self.clock: Clock = RealClock() if clock is None else clock
+        self.net = RealNetwork(name, listen, connect, lambda coro, n: self.spawn(coro, name=n))
         self._folder = RealDisk(data)
-        self._disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
-        self._random = stream(seed, f"node/{name}/{boot}")
+        self.disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
+        self.random = stream(seed, f"node/{name}/{boot}")
         self._on_event = on_event
         self._on_panic = on_panic
         self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self._name
-
-    @property
-    def boot(self) -> int:
-        """How many times the node was started before."""
-        return self._boot
-
-    @property
-    def clock(self) -> Clock:
-        """The machine's clocks."""
-        return self._clock
-
-    @property
-    def net(self) -> RealNetwork:
-        """The node's network."""
-        return self._net
-
-    @property
-    def disk(self) -> Disk:
-        """The node's folder."""
-        return self._disk
-
-    @property
-    def random(self) -> random.Random:
-        """The stream `node/<name>/<boot>` of the run's seed."""
-        return self._random
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run `coro` in a task; an error that it does not handle panics the node."""
@@ -137,7 +106,7 @@ class RealEnv:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._net.close()
+        self.net.close()
         self._folder.close()
 
 
@@ -164,7 +133,7 @@ class RealClientEnv(RealEnv):
             on_event=on_event,
             on_panic=on_panic,
         )
-        self.net.tell_apart(connect)
+        self.net.by_caller = connect
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port under which a client reaches `address`; raises `UsageError`."""

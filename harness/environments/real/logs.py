@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
@@ -34,12 +34,20 @@ class EventBus:
     Nodes start before anybody can subscribe, so what they say until then is kept (the first
     `EARLY_EVENTS_MAX` events) for the first subscriber. What a subscriber raises goes to
     `on_failure`: an event that was not taken is missing in the history.
+
+    Traps are set here as well. A node on `Env` stands still at an event until its springs have run:
+    what it would do next, it does not do before the driver tells it to go on (`real.control`), so
+    nothing that it sends or writes comes between the event and the fault. It waits for a second at
+    most: a driver that is busy, or a spring that waits for the very node (to stop it in order,
+    say), holds up nobody for longer. What a thread of its disk had begun goes on, as in a device.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
         self._callbacks: list[Callable[[ClusterEvent], None]] = []
         self._early: list[ClusterEvent] = []
+        self._trapped: Counter[str] = Counter()
+        self._stop_at: list[Callable[[tuple[str, ...]], None]] = []
         self._sprung: set[asyncio.Task[None]] = set()
         self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # by each node's last event
 
@@ -50,8 +58,21 @@ class EventBus:
         for event in early:
             self._deliver(callback, event)
 
+    def stop_with_traps(self, stop_at: Callable[[tuple[str, ...]], None]) -> None:
+        """Have a node told at which kinds of events to stand still, whenever that changes."""
+        self._stop_at.append(stop_at)
+
+    def _count_trap(self, kind: str, number: int) -> None:
+        self._trapped[kind] += number
+        kinds = tuple(sorted(+self._trapped))
+        for stop_at in self._stop_at:
+            stop_at(kinds)
+
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` beside everything else when an event of this kind has arrived."""
+        """Run `spring` beside everything else when an event of this kind has arrived.
+
+        See `harness.cluster.Cluster.trap`; nodes know of it a moment later.
+        """
 
         def take(event: ClusterEvent) -> None:
             if event.kind == kind:
@@ -60,8 +81,13 @@ class EventBus:
                 self._sprung_last.setdefault(event.node, []).append(task)
                 task.add_done_callback(self._spring_done)
 
+        def remove() -> None:
+            self._callbacks.remove(take)
+            self._count_trap(kind, -1)
+
         self.subscribe(take)
-        return lambda: self._callbacks.remove(take)
+        self._count_trap(kind, 1)
+        return remove
 
     async def springs_have_run(self, node: str) -> None:
         """Wait for what the last event of a node that has arrived has sprung."""
@@ -108,20 +134,16 @@ class NodeLog:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self._left_bytes = LOG_BYTES_MAX
         self._stamp = stamp
-        self._on_answer: Callable[[NodeLine], None] | None = None
         self._partial = b""
         self._file: IO[bytes] | None = None
         self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
+        self.on_answer: Callable[[NodeLine], None] | None = None  # to the driver's commands
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = path.open("ab")
             except OSError as error:
                 _log.warning("the log of %s cannot be written: %s", node, error)
-
-    def hand_answers_to(self, on_answer: Callable[[NodeLine], None]) -> None:
-        """Have what the node answers to the driver's commands delivered. It is nobody else's."""
-        self._on_answer = on_answer
 
     def feed(self, data: bytes) -> None:
         """Take output as it arrives, in pieces of any size."""
@@ -140,8 +162,8 @@ class NodeLog:
 
     def _line(self, raw: bytes) -> None:
         line = parse_line(raw)
-        if line is not None and line.level == CONTROL_LEVEL and self._on_answer is not None:
-            self._on_answer(line)
+        if line is not None and line.level == CONTROL_LEVEL and self.on_answer is not None:
+            self.on_answer(line)
             return
         event = line if line is not None and line.level == EVENT_LEVEL else None
         if event is None or event.event != CHECKPOINT:

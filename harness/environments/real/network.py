@@ -51,15 +51,10 @@ class RealConn:
         # a future as well, which complains of its own when the garbage collector happens to take
         # it before the stream. So somebody always asks that future.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
-        self._peer = _address(writer)
+        self.peer = _address(writer)  # its node name once it has greeted
         self._body_bytes: int | None = None
         self._closed = False
         self._ended = False
-
-    @property
-    def peer(self) -> str:
-        """The peer's node name once it has greeted, its address before."""
-        return self._peer
 
     async def send(self, frame: bytes) -> None:
         """Queue one frame; waits while the socket's buffer is above its high-water mark."""
@@ -85,7 +80,7 @@ class RealConn:
                 f"a frame of {len(frame)} bytes; the limit is FRAME_BYTES_MAX = {FRAME_BYTES_MAX}"
             )
         if self._closed or self._writer.is_closing():
-            raise ConnectionResetError(f"the connection to {self._peer} is closed")
+            raise ConnectionResetError(f"the connection to {self.peer} is closed")
 
     async def recv(self) -> bytes | None:
         """The next frame; a cancelled call loses nothing, the next one continues."""
@@ -95,7 +90,7 @@ class RealConn:
         if self._ended:
             return None
         if self._closed:
-            raise ConnectionResetError(f"the connection to {self._peer} is closed")
+            raise ConnectionResetError(f"the connection to {self.peer} is closed")
         try:
             if self._body_bytes is None:
                 # `readexactly` takes nothing until everything is there, so the header is the only
@@ -120,7 +115,7 @@ class RealConn:
         if size > bytes_max:
             self.abort()
             raise ConnectionResetError(
-                f"{self._peer} announced a frame of {size} bytes; the limit is {bytes_max}"
+                f"{self.peer} announced a frame of {size} bytes; the limit is {bytes_max}"
             )
 
     def close(self) -> None:
@@ -144,13 +139,13 @@ class RealConn:
         greeting = await self._recv(_GREETING_BYTES_MAX)
         if greeting is None or not greeting.startswith(_GREETING):
             return False
-        self._peer = greeting.removeprefix(_GREETING).decode("utf-8", "replace")
+        self.peer = greeting.removeprefix(_GREETING).decode("utf-8", "replace")
         return True
 
     def _reset(self, error: Exception) -> ConnectionResetError:
         """The connection is of no more use; the error to raise."""
         self.abort()
-        return ConnectionResetError(f"the connection to {self._peer} broke: {error}")
+        return ConnectionResetError(f"the connection to {self.peer} broke: {error}")
 
 
 async def _end_of(writer: asyncio.StreamWriter) -> None:
@@ -161,14 +156,6 @@ async def _end_of(writer: asyncio.StreamWriter) -> None:
 def _address(writer: asyncio.StreamWriter) -> str:
     host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
     return f"{host}:{port}"
-
-
-class _Listener:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-
-    def close(self) -> None:
-        self._server.close()
 
 
 class RealNetwork:
@@ -188,7 +175,8 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
-        self._by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
+        # Where clients connect that have ends of links of their own (`harness.ends`).
+        self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # Held until closed: a stream that its owner forgets would be closed by the garbage
         # collector, at a moment that nobody chose.
@@ -207,13 +195,9 @@ class RealNetwork:
         self._conns.add(conn)
         return conn
 
-    def tell_apart(self, by_caller: Mapping[str, Mapping[str, tuple[str, int]]]) -> None:
-        """Have clients connect where this says for their end of links (`harness.ends`)."""
-        self._by_caller = by_caller
-
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
-        connect = self._by_caller.get(calling_end(), self._connect)
+        connect = self.by_caller.get(calling_end(), self._connect)
         try:
             return connect[str(address)]
         except KeyError:
@@ -239,7 +223,7 @@ class RealNetwork:
             accepted, host, real_port, limit=_READ_BUFFER_BYTES, backlog=_BACKLOG
         )
         self._servers.append(server)
-        return _Listener(server)
+        return server
 
     async def _serve(self, conn: RealConn, on_connect: Callable[[Conn], Awaitable[None]]) -> None:
         try:

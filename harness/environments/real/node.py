@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import logging
 import os
 import signal
@@ -28,7 +27,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from harness.case import stream
-from harness.env import NodeMain
+from harness.env import NodeMain, load_entry
 from harness.environments.faulty import DiskTrouble, FaultyClock
 from harness.environments.real.control import Condition
 from harness.environments.real.env import RealClock, RealEnv
@@ -39,7 +38,7 @@ from harness.environments.real.obedience import Obedience
 from harness.environments.real.power import PowerCut, cut_power
 from harness.errors import UsageError
 
-__all__ = ["NODE_FILE_VARIABLE", "NodeFile", "load_entry", "main"]
+__all__ = ["NODE_FILE_VARIABLE", "NodeFile", "main"]
 
 NODE_FILE_VARIABLE: Final = "HARNESS_NODE_FILE"
 EXIT_PANIC: Final = 1
@@ -61,22 +60,6 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition = Condition()
 
 
-def load_entry(entry: str) -> NodeMain:
-    """Import `package.module:function`; raises `UsageError` that says what is missing."""
-    module_name, _, function_name = entry.partition(":")
-    if not module_name or not function_name:
-        raise UsageError(f"the entry {entry!r} must read package.module:function")
-    try:
-        function: NodeMain = getattr(importlib.import_module(module_name), function_name)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"the entry {entry!r} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise UsageError(
-            f"the entry {entry!r} is missing: {module_name} has no {function_name!r}"
-        ) from error
-    return function
-
-
 class _Output:
     """Standard output, a line at a time."""
 
@@ -94,9 +77,6 @@ class _Output:
             except BrokenPipeError:
                 # The driver is gone. The node serves on until its warden ends it.
                 self._open = False
-
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        self.write(EVENT_LEVEL, kind, data)
 
     def panic(self, where: str, error: BaseException | None) -> NoReturn:
         """Say why and be gone, without letting any other task take another step."""
@@ -131,7 +111,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     loop = asyncio.get_running_loop()
 
     def on_event(kind: str, data: dict[str, Any]) -> None:
-        output.event(kind, data)
+        output.write(EVENT_LEVEL, kind, data)
         obedience.stand_still(loop, kind)
 
     env = RealEnv(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -88,17 +89,18 @@ class SyncedLength:
 
     def synced(self, length: int) -> None:
         """So much was there before an fsync that has succeeded."""
-        with self._lock:
-            if length > self._length and not self._over:
-                self._length = length
-                _write(self._beside, length)
+        self._say(max, length)
 
     def truncated(self, length: int) -> None:
         """The file is not longer than this any more."""
+        self._say(min, length)
+
+    def _say(self, which: Callable[[int, int], int], length: int) -> None:
         with self._lock:
-            if length < self._length and not self._over:
-                self._length = length
-                _write(self._beside, length)
+            known = which(length, self._length)
+            if known != self._length and not self._over:
+                self._length = known
+                _write(self._beside, known)
 
     def end(self) -> None:
         """Another file takes the name, or none: whoever still has this one open says no more."""

@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,28 +32,13 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class RealSession:
-    """A deployment while it lasts."""
+    """A deployment while it lasts (`harness.plugins.Session`)."""
 
-    def __init__(self, cluster: Cluster, env: RealClientEnv, interrupted: asyncio.Event) -> None:
-        self._cluster = cluster
-        self._env = env
-        self._interrupted = interrupted
-
-    @property
-    def cluster(self) -> Cluster:
-        """The nemesis's door."""
-        return self._cluster
-
-    @property
-    def env(self) -> RealClientEnv:
-        """The clients' door."""
-        return self._env
-
-    @property
-    def interrupted(self) -> asyncio.Event:
-        """Set by the first Ctrl-C."""
-        return self._interrupted
+    cluster: Cluster
+    env: RealClientEnv
+    interrupted: asyncio.Event
 
 
 class RealRun:

@@ -26,8 +26,6 @@ from harness.cluster import (
     Spring,
     StreamQuality,
     check_clock,
-    check_disk_quality,
-    check_link_quality,
     check_links,
     known_ends,
     known_node,
@@ -219,7 +217,7 @@ class SimCluster:
         if isinstance(quality, StreamQuality):
             what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
             raise unsupported("sim", what, ("process", "docker"))
-        check_link_quality(quality)
+        quality.check()
         return self._lay("shape", links, quality)
 
     def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
@@ -281,7 +279,7 @@ class SimCluster:
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Set how bad the node's disk is; returns how many requests were touched since before."""
         machine = self._machine(node)
-        check_disk_quality(quality)
+        quality.check()
         self._note("worsen-disk", node, **msgspec.to_builtins(quality))
         return machine.trouble.set(quality)
 

@@ -213,11 +213,11 @@ class SimConn:
         "_ended",
         "_inbox",
         "_loop",
-        "_peer",
         "_waiter",
         "incoming",
         "out",
         "owner",
+        "peer",
         "state",
     )
 
@@ -227,15 +227,10 @@ class SimConn:
         self.incoming = incoming
         self.out = out
         self._loop = owner.loop
-        self._peer = peer
+        self.peer = peer  # the name of the node at the other end
         self._inbox: deque[bytes] = deque()
         self._ended = False
         self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def peer(self) -> str:
-        """The name of the node at the other end."""
-        return self._peer
 
     async def send(self, frame: bytes) -> None:
         """Queue one frame; waits on back-pressure. Raises `ConnectionResetError`."""
@@ -270,7 +265,7 @@ class SimConn:
             if self.state is not _OPEN or not self._loop.alive:
                 self._check_open()
             if self._waiter is not None:
-                raise RuntimeError(f"two tasks wait in recv() of one connection to {self._peer}")
+                raise RuntimeError(f"two tasks wait in recv() of one connection to {self.peer}")
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -329,7 +324,7 @@ class SimConn:
         if not self._loop.alive:
             raise asyncio.CancelledError(f"{self._loop.name} is dead: it sends nothing")
         if self.state is not EndState.OPEN:
-            raise ConnectionResetError(f"the connection to {self._peer} is {self.state.value}")
+            raise ConnectionResetError(f"the connection to {self.peer} is {self.state.value}")
 
 
 def wake_all(waiters: deque[asyncio.Future[None]]) -> None:

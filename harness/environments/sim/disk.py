@@ -217,8 +217,7 @@ class SimDisk:
 
     async def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically and durably."""
-        if self._loop.paused:
-            await self._loop.thawed()
+        await self._loop.thawed()
         _check(self._loop, path)
         store, content = self._store, bytes(data)
         store.world.note(self._loop.name, f"replace {path}", content)
@@ -239,8 +238,7 @@ class SimDisk:
 
     async def remove(self, path: str) -> None:
         """Remove the file durably; a missing one is no error."""
-        if self._loop.paused:
-            await self._loop.thawed()
+        await self._loop.thawed()
         _check(self._loop, path)
         files = self._store.files
         self._store.world.note(self._loop.name, f"remove {path}")
@@ -267,8 +265,7 @@ class SimFile:
 
     async def append(self, data: bytes) -> int:
         """Append and return the offset `data` starts at: visible, but not durable until `sync`."""
-        if self._loop.paused:
-            await self._loop.thawed()
+        await self._loop.thawed()
         self._check()
         offset, content = len(self._inode.visible), bytes(data)
         self._store.world.note(self._loop.name, f"append {self._path} at {offset}", content)
@@ -290,8 +287,7 @@ class SimFile:
 
     async def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes: visible at once, durable with the next sync."""
-        if self._loop.paused:
-            await self._loop.thawed()
+        await self._loop.thawed()
         self._check()
         if not 0 <= size <= len(self._inode.visible):
             raise ValueError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import random
 import signal
@@ -23,7 +22,7 @@ from typing import Any, Final, TypeVar
 from harness.case import stream
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
-from harness.env import NodeMain
+from harness.env import NodeMain, load_entry
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
 from harness.environments.sim.disk import DiskStore
@@ -118,7 +117,10 @@ class _Deployment:
         self._knobs = parse_knobs(plan.knobs)
         knobs = self._knobs
         refuse_in_simulation(plan.nodes)
-        entries = {spec.name: _resolve_all(spec) for spec in plan.nodes}
+        entries = {
+            spec.name: {name: load_entry(form.entry or "") for name, form in forms_of(spec).items()}
+            for spec in plan.nodes
+        }
         if len(entries) != len(plan.nodes) or CLIENT in entries:
             names = [spec.name for spec in plan.nodes]
             raise UsageError(f"node names must differ, and none is {CLIENT!r}: {names}")
@@ -213,27 +215,3 @@ def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def _resolve_all(spec: NodeSpec) -> dict[str, NodeMain]:
-    """Import what a node may run as, by variant."""
-    return {name: _resolve(form) for name, form in forms_of(spec).items()}
-
-
-def _resolve(spec: NodeSpec) -> NodeMain:
-    """Import a node's entry."""
-    assert spec.entry is not None, "foreign programs are refused before"
-    module_name, _, function_name = spec.entry.partition(":")
-    try:
-        entry = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"the entry {spec.entry!r} of the node {spec.name!r} does not load: {error}; "
-            "it must read like 'package.module:function'"
-        ) from error
-    if not callable(entry):
-        raise UsageError(
-            f"the entry {spec.entry!r} of the node {spec.name!r} is not a function; it must be "
-            "`async def main(env, config)`"
-        )
-    return entry  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ touched: that is its `Bite`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -52,12 +52,9 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 class LinkFault:
     """One fault on some links: a cut (no quality), or a worse quality."""
 
-    __slots__ = ("id", "links", "quality", "since_ns", "touched")
+    __slots__ = ("links", "quality", "since_ns", "touched")
 
-    def __init__(
-        self, fault_id: str, links: list[LinkState], quality: LinkQuality | None, since_ns: int
-    ) -> None:
-        self.id = fault_id
+    def __init__(self, links: list[LinkState], quality: LinkQuality | None, since_ns: int) -> None:
         self.links = links  # those it still lies on
         self.quality = quality
         self.since_ns = since_ns
@@ -99,31 +96,7 @@ class LinkState:
             fault.touched += 1
 
     def _recompute(self) -> None:
-        self.quality = _combined(f.quality for f in self.shapes if f.quality is not None)
+        shapes = [fault.quality for fault in self.shapes if fault.quality is not None]
+        self.quality = LinkQuality.together(shapes)
         self.blocked = self.quality.stall or bool(self.cuts)
         self.whole = not self.cuts and not self.shapes
-
-
-def _combined(qualities: Iterable[LinkQuality]) -> LinkQuality:
-    """All qualities at once: delays add up, independent losses multiply, the slowest rate wins."""
-    delay = jitter = 0.0
-    keep = single = order = 1.0
-    rate = 0
-    stall = False
-    for quality in qualities:
-        delay += quality.delay_ms
-        jitter += quality.jitter_ms
-        keep *= 1.0 - quality.drop
-        single *= 1.0 - quality.duplicate
-        order *= 1.0 - quality.reorder
-        rate = min(filter(None, (rate, quality.rate_kb_s)), default=0)
-        stall = stall or quality.stall
-    return LinkQuality(
-        delay_ms=delay,
-        jitter_ms=jitter,
-        drop=1.0 - keep,
-        duplicate=1.0 - single,
-        reorder=1.0 - order,
-        rate_kb_s=rate,
-        stall=stall,
-    )

@@ -60,7 +60,6 @@ class Fabric:
         self._connections = 0
         self._attempts: dict[int, _Attempt] = {}
         self._faults: dict[str, LinkFault] = {}
-        self._healed: dict[str, Bite] = {}
 
     def link(self, source: str, destination: str) -> LinkState:
         """The state of one direction."""
@@ -195,7 +194,7 @@ class Fabric:
     def lay(self, fault_id: str, links: Sequence[Link], quality: LinkQuality | None) -> None:
         """Lay a new fault on links: a cut, or a worse quality."""
         states = [self.link(link.source, link.destination) for link in sorted({*links})]
-        fault = LinkFault(fault_id, states, quality, self.world.now_ns)
+        fault = LinkFault(states, quality, self.world.now_ns)
         self._faults[fault_id] = fault
         for state in states:
             state.add(fault)
@@ -203,11 +202,10 @@ class Fabric:
     def heal(self, fault_id: str) -> Bite:
         """Take a fault off all links; what it did is remembered."""
         fault = self._faults.get(fault_id)
-        if fault is not None:
-            self._take_off(fault, list(fault.links))
-        elif fault_id not in self._healed:
+        if fault is None:
             raise UsageError(f"no fault has the id {fault_id!r}; `cut` and `shape` return ids")
-        return self._healed[fault_id]
+        self._take_off(fault, list(fault.links))
+        return Bite(fault.touched, "frames")
 
     def heal_within(self, nodes: Iterable[str] | None) -> None:
         """Take every fault off the links among these nodes, or off all links."""
@@ -224,10 +222,7 @@ class Fabric:
         for state in states:
             state.remove(fault)
             fault.links.remove(state)
-        if not fault.links:
-            del self._faults[fault.id]
-            self._healed[fault.id] = Bite(fault.touched, "frames")
-        for ends in list(self._ends.values()):
+        for ends in list(self._ends.values()) if states else ():
             for end in ends:
                 if end.out.link in states and not end.out.link.blocked:
                     self._recover(end, fault)
@@ -241,10 +236,8 @@ class Fabric:
         outage_ns = world.now_ns - fault.since_ns
         wait_ns = int(self.random.random() * min(outage_ns, self._rto_ns_max))
         survives = fault.quality is not None or self.random.random() < self._retransmit
-        if survives:
-            world.schedule(world.now_ns + wait_ns, _release, end.out)
-        else:
-            world.schedule(world.now_ns + wait_ns, _reset_held, end.out)
+        action = Pipe.release if survives else _reset_held
+        world.schedule(world.now_ns + wait_ns, action, end.out)
 
     def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections that use one of these links, at both ends."""
@@ -256,10 +249,6 @@ class Fabric:
                 first.become_reset()
                 second.become_reset()
         return count
-
-
-def _release(pipe: Pipe) -> None:
-    pipe.release()
 
 
 def _reset_held(pipe: Pipe) -> None:
@@ -350,6 +339,5 @@ class SimNetwork:
     async def connect(self, address: Address) -> SimConn:
         """Connect within the caller's own timeout."""
         self._owner.check_alive()
-        if self._owner.loop.paused:
-            await self._owner.loop.thawed()
+        await self._owner.loop.thawed()
         return await self._fabric.connect(self._owner, address)

@@ -301,17 +301,22 @@ class World:
     def discard(self) -> list[str]:
         """Take the world apart; returns failures of tasks that nobody had looked at.
 
+        Of nodes that run: what failed as its node ended, such as a second task on the same full
+        disk, had nobody left to look.
+
         Coroutines are closed in order of creation while every `Env` is inert, so that their
         `finally` blocks neither reach anything nor run later at the collector's whim.
         """
         unseen: list[str] = []
+        alive = [loop for loop in self.loops if loop.alive]
         for loop in self.loops:
             loop.die()
         for loop in self.loops:
             for task in loop.tasks():
                 if task.done():
                     error = None if task.cancelled() else task.exception()
-                    unseen.append(f"{loop.name}/{task.get_name()}: {error!r}")
+                    if loop in alive:
+                        unseen.append(f"{loop.name}/{task.get_name()}: {error!r}")
                 else:
                     task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001
                     self._close(loop, task)

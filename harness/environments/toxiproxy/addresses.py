@@ -11,8 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from harness.environments.callers import CallerBook, CallerGoneError
-from harness.environments.toxiproxy.errors import ApiError
-from harness.environments.toxiproxy.proxy import Proxy, listen
+from harness.environments.toxiproxy.proxy import ApiError, Proxy, listen
 from harness.errors import InfrastructureError
 
 __all__ = ["SharedAddress"]

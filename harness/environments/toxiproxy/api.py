@@ -17,11 +17,10 @@ import msgspec
 
 from harness.environments.callers import CallerBook
 from harness.environments.toxiproxy.addresses import SharedAddress
-from harness.environments.toxiproxy.errors import ApiError
 from harness.environments.toxiproxy.http import Request, Response
 from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
-from harness.environments.toxiproxy.proxy import DIRECTIONS, Proxy
+from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy
 from harness.environments.toxiproxy.toxics import TOXICS, Toxic
 
 __all__ = ["PROXIES_MAX", "VERSION", "Api"]
@@ -92,16 +91,6 @@ def _error(error: ApiError) -> Response:
     return Response(error.status, body + b"\n", _TEXT)
 
 
-def _toxic_json(entry: ToxicEntry) -> dict[str, Any]:
-    return {
-        "attributes": entry.toxic,
-        "name": entry.name,
-        "type": entry.type,
-        "stream": entry.stream,
-        "toxicity": entry.toxicity,
-    }
-
-
 def _proxy_json(proxy: Proxy) -> dict[str, Any]:
     in_chain_order = sorted(proxy.toxics, key=lambda entry: DIRECTIONS.index(entry.stream))
     return {
@@ -109,7 +98,7 @@ def _proxy_json(proxy: Proxy) -> dict[str, Any]:
         "listen": proxy.listen,
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
-        "toxics": [_toxic_json(entry) for entry in in_chain_order],
+        "toxics": in_chain_order,
     }
 
 
@@ -153,9 +142,10 @@ class Api:
             if match is None:
                 continue
             path_known = True
+            names = [urllib.parse.unquote(part) for part in match.groups()]
             if method == request.method:
                 try:
-                    return await action(request.body, [_unquote(part) for part in match.groups()])
+                    return await action(request.body, names)
                 except ApiError as error:
                     return _error(error)
         if path_known:
@@ -295,10 +285,10 @@ class Api:
             toxic=_attributes(TOXICS[given.type], given.attributes or {}),
         )
         await proxy.add_toxic(entry)
-        return _json(_toxic_json(entry))
+        return _json(entry)
 
     async def _toxic_show(self, _body: bytes, names: list[str]) -> Response:
-        return _json(_toxic_json(self._proxy(names[0]).toxic(names[1])))
+        return _json(self._proxy(names[0]).toxic(names[1]))
 
     async def _toxic_update(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
@@ -309,7 +299,7 @@ class Api:
         if change.toxicity is not None:
             entry.toxicity = change.toxicity
         await proxy.update_toxic(entry)
-        return _json(_toxic_json(entry))
+        return _json(entry)
 
     async def _toxic_delete(self, _body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
@@ -324,7 +314,3 @@ class Api:
     async def _metrics(self, _body: bytes, _names: list[str]) -> Response:
         text = render_metrics([proxy for _, proxy in sorted(self._proxies.items())])
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
-
-
-def _unquote(part: str) -> str:
-    return urllib.parse.unquote(part)

@@ -11,21 +11,15 @@ import asyncio
 import contextlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from harness.environments.toxiproxy.metrics import (
-    CONNECTIONS,
-    RECEIVED,
-    SENT,
-    SWALLOWED,
-    parse_metrics,
-)
+from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED, parse_metrics
 from harness.errors import InfrastructureError
 from harness.httpreply import read_reply
 
-__all__ = ["ProxyInfo", "ToxicInfo", "ToxiproxyClient", "ToxiproxyError"]
+__all__ = ["ProxyInfo", "ToxiproxyClient", "ToxiproxyError"]
 
 TIMEOUT_S: Final = 10.0
 _HEAD_BYTES_MAX: Final = 64 * 1024
@@ -44,24 +38,11 @@ class ToxiproxyError(InfrastructureError):
         self.body = body
 
 
-class ToxicInfo(msgspec.Struct, frozen=True):
-    """A toxic as the server shows it."""
-
-    name: str
-    type: str
-    stream: str
-    toxicity: float
-    attributes: dict[str, Any]
-
-
 class ProxyInfo(msgspec.Struct, frozen=True):
-    """A proxy as the server shows it."""
+    """Of a proxy as the server shows it: where it listens."""
 
     name: str
     listen: str
-    upstream: str
-    enabled: bool
-    toxics: tuple[ToxicInfo, ...] = ()
 
 
 class _Populated(msgspec.Struct, frozen=True):
@@ -155,7 +136,7 @@ class ToxiproxyClient:
         if text.startswith("404 "):
             return None
         try:
-            return parse_metrics(text, (RECEIVED, SENT, SWALLOWED, CONNECTIONS))
+            return parse_metrics(text, (RECEIVED, SENT, SWALLOWED))
         except ValueError as error:
             raise ToxiproxyError("GET", self.url("metrics"), 200, str(error)) from error
 

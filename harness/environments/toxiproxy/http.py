@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -42,7 +42,6 @@ class Response:
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -167,7 +166,6 @@ async def _write_response(
             f"Content-Type: {response.content_type}",
             f"Content-Length: {len(response.body)}",
         ]
-    lines += [f"{name}: {value}" for name, value in response.headers.items()]
     if not keep_alive:
         lines.append("Connection: close")
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + response.body)

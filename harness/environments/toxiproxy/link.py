@@ -19,12 +19,15 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final
+
+import msgspec
 
 from harness.environments.toxiproxy.toxics import Noop, Toxic
-from harness.environments.toxiproxy.toxics.base import CHUNK_BYTES_MAX
 
-__all__ = ["Counters", "Link", "ToxicEntry"]
+__all__ = ["Counters", "Link", "Stub", "ToxicEntry"]
+
+_CHUNK_BYTES_MAX: Final = 32 * 1024
 
 
 @dataclass(slots=True)
@@ -36,27 +39,20 @@ class Counters:
     swallowed_bytes: int = 0
 
 
-@dataclass(slots=True)
-class ToxicEntry:
-    """A toxic of a proxy, as the API knows it."""
+class ToxicEntry(msgspec.Struct):
+    """A toxic of a proxy, as the API knows and shows it."""
 
     name: str
     type: str
     stream: str
     toxicity: float
-    toxic: Toxic
+    toxic: Toxic = msgspec.field(name="attributes")
 
 
 @dataclass(slots=True)
 class _Chunk:
     data: bytes
     arrived_s: float
-
-
-class _Output(Protocol):
-    def take(self, chunk: _Chunk) -> None: ...
-    async def room(self) -> None: ...
-    def end(self) -> None: ...
 
 
 class _Channel:
@@ -123,7 +119,7 @@ class _Source:
 
     async def next(self) -> _Chunk | None:
         try:
-            data = await self._reader.read(CHUNK_BYTES_MAX)
+            data = await self._reader.read(_CHUNK_BYTES_MAX)
         except OSError:
             return None  # a reset ends the stream like a close, as upstream has it
         if not data:
@@ -132,14 +128,14 @@ class _Source:
         return _Chunk(data, asyncio.get_running_loop().time())
 
 
-class _Stub:
-    """The place of one toxic on one link; see `toxics.base.Stub`."""
+class Stub:
+    """The place of one toxic on one direction of one connection."""
 
     def __init__(
         self,
         entry: ToxicEntry | None,
         source: _Source | _Channel,
-        output: _Output,
+        output: _Channel | _Sink,
         link: Link,
     ) -> None:
         self.entry = entry
@@ -151,35 +147,35 @@ class _Stub:
         self._link = link
         self._held: _Chunk | None = None
         self._toxic: Toxic = Noop()
-        self._random = link.stream(entry.name if entry is not None else "")
+        self.random = link.stream(entry.name if entry is not None else "")
         self.draw()
 
     def draw(self) -> None:
         """Decide by the toxicity whether the toxic acts on this connection."""
         if self.entry is None:
             return
-        acts = self._random.random() < self.entry.toxicity
+        acts = self.random.random() < self.entry.toxicity
         self._toxic = self.entry.toxic if acts else Noop()
 
     @property
-    def random(self) -> random.Random:
-        return self._random
-
-    @property
     def held_bytes(self) -> int:
+        """How much of the received chunk is still held."""
         return 0 if self._held is None else len(self._held.data)
 
     @property
     def held_age_s(self) -> float:
+        """How long ago the held chunk arrived at the proxy, delays so far taken out."""
         assert self._held is not None
         return asyncio.get_running_loop().time() - self._held.arrived_s
 
     async def receive(self) -> bool:
+        """Hold the next chunk; false at the end of the stream (and on every later call)."""
         assert self._held is None
         self._held = await self.source.next()
         return self._held is not None
 
     async def send(self, size_bytes: int | None = None) -> None:
+        """Pass on the first bytes of what is held (all of it by default)."""
         self._hand_over(self.held_bytes if size_bytes is None else size_bytes)
         await self.output.room()
 
@@ -194,15 +190,18 @@ class _Stub:
         self._held = _Chunk(rest, held.arrived_s) if rest else None
 
     def swallow(self) -> None:
+        """Drop what is held."""
         self.swallowed_bytes += self.held_bytes
         self._link.counters.swallowed_bytes += self.held_bytes
         self._held = None
 
     def delayed(self, delay_s: float) -> None:
+        """Note that the held chunk was delayed on purpose."""
         assert self._held is not None
         self._held.arrived_s += delay_s
 
     def reset(self) -> None:
+        """Reset the whole connection, both ways."""
         self._link.reset_connection()
 
     def start(self) -> None:
@@ -270,7 +269,7 @@ class Link:
         self.stream = stream
         self.reset_connection = reset_connection
         self._sink = _Sink(writer, counters)
-        self._stubs = [_Stub(None, _Source(reader, counters), self._sink, self)]
+        self._stubs = [Stub(None, _Source(reader, counters), self._sink, self)]
         self._change = asyncio.Lock()
         self._closed = False
 
@@ -281,10 +280,10 @@ class Link:
         for stub in self._stubs:
             stub.start()
 
-    def _append(self, entry: ToxicEntry) -> _Stub:
+    def _append(self, entry: ToxicEntry) -> Stub:
         channel = _Channel(entry.toxic.buffer_chunks)
         last = self._stubs[-1]
-        stub = _Stub(entry, channel, self._sink, self)
+        stub = Stub(entry, channel, self._sink, self)
         last.output = channel
         self._stubs.append(stub)
         return stub
@@ -327,7 +326,7 @@ class Link:
             if goes_on:
                 before.start()
 
-    def _find(self, entry: ToxicEntry) -> _Stub | None:
+    def _find(self, entry: ToxicEntry) -> Stub | None:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harness.case import stream
-from harness.environments.toxiproxy.errors import ApiError
 from harness.environments.toxiproxy.link import Counters, Link, ToxicEntry
+from harness.errors import HarnessError
 
-__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "Proxy", "listen", "split_address"]
+__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "ApiError", "Proxy", "listen", "split_address"]
 
 DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
@@ -30,6 +30,15 @@ _READ_BUFFER_BYTES: Final = 64 * 1024
 _LINGER_NONE: Final = struct.pack("ii", 1, 0)
 
 _log = logging.getLogger(__name__)
+
+
+class ApiError(HarnessError):
+    """A request that cannot be served: a message as upstream words it, and an HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
 
 
 def split_address(address: str) -> tuple[str, int]:

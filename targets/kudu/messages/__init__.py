@@ -9,153 +9,22 @@ none: KUDU-1537).
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
+from typing import Final
 
-from targets.kudu.messages.admin import (
-    AlterSchemaRequest,
-    CreateTabletRequest,
-    DeleteTabletRequest,
-    TabletServerResponse,
-)
-from targets.kudu.messages.base import (
-    AppStatus,
-    MasterError,
-    MasterErrorCode,
-    Meta,
-    RequestId,
-    TabletError,
-    TabletErrorCode,
-)
-from targets.kudu.messages.cluster import (
-    ConnectToMasterRequest,
-    ConnectToMasterResponse,
-    DumpEntitiesRequest,
-    DumpResponse,
-    DumpTabletsRequest,
-    GetMasterRegistrationRequest,
-    GetMasterRegistrationResponse,
-    ListTabletServersRequest,
-    ListTabletServersResponse,
-    ReportedTablet,
-    TabletReport,
-    TabletServerEntry,
-    TSHeartbeatRequest,
-    TSHeartbeatResponse,
-    TSRegistration,
-)
-from targets.kudu.messages.ddl import (
-    AlterStep,
-    AlterTableRequest,
-    AlterTableResponse,
-    CreateTableRequest,
-    CreateTableResponse,
-    DeleteTableRequest,
-    DeleteTableResponse,
-    StepType,
-    TableIdentifier,
-)
-from targets.kudu.messages.reads import (
-    GetTableLocationsRequest,
-    GetTableLocationsResponse,
-    GetTableSchemaRequest,
-    GetTableSchemaResponse,
-    IsAlterTableDoneRequest,
-    IsAlterTableDoneResponse,
-    IsCreateTableDoneRequest,
-    IsCreateTableDoneResponse,
-    ListedTable,
-    ListTablesRequest,
-    ListTablesResponse,
-    ReplicaLocation,
-    TabletLocations,
-)
-from targets.kudu.messages.schema import (
-    Column,
-    Partition,
-    PartitionSchema,
-    PeerConfig,
-    RaftConfig,
-    Schema,
-)
+from targets.kudu.messages import admin, cluster, ddl, reads
+from targets.kudu.messages.admin import *
+from targets.kudu.messages.base import *
+from targets.kudu.messages.base import Message
+from targets.kudu.messages.cluster import *
+from targets.kudu.messages.ddl import *
+from targets.kudu.messages.reads import *
+from targets.kudu.messages.schema import *
 
-__all__ = [
-    "METHODS",
-    "AlterSchemaRequest",
-    "AlterStep",
-    "AlterTableRequest",
-    "AlterTableResponse",
-    "AppStatus",
-    "Column",
-    "ConnectToMasterRequest",
-    "ConnectToMasterResponse",
-    "CreateTableRequest",
-    "CreateTableResponse",
-    "CreateTabletRequest",
-    "DeleteTableRequest",
-    "DeleteTableResponse",
-    "DeleteTabletRequest",
-    "DumpEntitiesRequest",
-    "DumpResponse",
-    "DumpTabletsRequest",
-    "GetMasterRegistrationRequest",
-    "GetMasterRegistrationResponse",
-    "GetTableLocationsRequest",
-    "GetTableLocationsResponse",
-    "GetTableSchemaRequest",
-    "GetTableSchemaResponse",
-    "IsAlterTableDoneRequest",
-    "IsAlterTableDoneResponse",
-    "IsCreateTableDoneRequest",
-    "IsCreateTableDoneResponse",
-    "ListTablesRequest",
-    "ListTablesResponse",
-    "ListTabletServersRequest",
-    "ListTabletServersResponse",
-    "ListedTable",
-    "MasterError",
-    "MasterErrorCode",
-    "Meta",
-    "Partition",
-    "PartitionSchema",
-    "PeerConfig",
-    "RaftConfig",
-    "ReplicaLocation",
-    "ReportedTablet",
-    "RequestId",
-    "Schema",
-    "StepType",
-    "TSHeartbeatRequest",
-    "TSHeartbeatResponse",
-    "TSRegistration",
-    "TableIdentifier",
-    "TabletError",
-    "TabletErrorCode",
-    "TabletLocations",
-    "TabletReport",
-    "TabletServerEntry",
-    "TabletServerResponse",
-]
-
-METHODS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    "MasterService.CreateTable": (CreateTableRequest, CreateTableResponse),
-    "MasterService.DeleteTable": (DeleteTableRequest, DeleteTableResponse),
-    "MasterService.AlterTable": (AlterTableRequest, AlterTableResponse),
-    "MasterService.IsCreateTableDone": (IsCreateTableDoneRequest, IsCreateTableDoneResponse),
-    "MasterService.IsAlterTableDone": (IsAlterTableDoneRequest, IsAlterTableDoneResponse),
-    "MasterService.GetTableSchema": (GetTableSchemaRequest, GetTableSchemaResponse),
-    "MasterService.ListTables": (ListTablesRequest, ListTablesResponse),
-    "MasterService.GetTableLocations": (GetTableLocationsRequest, GetTableLocationsResponse),
-    "MasterService.ConnectToMaster": (ConnectToMasterRequest, ConnectToMasterResponse),
-    "MasterService.GetMasterRegistration": (
-        GetMasterRegistrationRequest,
-        GetMasterRegistrationResponse,
-    ),
-    "MasterService.ListTabletServers": (ListTabletServersRequest, ListTabletServersResponse),
-    "MasterService.TSHeartbeat": (TSHeartbeatRequest, TSHeartbeatResponse),
-    "MasterService.DumpEntities": (DumpEntitiesRequest, DumpResponse),
-    "TabletServerAdminService.CreateTablet": (CreateTabletRequest, TabletServerResponse),
-    "TabletServerAdminService.DeleteTablet": (DeleteTabletRequest, TabletServerResponse),
-    "TabletServerAdminService.AlterSchema": (AlterSchemaRequest, TabletServerResponse),
-    "TabletServerService.DumpTablets": (DumpTabletsRequest, DumpResponse),
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    **admin.METHODS,
+    **cluster.METHODS,
+    **ddl.METHODS,
+    **reads.METHODS,
 }
 """Method name -> request and response type. ConsensusService's are in `raft/messages.py`."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from targets.kudu.messages.base import Message, TabletError
 from targets.kudu.messages.schema import Partition, RaftConfig, Schema
 
@@ -52,3 +55,10 @@ class TabletServerResponse(Message, frozen=True):
     """The answer to all administrative calls."""
 
     error: TabletError | None = None
+
+
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    "TabletServerAdminService.CreateTablet": (CreateTabletRequest, TabletServerResponse),
+    "TabletServerAdminService.DeleteTablet": (DeleteTabletRequest, TabletServerResponse),
+    "TabletServerAdminService.AlterSchema": (AlterSchemaRequest, TabletServerResponse),
+}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from targets.kudu.messages.base import MasterError, Message, Meta
 from targets.kudu.messages.schema import RaftConfig
@@ -140,3 +141,16 @@ class DumpResponse(Message, frozen=True):
     """Plain JSON data, for snapshots and for people."""
 
     data: dict[str, Any]
+
+
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    "MasterService.ConnectToMaster": (ConnectToMasterRequest, ConnectToMasterResponse),
+    "MasterService.GetMasterRegistration": (
+        GetMasterRegistrationRequest,
+        GetMasterRegistrationResponse,
+    ),
+    "MasterService.ListTabletServers": (ListTabletServersRequest, ListTabletServersResponse),
+    "MasterService.TSHeartbeat": (TSHeartbeatRequest, TSHeartbeatResponse),
+    "MasterService.DumpEntities": (DumpEntitiesRequest, DumpResponse),
+    "TabletServerService.DumpTablets": (DumpTabletsRequest, DumpResponse),
+}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from typing import Final
 
 from targets.kudu.messages.base import MasterError, Message, Meta, RequestId
 from targets.kudu.messages.schema import Column, PartitionSchema, Schema
@@ -99,3 +101,10 @@ class AlterTableResponse(Message, frozen=True):
     error: MasterError | None = None
     table_id: str = ""
     schema_version: int = 0
+
+
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    "MasterService.CreateTable": (CreateTableRequest, CreateTableResponse),
+    "MasterService.DeleteTable": (DeleteTableRequest, DeleteTableResponse),
+    "MasterService.AlterTable": (AlterTableRequest, AlterTableResponse),
+}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from targets.kudu.messages.base import MasterError, Message, Meta
 from targets.kudu.messages.ddl import TableIdentifier
 from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
@@ -137,3 +140,12 @@ class GetTableLocationsResponse(Message, frozen=True):
     schema_version: int = 0
     tablets: tuple[TabletLocations, ...] = ()
     ttl_ms: int = 0
+
+
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    "MasterService.IsCreateTableDone": (IsCreateTableDoneRequest, IsCreateTableDoneResponse),
+    "MasterService.IsAlterTableDone": (IsAlterTableDoneRequest, IsAlterTableDoneResponse),
+    "MasterService.GetTableSchema": (GetTableSchemaRequest, GetTableSchemaResponse),
+    "MasterService.ListTables": (ListTablesRequest, ListTablesResponse),
+    "MasterService.GetTableLocations": (GetTableLocationsRequest, GetTableLocationsResponse),
+}

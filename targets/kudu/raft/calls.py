@@ -6,38 +6,37 @@ Snapshots arrive in chunks, in order; what does not fit is asked for again.
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
+from targets.kudu.raft.core import RaftCore, Role
 from targets.kudu.raft.senders import SNAPSHOT_BYTES_MAX
 from targets.kudu.rpc import Answer, RpcHandlerError
-
-if TYPE_CHECKING:
-    from targets.kudu.raft.replica import Replica
 
 __all__ = ["ConsensusCalls"]
 
 _WAITING_MAX: Final = 4096
 
 
+@dataclasses.dataclass(slots=True)
 class _Incoming:
     """A snapshot that is being received."""
 
-    __slots__ = ("data", "key")
-
-    def __init__(self, key: tuple[Any, ...]) -> None:
-        self.key = key
-        self.data = bytearray()
+    key: tuple[Any, ...]
+    data: bytearray = dataclasses.field(default_factory=bytearray)
 
 
 class ConsensusCalls:
-    """Handles the consensus calls for one replica."""
+    """Handles the consensus calls for one replica: it reads `core`, and changes it by `step`."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
+        self._core = core
+        self._step = step
         self._waiting: deque[Answer] = deque()  # those from the first that still waits
         self._incoming: _Incoming | None = None
 
@@ -49,13 +48,13 @@ class ConsensusCalls:
     def vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
         """A candidate asks for a vote."""
         reply = Answer()
-        self._replica.step(ev.VoteRequested(request, reply))
+        self._step(ev.VoteRequested(request, reply))
         return self._outcome(reply)
 
     def update(self, request: msg.UpdateConsensusRequest) -> Answer:
         """A leader's heartbeat or entries; answered at once unless something must be durable."""
         reply = Answer()
-        self._replica.step(ev.UpdateRequested(request, reply))
+        self._step(ev.UpdateRequested(request, reply))
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
@@ -72,24 +71,22 @@ class ConsensusCalls:
 
     def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
         """One chunk of a snapshot; the last one installs it."""
-        if request.caller_term < self._replica.term or request.total_size > SNAPSHOT_BYTES_MAX:
+        if request.caller_term < self._core.term or request.total_size > SNAPSHOT_BYTES_MAX:
             code = msg.ConsensusErrorCode.INVALID_TERM
             message = f"term {request.caller_term} is over"
-            if request.caller_term >= self._replica.term:
+            if request.caller_term >= self._core.term:
                 code = msg.ConsensusErrorCode.CANNOT_PREPARE
                 message = f"{request.total_size} bytes; the limit is {SNAPSHOT_BYTES_MAX}"
             error = msg.ConsensusError(code, message)
-            return msg.InstallSnapshotResponse(
-                self._replica.local_uuid, self._replica.term, error=error
-            )
-        self._replica.step(ev.LeaderContact(request.caller_uuid, request.caller_term))
+            return msg.InstallSnapshotResponse(self._core.uuid, self._core.term, error=error)
+        self._step(ev.LeaderContact(request.caller_uuid, request.caller_term))
         data = self._collect(request)
         if data is None:
             size = 0 if self._incoming is None else len(self._incoming.data)
-            term = max(self._replica.term, request.caller_term)
-            return msg.InstallSnapshotResponse(self._replica.local_uuid, term, next_offset=size)
+            term = max(self._core.term, request.caller_term)
+            return msg.InstallSnapshotResponse(self._core.uuid, term, next_offset=size)
         reply = Answer()
-        self._replica.step(
+        self._step(
             ev.SnapshotReceived(
                 caller_uuid=request.caller_uuid,
                 caller_term=request.caller_term,
@@ -125,9 +122,25 @@ class ConsensusCalls:
             return None  # the sender is asked to begin again
         return data
 
-    def state(self) -> msg.GetConsensusStateResponse:
+    def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
+        """An administrator asks the leader to give up its role."""
+        if self._core.role is not Role.LEADER:
+            message = f"not the leader; that is {self._core.leader_uuid or 'unknown'}"
+            code = msg.ConsensusErrorCode.NOT_THE_LEADER
+            return msg.LeaderStepDownResponse(msg.ConsensusError(code, message))
+        self._step(ev.StepDown(request.new_leader_uuid))
+        return msg.LeaderStepDownResponse()
+
+    def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
+        """Run for leader now, in spite of a live one; nothing happens on a leader."""
+        del request
+        self._step(ev.RunElection())
+        return msg.RunLeaderElectionResponse()
+
+    def state(self, request: msg.GetConsensusStateRequest) -> msg.GetConsensusStateResponse:
         """How this replica sees its group."""
-        core = self._replica.core
+        del request
+        core = self._core
         return msg.GetConsensusStateResponse(
             responder_uuid=core.uuid,
             current_term=core.term,

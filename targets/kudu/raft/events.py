@@ -63,29 +63,33 @@ __all__ = [
 ]
 
 
-class _Item(msgspec.Struct, frozen=True):
-    """The base of events and effects."""
+class Event(msgspec.Struct, frozen=True):
+    """What goes in."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What comes out."""
 
 
 # --- events ----------------------------------------------------------------------------------
 
 
-class ElectionTimeout(_Item, frozen=True):
+class ElectionTimeout(Event, frozen=True):
     """The election timer ran out (leaders ignore it)."""
 
 
-class HeartbeatDue(_Item, frozen=True):
+class HeartbeatDue(Event, frozen=True):
     """A leader's heartbeat interval has passed (others ignore it)."""
 
 
-class VoteRequested(_Item, frozen=True):
+class VoteRequested(Event, frozen=True):
     """A candidate asks for this replica's vote."""
 
     request: RequestConsensusVoteRequest
     reply: Any
 
 
-class VoteAnswered(_Item, frozen=True):
+class VoteAnswered(Event, frozen=True):
     """A voter answered, or did not (`response` None)."""
 
     election_id: int
@@ -93,14 +97,14 @@ class VoteAnswered(_Item, frozen=True):
     response: RequestConsensusVoteResponse | None
 
 
-class UpdateRequested(_Item, frozen=True):
+class UpdateRequested(Event, frozen=True):
     """A leader's heartbeat or entries."""
 
     request: UpdateConsensusRequest
     reply: Any
 
 
-class UpdateAnswered(_Item, frozen=True):
+class UpdateAnswered(Event, frozen=True):
     """A follower answered `SendUpdate` number `request_id`, or did not (`response` None)."""
 
     peer_uuid: str
@@ -108,14 +112,14 @@ class UpdateAnswered(_Item, frozen=True):
     response: UpdateConsensusResponse | None
 
 
-class LeaderContact(_Item, frozen=True):
+class LeaderContact(Event, frozen=True):
     """A sign of life of a leader that carries nothing else (a chunk of a snapshot)."""
 
     caller_uuid: str
     caller_term: int
 
 
-class SnapshotReceived(_Item, frozen=True):
+class SnapshotReceived(Event, frozen=True):
     """A whole snapshot arrived and its checksum is right."""
 
     caller_uuid: str
@@ -127,14 +131,14 @@ class SnapshotReceived(_Item, frozen=True):
     reply: Any
 
 
-class SnapshotProgress(_Item, frozen=True):
+class SnapshotProgress(Event, frozen=True):
     """A peer answered a part of `SendSnapshot` number `request_id`: a sign of life."""
 
     peer_uuid: str
     request_id: int
 
 
-class SnapshotSent(_Item, frozen=True):
+class SnapshotSent(Event, frozen=True):
     """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
 
     `last_included` is what was sent.
@@ -146,7 +150,7 @@ class SnapshotSent(_Item, frozen=True):
     response: InstallSnapshotResponse | None
 
 
-class Propose(_Item, frozen=True):
+class Propose(Event, frozen=True):
     """Append an entry, if this replica leads."""
 
     kind: EntryKind
@@ -154,58 +158,38 @@ class Propose(_Item, frozen=True):
     token: Any
 
 
-class ReadRequested(_Item, frozen=True):
+class ReadRequested(Event, frozen=True):
     """Confirm leadership and find the read index (Raft dissertation, 6.4)."""
 
     token: Any
 
 
-class Synced(_Item, frozen=True):
+class Synced(Event, frozen=True):
     """Everything up to `AppendLog` number `sequence` is durable."""
 
     sequence: int
 
 
-class Compact(_Item, frozen=True):
+class Compact(Event, frozen=True):
     """A durable snapshot covers the log up to `index`: forget that part."""
 
     index: int
 
 
-class StepDown(_Item, frozen=True):
+class StepDown(Event, frozen=True):
     """Give up leadership; with `new_leader_uuid`, hand it over."""
 
     new_leader_uuid: str | None = None
 
 
-class RunElection(_Item, frozen=True):
+class RunElection(Event, frozen=True):
     """Run for leader now: no pre-election, in spite of a live leader."""
-
-
-Event = (
-    ElectionTimeout
-    | HeartbeatDue
-    | VoteRequested
-    | VoteAnswered
-    | UpdateRequested
-    | UpdateAnswered
-    | LeaderContact
-    | SnapshotReceived
-    | SnapshotProgress
-    | SnapshotSent
-    | Propose
-    | ReadRequested
-    | Synced
-    | Compact
-    | StepDown
-    | RunElection
-)
 
 
 # --- effects ---------------------------------------------------------------------------------
 
 
-class SaveMeta(_Item, frozen=True):
+class SaveMeta(Effect, frozen=True):
     """Make term, vote and committed configuration durable. A barrier."""
 
     term: int
@@ -213,7 +197,7 @@ class SaveMeta(_Item, frozen=True):
     committed_config: RaftConfig
 
 
-class AppendLog(_Item, frozen=True):
+class AppendLog(Effect, frozen=True):
     """Write entries to the log; an index at or below the last one replaces the tail from there.
 
     `preceding` is the entry before the first, which tells a recovery whether the entries continue
@@ -225,7 +209,7 @@ class AppendLog(_Item, frozen=True):
     entries: tuple[Entry, ...]
 
 
-class InstallSnapshot(_Item, frozen=True):
+class InstallSnapshot(Effect, frozen=True):
     """Replace the state machine. A barrier.
 
     `keep_log` False: the log on disk does not continue the snapshot and must go.
@@ -238,7 +222,7 @@ class InstallSnapshot(_Item, frozen=True):
     keep_log: bool
 
 
-class SendVote(_Item, frozen=True):
+class SendVote(Effect, frozen=True):
     """Ask a peer for its vote; the answer comes back as `VoteAnswered`."""
 
     peer_uuid: str
@@ -247,7 +231,7 @@ class SendVote(_Item, frozen=True):
     request: RequestConsensusVoteRequest
 
 
-class SendUpdate(_Item, frozen=True):
+class SendUpdate(Effect, frozen=True):
     """Send to a peer; the answer comes back as `UpdateAnswered`."""
 
     peer_uuid: str
@@ -256,7 +240,7 @@ class SendUpdate(_Item, frozen=True):
     request: UpdateConsensusRequest
 
 
-class SendSnapshot(_Item, frozen=True):
+class SendSnapshot(Effect, frozen=True):
     """Send the latest snapshot to a peer; the end comes back as `SnapshotSent`."""
 
     peer_uuid: str
@@ -265,75 +249,56 @@ class SendSnapshot(_Item, frozen=True):
     term: int
 
 
-class SendRunElection(_Item, frozen=True):
+class SendRunElection(Effect, frozen=True):
     """Ask a peer to run for leader."""
 
     peer_uuid: str
     address: str
 
 
-class Reply(_Item, frozen=True):
+class Reply(Effect, frozen=True):
     """Answer the call behind `reply`."""
 
     reply: Any
     response: RequestConsensusVoteResponse | UpdateConsensusResponse | InstallSnapshotResponse
 
 
-class Committed(_Item, frozen=True):
+class Committed(Effect, frozen=True):
     """Entries up to `index` are committed: apply them."""
 
     index: int
 
 
-class ProposalAccepted(_Item, frozen=True):
+class ProposalAccepted(Effect, frozen=True):
     """The entry is in the leader's log under `opid`."""
 
     token: Any
     opid: OpId
 
 
-class ProposalRejected(_Item, frozen=True):
+class ProposalRejected(Effect, frozen=True):
     """Nothing was appended."""
 
     token: Any
     reason: str
 
 
-class ReadReady(_Item, frozen=True):
+class ReadReady(Effect, frozen=True):
     """Leadership was confirmed after the request; read once `index` is applied."""
 
     token: Any
     index: int
 
 
-class ReadRejected(_Item, frozen=True):
+class ReadRejected(Effect, frozen=True):
     """This replica does not lead, or lost leadership before it could confirm it."""
 
     token: Any
 
 
-class ResetElectionTimer(_Item, frozen=True):
+class ResetElectionTimer(Effect, frozen=True):
     """Wait for a whole election timeout again."""
 
 
-class StateChanged(_Item, frozen=True):
+class StateChanged(Effect, frozen=True):
     """Role, term, leader or committed configuration changed."""
-
-
-Effect = (
-    SaveMeta
-    | AppendLog
-    | InstallSnapshot
-    | SendVote
-    | SendUpdate
-    | SendSnapshot
-    | SendRunElection
-    | Reply
-    | Committed
-    | ProposalAccepted
-    | ProposalRejected
-    | ReadReady
-    | ReadRejected
-    | ResetElectionTimer
-    | StateChanged
-)

@@ -1,4 +1,4 @@
-"""The part of a Raft log that is in memory, and the configurations it holds.
+"""The log as the core sees it: entries in memory, and how far they are durable and committed.
 
 The log begins after `base`, the last entry that a snapshot took over. Everything up to `base` is
 committed, so it equals every later leader's log by leader completeness.
@@ -6,58 +6,48 @@ committed, so it equals every later leader's log by leader completeness.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-
-import msgspec
+from typing import Final
 
 from targets.kudu.messages import RaftConfig
+from targets.kudu.raft import events as ev
+from targets.kudu.raft.configs import ConfigHistory
 from targets.kudu.raft.messages import Entry, EntryKind, OpId
 
-__all__ = ["ConfigHistory", "MemoryLog", "decode_config", "encode_config"]
+__all__ = ["MemoryLog"]
 
-_CONFIG_DECODER = msgspec.msgpack.Decoder(RaftConfig)
-
-
-def encode_config(config: RaftConfig) -> bytes:
-    """The payload of a CONFIG entry."""
-    return msgspec.msgpack.encode(config)
-
-
-def decode_config(entry: Entry) -> RaftConfig:
-    """The configuration in a CONFIG entry, which takes the entry's index as its `opid_index`."""
-    assert entry.kind is EntryKind.CONFIG, entry
-    return msgspec.structs.replace(_CONFIG_DECODER.decode(entry.payload), opid_index=entry.index)
+_ENTRY_OVERHEAD_BYTES: Final = 16
 
 
 class MemoryLog:
-    """Contiguous entries after `base`."""
+    """Contiguous entries after `base`, and the configurations among them (`configs`).
 
-    __slots__ = ("_entries", "base", "last", "last_index", "payload_bytes")
+    What is committed is never cut. `durable_index` is of this replica's disk alone: an entry may be
+    committed before it is durable here.
+    """
 
-    def __init__(self, base: OpId, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
+        """As recovered from disk: everything given is durable, `base` is committed."""
         self.base = base
         self.last = base  # the name of the last entry; `base` when there is none
         self.last_index = base.index
-        self._entries: list[Entry] = []
         self.payload_bytes = 0
-        for entry in entries:
-            self.append(entry)
+        self.configs = ConfigHistory(config)
+        self.commit_index = base.index
+        self.append_sequence = 0  # the number of the latest append
+        self._entries: list[Entry] = []
+        self._unsynced: deque[tuple[int, int]] = deque()  # (append sequence, last index)
+        self._extend(entries)
+        self.durable_index = self.last_index
 
-    def _note_last(self) -> None:
-        """Take note of the end of the log, which is read far more often than it moves back."""
-        entry = self._entries[-1] if self._entries else self.base
-        self.last = OpId(entry.term, entry.index)
-        self.last_index = entry.index
+    # --- reading ----------------------------------------------------------------------------
 
     def term_at(self, index: int) -> int:
         """The term of the entry at `index`, which must be `base` or in memory."""
         if index == self.last_index:
             return self.last.term
-        offset = index - self.base.index
-        if offset == 0:
-            return self.base.term
-        assert 0 < offset <= len(self._entries), f"no entry {index} in {self}"
-        return self._entries[offset - 1].term
+        return self.base.term if index == self.base.index else self.entry(index).term
 
     def holds(self, opid: OpId) -> bool:
         """Whether `opid` is `base` or an entry in memory."""
@@ -72,41 +62,6 @@ class MemoryLog:
         offset = index - self.base.index
         assert 0 < offset <= len(self._entries), f"no entry {index} in {self}"
         return self._entries[offset - 1]
-
-    def append(self, entry: Entry) -> None:
-        """Append the next entry."""
-        last, index, term = self.last, entry.index, entry.term
-        assert index == last.index + 1, f"entry {index} after {last}"
-        assert term >= last.term, f"term {term} after {last}"
-        self._entries.append(entry)
-        self.last = OpId(term, index)
-        self.last_index = index
-        self.payload_bytes += len(entry.payload)
-
-    def truncate_from(self, index: int) -> None:
-        """Remove `index` and everything after it."""
-        offset = index - self.base.index - 1
-        assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
-        self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[offset:])
-        del self._entries[offset:]
-        self._note_last()
-
-    def compact(self, index: int) -> None:
-        """Forget everything up to `index`, which becomes `base`."""
-        offset = index - self.base.index
-        assert 0 < offset <= len(self._entries), f"compact {self} up to {index}"
-        entry = self._entries[offset - 1]
-        self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[:offset])
-        self.base = OpId(entry.term, entry.index)
-        del self._entries[:offset]
-        self._note_last()
-
-    def reset(self, base: OpId) -> None:
-        """Forget everything: a snapshot up to `base` took its place."""
-        self.base = base
-        self._entries.clear()
-        self.payload_bytes = 0
-        self._note_last()
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
         """Entries from `index` on, at most `bytes_max` of payload but at least one if any."""
@@ -133,59 +88,88 @@ class MemoryLog:
     def __repr__(self) -> str:
         return f"MemoryLog(base={self.base}, last={self.last})"
 
+    # --- changing ---------------------------------------------------------------------------
 
-_ENTRY_OVERHEAD_BYTES = 16
+    def append(self, entries: tuple[Entry, ...]) -> ev.AppendLog:
+        """Append entries, in memory now, on disk by the effect."""
+        preceding = self.last
+        self._extend(entries)
+        self.append_sequence += 1
+        self._unsynced.append((self.append_sequence, self.last_index))
+        return ev.AppendLog(self.append_sequence, preceding, entries)
 
+    def _extend(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            last, index, term = self.last, entry.index, entry.term
+            assert index == last.index + 1, f"entry {index} after {last}"
+            assert term >= last.term, f"term {term} after {last}"
+            self._entries.append(entry)
+            self.last = OpId(term, index)
+            self.last_index = index
+            self.payload_bytes += len(entry.payload)
+            if entry.kind is EntryKind.CONFIG:
+                self.configs.append(entry)
 
-class ConfigHistory:
-    """The committed configuration and those appended after it.
+    def truncate_from(self, index: int) -> None:
+        """Drop a conflicting tail; what replaces it on disk is the next append."""
+        assert index > self.commit_index, f"truncation from {index}, committed {self.commit_index}"
+        offset = index - self.base.index - 1
+        assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
+        self._remove(slice(offset, None))
+        self.durable_index = min(self.durable_index, index - 1)
+        # Appends under way still end, but what they made durable counts only below the cut.
+        self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
+        self.configs.truncate_from(index)
 
-    The newest one is active from the moment it is in the log, and a truncation brings its
-    predecessor back (Raft 6; KUDU-1338 forgot that).
-    """
+    def synced(self, sequence: int) -> bool:
+        """Note that everything up to that append is durable; true when that is more than before."""
+        durable_before = self.durable_index
+        while self._unsynced and self._unsynced[0][0] <= sequence:
+            _, last_index = self._unsynced.popleft()
+            self.durable_index = max(self.durable_index, last_index)
+        assert self.durable_index <= self.last_index, "durable beyond the log"
+        return self.durable_index > durable_before
 
-    __slots__ = ("_items", "active", "committed")
-
-    def __init__(self, committed: RaftConfig) -> None:
-        self.reset(committed)
-
-    def _note_ends(self) -> None:
-        self.committed = self._items[0]  # the newest committed configuration
-        self.active = self._items[-1]  # the newest one
-
-    @property
-    def pending(self) -> bool:
-        """Whether a configuration waits for its commit."""
-        return len(self._items) > 1
-
-    def append(self, entry: Entry) -> None:
-        """Take over the configuration in `entry`, unless it is known already."""
-        config = decode_config(entry)
-        if config.opid_index > self._items[-1].opid_index:
-            self._items.append(config)
-            self._note_ends()
-
-    def truncate_from(self, index: int) -> bool:
-        """Drop configurations at or after `index`; true when the active one changed."""
-        before = len(self._items)
-        while len(self._items) > 1 and self._items[-1].opid_index >= index:
-            self._items.pop()
-        self._note_ends()
-        return len(self._items) != before
-
-    def commit(self, index: int) -> bool:
+    def commit_to(self, index: int) -> bool:
         """Note that `index` is committed; true when the committed configuration changed."""
-        if len(self._items) == 1:
-            return False
-        newest = 0
-        for position, config in enumerate(self._items):
-            if config.opid_index <= index:
-                newest = position
-        del self._items[:newest]
-        self._note_ends()
-        return newest > 0
+        assert self.commit_index < index <= self.last_index, f"commit {index} of {self}"
+        self.commit_index = index
+        return self.configs.commit(index)
 
-    def reset(self, committed: RaftConfig) -> None:
-        """Start again from the configuration of a snapshot."""
-        self._items = [committed]
-        self._note_ends()
+    def compact(self, index: int) -> None:
+        """Forget everything up to `index`, which becomes `base`; a snapshot covers it."""
+        assert index <= self.commit_index, "only committed entries may go"
+        if index <= self.base.index:
+            return
+        entry = self.entry(index)
+        count = index - self.base.index
+        self.base = OpId(entry.term, index)
+        self._remove(slice(0, count))
+
+    def install(self, last: OpId, config: RaftConfig) -> bool:
+        """A snapshot up to `last` takes the place of what it covers; false when that is everything:
+        the log does not continue it.
+        """
+        assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
+        keeps = self.holds(last)
+        self.commit_index = last.index
+        if keeps:
+            self.compact(last.index)
+        else:
+            self.base = last
+            self._remove(slice(None))
+            self._unsynced.clear()
+            self.durable_index = last.index
+        self.durable_index = max(self.durable_index, last.index)
+        self.configs.reset(config)
+        for entry in self._entries:
+            if entry.kind is EntryKind.CONFIG:
+                self.configs.append(entry)
+        return keeps
+
+    def _remove(self, part: slice) -> None:
+        self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[part])
+        del self._entries[part]
+        entry = self._entries[-1] if self._entries else self.base
+        self.last = OpId(entry.term, entry.index)
+        self.last_index = entry.index

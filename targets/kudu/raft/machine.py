@@ -1,15 +1,31 @@
-"""The state machine a group replicates, and those who wait for it."""
+"""The state machine a group replicates: applying to it, and the proposers who wait for that.
+
+A replica says along the run how far it is, for the harness to compare (`harness.checkpoints`). The
+event `checkpoint` names the group, the index applied last and the digest of everything applied up
+to there (`journal.py`); where the whole state is at hand anyway, before a snapshot is written and
+after one was restored, also a digest of that. Whoever was ever at an index of a group must have
+said the same of it, whatever has become of that node since.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from targets.kudu.raft.errors import RaftError
+from harness.env import Env
+from targets.kudu.messages import RaftConfig
+from targets.kudu.raft import events as ev
+from targets.kudu.raft.cmeta import Snapshot
+from targets.kudu.raft.errors import IndeterminateError, RaftError
+from targets.kudu.raft.journal import Journal
+from targets.kudu.raft.messages import Entry, EntryKind, OpId
 
-__all__ = ["StateMachine", "Waiter"]
+__all__ = ["Applier", "StateMachine", "Waiter"]
 
 _TIMED_OUT: Final = object()
+_DIGEST_BYTES: Final = 8
 
 
 class StateMachine(Protocol):
@@ -58,3 +74,74 @@ class Waiter:
         if isinstance(outcome, RaftError):
             raise outcome
         return outcome
+
+
+class Applier:
+    """Applies what is committed. `journal` says how far; `group` is the group's name in events.
+
+    The journal is announced at multiples of `checkpoint_every`, where all replicas pass.
+    """
+
+    def __init__(
+        self, env: Env, machine: StateMachine, group: str, *, checkpoint_every: int
+    ) -> None:
+        self._env = env
+        self._machine = machine
+        self._group = group
+        self._checkpoint_every = checkpoint_every
+        self._proposals: dict[int, Waiter] = {}
+        self.journal = Journal(OpId(0, 0))
+
+    @property
+    def waiting_count(self) -> int:
+        """How many proposers wait."""
+        return len(self._proposals)
+
+    def accept(self, effect: ev.ProposalAccepted) -> None:
+        """Let the proposer of an entry wait until that is applied."""
+        effect.token.term = effect.opid.term
+        self._proposals[effect.opid.index] = effect.token
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Apply the next committed entries; the proposers that wait get their results."""
+        journal = self.journal
+        for entry in entries:
+            result: Any = None
+            if entry.kind is EntryKind.WRITE:
+                result = self._machine.apply(entry.index, entry.term, entry.payload)
+            journal.add(entry)
+            if journal.index % self._checkpoint_every == 0:
+                self._announce()
+            waiter = self._proposals.pop(entry.index, None)
+            if waiter is not None and waiter.term == entry.term:
+                waiter.finish((entry.index, entry.term, result))
+            elif waiter is not None:
+                # One step of a deposed leader may take the new leader's entries and commit them,
+                # before its change of role is told: another entry stands at this index now.
+                waiter.finish(IndeterminateError("leadership was lost"))
+
+    def fail(self, reason: str) -> None:
+        """Fail the proposers that wait: their entries may still commit, but nobody will know."""
+        proposals, self._proposals = self._proposals, {}
+        for index, waiter in proposals.items():
+            waiter.finish(
+                IndeterminateError(f"{reason} before entry {waiter.term}.{index} was committed")
+            )
+
+    def snapshot(self, config: RaftConfig) -> Snapshot:
+        """The state machine as it is now; `config` is the committed configuration."""
+        journal, data = self.journal, self._machine.snapshot()
+        self._announce(data)
+        return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        self._machine.restore(snapshot.data, snapshot.last_included.index)
+        self.journal = Journal(snapshot.last_included, snapshot.digest)
+        self._announce(self._machine.snapshot())
+
+    def _announce(self, state: bytes | None = None) -> None:
+        at: dict[str, Any] = {"index": self.journal.index, "log": self.journal.digest.hex()}
+        if state is not None:
+            at["state"] = hashlib.blake2b(state, digest_size=_DIGEST_BYTES).hexdigest()
+        self._env.event("checkpoint", group=self._group, **at)

@@ -15,7 +15,6 @@ import msgspec
 from targets.kudu.messages import RaftConfig
 
 __all__ = [
-    "METHODS",
     "ConsensusError",
     "ConsensusErrorCode",
     "Entry",
@@ -211,17 +210,3 @@ class RunLeaderElectionResponse(_Message, frozen=True):
     """The answer: the election was started, not won."""
 
     error: ConsensusError | None = None
-
-
-METHODS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    "ConsensusService.RequestConsensusVote": (
-        RequestConsensusVoteRequest,
-        RequestConsensusVoteResponse,
-    ),
-    "ConsensusService.UpdateConsensus": (UpdateConsensusRequest, UpdateConsensusResponse),
-    "ConsensusService.InstallSnapshot": (InstallSnapshotRequest, InstallSnapshotResponse),
-    "ConsensusService.GetConsensusState": (GetConsensusStateRequest, GetConsensusStateResponse),
-    "ConsensusService.LeaderStepDown": (LeaderStepDownRequest, LeaderStepDownResponse),
-    "ConsensusService.RunLeaderElection": (RunLeaderElectionRequest, RunLeaderElectionResponse),
-}
-"""Method name -> request and response type."""

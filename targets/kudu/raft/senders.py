@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import zlib
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from harness.env import Env
+from targets.kudu.flags import Flags
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.cmeta import Snapshot
-from targets.kudu.rpc import RpcError
+from targets.kudu.raft.snapshots import Snapshots
+from targets.kudu.rpc import RpcClient, RpcError
 
-if TYPE_CHECKING:
-    from targets.kudu.raft.replica import Replica
-
-__all__ = ["SNAPSHOT_BYTES_MAX", "Senders", "ask_to_run", "ask_vote"]
+__all__ = ["SNAPSHOT_BYTES_MAX", "Senders"]
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """The largest snapshot that is sent or accepted."""
@@ -25,16 +27,36 @@ _CHUNK_RETRIES_MAX: Final = 16
 
 
 class Senders:
-    """Carries out `SendUpdate` and `SendSnapshot`; the core has one of them under way per peer.
+    """Carries out the effects that send; what comes of them goes to `step`, as an event.
 
-    Time limits are short of `consensus_rpc_timeout_ms` where the request is small: an update may be
-    repeated at will, and a request that fell into a black hole must not keep the peer waiting for
-    long after the cut has healed.
+    The core has one update or snapshot under way per peer. Time limits are short of
+    `consensus_rpc_timeout_ms` where the request is small: an update may be repeated at will, and a
+    request that fell into a black hole must not keep the peer waiting for long after the cut has
+    healed.
     """
 
-    def __init__(self, replica: Replica) -> None:
-        flags = replica.flags
-        self._replica = replica
+    def __init__(
+        self,
+        env: Env,
+        client: RpcClient,
+        flags: Flags,
+        snapshots: Snapshots,
+        *,
+        group_id: str,
+        local_uuid: str,
+        vote_timeout_s: float,
+        step: Callable[[ev.Event], None],
+        spawn: Callable[[Coroutine[Any, Any, Any], str], object],
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._flags = flags
+        self._snapshots = snapshots
+        self._group_id = group_id
+        self._local_uuid = local_uuid
+        self._vote_timeout_s = vote_timeout_s
+        self._step = step
+        self._spawn = spawn
         self._timeout_max_s = flags.consensus_rpc_timeout_ms / 1000
         periods = 2 * flags.leader_failure_max_missed_heartbeat_periods
         self._timeout_base_s = min(
@@ -59,7 +81,7 @@ class Senders:
         timeout_s = self._timeout_base_s
         if entries:
             timeout_s = self._timeout_s(sum(len(entry.payload) for entry in entries))
-        self._replica.rpc_client.start(
+        self._client.start(
             effect.address,
             "ConsensusService.UpdateConsensus",
             effect.request,
@@ -73,19 +95,19 @@ class Senders:
     ) -> None:
         # After an error the core tries again with the next heartbeat.
         response = None if isinstance(outcome, RpcError) else outcome
-        self._replica.step(ev.UpdateAnswered(effect.peer_uuid, effect.request_id, response))
+        self._step(ev.UpdateAnswered(effect.peer_uuid, effect.request_id, response))
 
     def send_snapshot(self, effect: ev.SendSnapshot) -> None:
         """Send the snapshot on disk, in chunks, in a task."""
         before = self._transfers.get(effect.peer_uuid)
         if before is not None:
             before.cancel()
-        self._transfers[effect.peer_uuid] = self._replica.env.spawn(
+        self._transfers[effect.peer_uuid] = self._env.spawn(
             self._transfer(effect), name=f"snapshot for {effect.peer_uuid}"
         )
 
     async def _transfer(self, effect: ev.SendSnapshot) -> None:
-        snapshot = await self._replica.load_snapshot()
+        snapshot = await self._snapshots.load()
         last_included = msg.OpId(0, 0) if snapshot is None else snapshot.last_included
         response: msg.InstallSnapshotResponse | None = None
         if snapshot is not None and len(snapshot.data) <= SNAPSHOT_BYTES_MAX:
@@ -93,15 +115,13 @@ class Senders:
                 response = await self._send_chunks(effect, snapshot)
             except RpcError:
                 response = None  # as above
-        self._replica.step(
-            ev.SnapshotSent(effect.peer_uuid, effect.request_id, last_included, response)
-        )
+        self._step(ev.SnapshotSent(effect.peer_uuid, effect.request_id, last_included, response))
 
     async def _send_chunks(
         self, effect: ev.SendSnapshot, snapshot: Snapshot
     ) -> msg.InstallSnapshotResponse | None:
         """Send until installed or refused; None when the peer keeps asking for the same."""
-        flags = self._replica.flags
+        flags = self._flags
         chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
         crc = zlib.crc32(snapshot.data)
         offset = 0
@@ -109,8 +129,8 @@ class Senders:
             data = snapshot.data[offset : offset + chunk_bytes]
             request = msg.InstallSnapshotRequest(
                 dest_uuid=effect.peer_uuid,
-                tablet_id=self._replica.group_id,
-                caller_uuid=self._replica.local_uuid,
+                tablet_id=self._group_id,
+                caller_uuid=self._local_uuid,
                 caller_term=effect.term,
                 last_included=snapshot.last_included,
                 config=snapshot.config,
@@ -121,7 +141,7 @@ class Senders:
                 data=data,
             )
             is_last = offset + len(data) >= len(snapshot.data)
-            response = await self._replica.rpc_client.call(
+            response = await self._client.call(
                 effect.address,
                 "ConsensusService.InstallSnapshot",
                 request,
@@ -130,38 +150,39 @@ class Senders:
             )
             if response.installed or response.error is not None:
                 return response
-            self._replica.step(ev.SnapshotProgress(effect.peer_uuid, effect.request_id))
+            self._step(ev.SnapshotProgress(effect.peer_uuid, effect.request_id))
             offset = min(max(0, response.next_offset), len(snapshot.data))
         return None
 
+    def send_vote(self, effect: ev.SendVote) -> None:
+        """Ask one voter, once."""
+        self._spawn(self._ask_vote(effect), "vote")
 
-async def ask_vote(replica: Replica, effect: ev.SendVote, timeout_s: float) -> None:
-    """Ask one voter, once."""
-    response: msg.RequestConsensusVoteResponse | None = None
-    try:
-        response = await replica.rpc_client.call(
-            effect.address,
-            "ConsensusService.RequestConsensusVote",
-            effect.request,
-            msg.RequestConsensusVoteResponse,
-            timeout_s=timeout_s,
-        )
-    except RpcError:
-        response = None  # silence is neither yes nor no; the election timer goes on
-    replica.step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
+    async def _ask_vote(self, effect: ev.SendVote) -> None:
+        response: msg.RequestConsensusVoteResponse | None = None
+        try:
+            response = await self._client.call(
+                effect.address,
+                "ConsensusService.RequestConsensusVote",
+                effect.request,
+                msg.RequestConsensusVoteResponse,
+                timeout_s=self._vote_timeout_s,
+            )
+        except RpcError:
+            response = None  # silence is neither yes nor no; the election timer goes on
+        self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 
+    def send_run_election(self, effect: ev.SendRunElection) -> None:
+        """Ask a peer to run for leader, once; if that fails, a timer elects."""
+        self._spawn(self._ask_to_run(effect), "hand over")
 
-async def ask_to_run(replica: Replica, effect: ev.SendRunElection, timeout_s: float) -> bool:
-    """Ask a peer to run for leader; false when it could not be asked (then a timer elects)."""
-    request = msg.RunLeaderElectionRequest(effect.peer_uuid, replica.group_id)
-    try:
-        response = await replica.rpc_client.call(
-            effect.address,
-            "ConsensusService.RunLeaderElection",
-            request,
-            msg.RunLeaderElectionResponse,
-            timeout_s=timeout_s,
-        )
-    except RpcError:
-        return False
-    return response.error is None
+    async def _ask_to_run(self, effect: ev.SendRunElection) -> None:
+        request = msg.RunLeaderElectionRequest(effect.peer_uuid, self._group_id)
+        with contextlib.suppress(RpcError):
+            await self._client.call(
+                effect.address,
+                "ConsensusService.RunLeaderElection",
+                request,
+                msg.RunLeaderElectionResponse,
+                timeout_s=self._vote_timeout_s,
+            )

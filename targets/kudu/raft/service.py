@@ -6,27 +6,56 @@ request meant for a predecessor at the same address is refused (KUDU-1613 and it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
 
 from harness.env import Env
 from targets.kudu.flags import Flags
 from targets.kudu.raft import messages as msg
-from targets.kudu.rpc import Answer, Handler, RpcClient, RpcServer
-
-if TYPE_CHECKING:
-    from targets.kudu.raft.replica import Replica
+from targets.kudu.raft.calls import ConsensusCalls
+from targets.kudu.rpc import Answer, RpcClient, RpcServer
 
 __all__ = ["ConsensusService"]
 
+_Handle = Callable[[ConsensusCalls, Any], msgspec.Struct | Answer]
+_Refuse = Callable[[str, msg.ConsensusError], msgspec.Struct]
 
-class _Addressed(Protocol):
-    """What every consensus request carries."""
-
-    @property
-    def dest_uuid(self) -> str: ...
-
-    @property
-    def tablet_id(self) -> str: ...
+_METHODS: Final[dict[str, tuple[type[msgspec.Struct], _Handle, _Refuse]]] = {
+    "RequestConsensusVote": (
+        msg.RequestConsensusVoteRequest,
+        ConsensusCalls.vote,
+        lambda uuid, error: msg.RequestConsensusVoteResponse(uuid, 0, False, error),
+    ),
+    "UpdateConsensus": (
+        msg.UpdateConsensusRequest,
+        ConsensusCalls.update,
+        lambda uuid, error: msg.UpdateConsensusResponse(uuid, 0, error=error),
+    ),
+    "InstallSnapshot": (
+        msg.InstallSnapshotRequest,
+        ConsensusCalls.snapshot,
+        lambda uuid, error: msg.InstallSnapshotResponse(uuid, 0, error=error),
+    ),
+    "GetConsensusState": (
+        msg.GetConsensusStateRequest,
+        ConsensusCalls.state,
+        lambda uuid, error: msg.GetConsensusStateResponse(uuid, error=error),
+    ),
+    "LeaderStepDown": (
+        msg.LeaderStepDownRequest,
+        ConsensusCalls.step_down,
+        lambda _, error: msg.LeaderStepDownResponse(error),
+    ),
+    "RunLeaderElection": (
+        msg.RunLeaderElectionRequest,
+        ConsensusCalls.run_election,
+        lambda _, error: msg.RunLeaderElectionResponse(error),
+    ),
+}
+"""Method -> its request, who handles it, and how it is refused where nobody does."""
 
 
 class ConsensusService:
@@ -39,94 +68,31 @@ class ConsensusService:
         self.rpc_client = rpc_client
         self.local_uuid = local_uuid
         self.flags = flags
-        self._replicas: dict[str, Replica] = {}
-        handlers: dict[str, Handler] = {
-            "RequestConsensusVote": self._request_consensus_vote,
-            "UpdateConsensus": self._update_consensus,
-            "InstallSnapshot": self._install_snapshot,
-            "GetConsensusState": self._get_consensus_state,
-            "LeaderStepDown": self._leader_step_down,
-            "RunLeaderElection": self._run_leader_election,
-        }
-        for name, handler in handlers.items():
-            method = f"ConsensusService.{name}"
-            rpc_server.register(method, handler, msg.METHODS[method][0])
+        self._calls: dict[str, ConsensusCalls] = {}
+        for name, (request_type, handle, refuse) in _METHODS.items():
+            handler = partial(self._route, handle, refuse)
+            rpc_server.register(f"ConsensusService.{name}", handler, request_type)
 
-    def add(self, replica: Replica) -> None:
-        """Route calls for `replica.group_id` to it (`Replica.start` does it by itself)."""
-        assert replica.group_id not in self._replicas, f"{replica.group_id} is served already"
-        self._replicas[replica.group_id] = replica
+    def add(self, group_id: str, calls: ConsensusCalls) -> None:
+        """Route the calls of a group (`Replica.start` does it by itself)."""
+        assert group_id not in self._calls, f"{group_id} is served already"
+        self._calls[group_id] = calls
 
-    def remove(self, tablet_id: str) -> None:
+    def remove(self, group_id: str) -> None:
         """Stop routing; calls are answered with TABLET_NOT_FOUND. Safe to call twice."""
-        self._replicas.pop(tablet_id, None)
+        self._calls.pop(group_id, None)
 
-    def _find(self, request: _Addressed) -> Replica | msg.ConsensusError:
+    def _route(
+        self, handle: _Handle, refuse: _Refuse, request: Any, peer: str
+    ) -> msgspec.Struct | Answer:
+        del peer
         if request.dest_uuid != self.local_uuid:
             message = f"this is {self.local_uuid}, not {request.dest_uuid}"
-            return msg.ConsensusError(msg.ConsensusErrorCode.WRONG_SERVER_UUID, message)
-        replica = self._replicas.get(request.tablet_id)
-        if replica is None:
+            error = msg.ConsensusError(msg.ConsensusErrorCode.WRONG_SERVER_UUID, message)
+            return refuse(self.local_uuid, error)
+        calls = self._calls.get(request.tablet_id)
+        if calls is None:
             message = f"no tablet {request.tablet_id} here"
-            return msg.ConsensusError(msg.ConsensusErrorCode.TABLET_NOT_FOUND, message)
-        return replica
-
-    def _request_consensus_vote(
-        self, request: msg.RequestConsensusVoteRequest, peer: str
-    ) -> msg.RequestConsensusVoteResponse | Answer:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.RequestConsensusVoteResponse(self.local_uuid, 0, False, replica)
-        return replica.calls.vote(request)
-
-    def _update_consensus(
-        self, request: msg.UpdateConsensusRequest, peer: str
-    ) -> msg.UpdateConsensusResponse | Answer:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.UpdateConsensusResponse(self.local_uuid, 0, error=replica)
-        return replica.calls.update(request)
-
-    def _install_snapshot(
-        self, request: msg.InstallSnapshotRequest, peer: str
-    ) -> msg.InstallSnapshotResponse | Answer:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.InstallSnapshotResponse(self.local_uuid, 0, error=replica)
-        return replica.calls.snapshot(request)
-
-    def _get_consensus_state(
-        self, request: msg.GetConsensusStateRequest, peer: str
-    ) -> msg.GetConsensusStateResponse:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.GetConsensusStateResponse(self.local_uuid, error=replica)
-        return replica.calls.state()
-
-    def _leader_step_down(
-        self, request: msg.LeaderStepDownRequest, peer: str
-    ) -> msg.LeaderStepDownResponse:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.LeaderStepDownResponse(replica)
-        if replica.role != "LEADER":
-            message = f"not the leader; that is {replica.leader_uuid or 'unknown'}"
-            code = msg.ConsensusErrorCode.NOT_THE_LEADER
-            return msg.LeaderStepDownResponse(msg.ConsensusError(code, message))
-        replica.step_down(new_leader_uuid=request.new_leader_uuid)
-        return msg.LeaderStepDownResponse()
-
-    def _run_leader_election(
-        self, request: msg.RunLeaderElectionRequest, peer: str
-    ) -> msg.RunLeaderElectionResponse:
-        del peer
-        replica = self._find(request)
-        if isinstance(replica, msg.ConsensusError):
-            return msg.RunLeaderElectionResponse(replica)
-        replica.run_election()
-        return msg.RunLeaderElectionResponse()
+            error = msg.ConsensusError(msg.ConsensusErrorCode.TABLET_NOT_FOUND, message)
+            return refuse(self.local_uuid, error)
+        return handle(calls, request)

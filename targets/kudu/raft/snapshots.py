@@ -8,17 +8,12 @@ behind it goes, and what is left of a log that does not continue it is left out 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from harness.env import Disk
 from targets.kudu.raft import cmeta
 from targets.kudu.raft import events as ev
-from targets.kudu.raft.checkpoints import Checkpoints
-from targets.kudu.raft.core import RaftCore
-from targets.kudu.raft.journal import Journal
-from targets.kudu.raft.machine import StateMachine
-from targets.kudu.raft.messages import OpId
-from targets.kudu.raft.recovery import snapshot_path
+from targets.kudu.raft.log import MemoryLog
+from targets.kudu.raft.machine import Applier
 from targets.kudu.raft.wal import Wal
 
 __all__ = ["Snapshots"]
@@ -32,70 +27,65 @@ class Snapshots:
         disk: Disk,
         folder: str,
         wal: Wal,
-        machine: StateMachine,
-        checkpoints: Checkpoints,
+        applier: Applier,
         *,
         every: int,
         log_bytes_max: int,
     ) -> None:
         """Due after `every` entries, or when the log in memory is over `log_bytes_max`."""
         self._disk = disk
-        self._path = snapshot_path(folder)
+        self._path = cmeta.snapshot_path(folder)
         self._wal = wal
-        self._machine = machine
-        self._checkpoints = checkpoints
+        self._applier = applier
         self._every = every
         self._log_bytes_max = log_bytes_max
         self._lock = asyncio.Lock()
         self._running = False
         self.index = 0
 
-    def begin(self, core: RaftCore, journal: Journal) -> bool:
+    async def resume(self, snapshot: cmeta.Snapshot) -> None:
+        """Start from the snapshot that was found on disk."""
+        self.index = snapshot.last_included.index
+        await self._wal.collect(self.index)  # a crash came before, right after the save
+        self._applier.restore(snapshot)
+
+    def begin(self, log: MemoryLog) -> bool:
         """Whether one is due; the caller must then `take` it."""
-        entries = journal.index - self.index
-        due = entries >= self._every or (
-            entries > 0 and core.log.payload_bytes > self._log_bytes_max
-        )
+        entries = self._applier.journal.index - self.index
+        due = entries >= self._every or (entries > 0 and log.payload_bytes > self._log_bytes_max)
         if not due or self._running:
             return False
         self._running = True
         return True
 
-    async def take(self, core: RaftCore, journal_now: Callable[[], Journal]) -> int:
+    async def take(self, log: MemoryLog) -> int:
         """Save the state machine; returns up to where the log may be forgotten.
 
         A tail stays, by which slow followers catch up without a whole snapshot.
         """
         async with self._lock:
-            journal = journal_now()
-            if journal.index > self.index:  # none was installed meanwhile
-                last_included = OpId(journal.term, journal.index)
-                config = core.configs.committed
-                data = self._machine.snapshot()
-                self._checkpoints.held(journal, data)
-                snapshot = cmeta.Snapshot(last_included, config, journal.digest, data)
+            if self._applier.journal.index > self.index:  # none was installed meanwhile
+                snapshot = self._applier.snapshot(log.configs.committed)
                 await cmeta.save(self._disk, self._path, snapshot)
-                self.index = last_included.index
+                self.index = snapshot.last_included.index
                 await self._wal.collect(self.index)
         self._running = False
-        kept = 0 if core.log.payload_bytes > self._log_bytes_max else self._every // 2
+        kept = 0 if log.payload_bytes > self._log_bytes_max else self._every // 2
         return max(0, self.index - kept)
 
-    async def install(self, effect: ev.InstallSnapshot) -> Journal:
-        """Replace state machine and log by a leader's snapshot; returns the journal to go on."""
+    async def install(self, effect: ev.InstallSnapshot) -> None:
+        """Replace state machine and log by a leader's snapshot."""
         async with self._lock:
-            last_included = effect.last_included
-            snapshot = cmeta.Snapshot(last_included, effect.config, effect.digest, effect.data)
+            snapshot = cmeta.Snapshot(
+                effect.last_included, effect.config, effect.digest, effect.data
+            )
             await cmeta.save(self._disk, self._path, snapshot)
             if effect.keep_log:
-                await self._wal.collect(last_included.index)
+                await self._wal.collect(effect.last_included.index)
             else:
                 await self._wal.reset()
-            self._machine.restore(effect.data, last_included.index)
-            self.index = last_included.index
-            journal = Journal(last_included, effect.digest)
-            self._checkpoints.held(journal, self._machine.snapshot())
-            return journal
+            self.index = effect.last_included.index
+            self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
         """The one on disk."""

@@ -14,8 +14,10 @@ from typing import Final
 
 from harness.env import Env
 from targets.kudu.flags import Flags
+from targets.kudu.raft import events as ev
+from targets.kudu.raft.core import RaftCore, Role
 
-__all__ = ["ElectionTimeouts", "LazyTimer"]
+__all__ = ["ElectionTimeouts", "ReplicaTimer"]
 
 _BACKOFF_EXPONENT_MAX: Final = 20
 _FIRST_SHARE_MAX: Final = 0.2
@@ -67,22 +69,58 @@ class ElectionTimeouts:
         self._current_ns = 0
 
 
-class LazyTimer:
-    """Calls `fired` at the deadline. `failed` is given what `fired` raises, since an error in a
-    callback does not end the node everywhere.
+class ReplicaTimer:
+    """Tells a leader when its next heartbeat is due, and all others when to run for leader.
+
+    `fired` is given the event. `failed` is given what `fired` raises, since an error in a callback
+    does not end the node everywhere.
     """
 
     def __init__(
-        self, env: Env, fired: Callable[[], None], failed: Callable[[Exception], None]
+        self,
+        env: Env,
+        flags: Flags,
+        election: ElectionTimeouts,
+        fired: Callable[[ev.Event], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._clock = env.clock
+        self._election = election
+        self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
+        self._pre_election = flags.raft_enable_pre_election
         self._fired = fired
         self._failed = failed
         self._deadline_ns = 0
         self._handle: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def set_deadline(self, deadline_ns: int) -> None:
+    def start(self, core: RaftCore) -> None:
+        """Wait for a leader, or, in a new group, for a moment."""
+        self._core = core
+        if core.is_new and self._pre_election:
+            # The first contact with a leader, or the first election, sets the usual timeout.
+            self._set_deadline(self._clock.monotonic_ns() + self._election.draw_first_ns())
+        else:
+            self.reset()
+
+    def reset(self) -> None:
+        """Wait for a whole election timeout from now on; a leader does not."""
+        core = self._core
+        if core.role is not Role.LEADER:
+            timeout_ns = self._election.current_ns(core.failed_elections)
+            self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
+
+    def lead(self) -> None:
+        """Wait for a whole heartbeat interval from now on."""
+        self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
+
+    def stop(self) -> None:
+        """Never fire again."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _set_deadline(self, deadline_ns: int) -> None:
         """Move the deadline; the loop is touched only if it would wake too late."""
         earlier = deadline_ns < self._deadline_ns
         self._deadline_ns = deadline_ns
@@ -91,12 +129,6 @@ class LazyTimer:
         elif earlier:
             self._handle.cancel()
             self._arm()
-
-    def stop(self) -> None:
-        """Never fire again."""
-        self._stopped = True
-        if self._handle is not None:
-            self._handle.cancel()
 
     def _arm(self) -> None:
         if self._stopped:
@@ -112,6 +144,20 @@ class LazyTimer:
             self._arm()  # the deadline moved on since
             return
         try:
-            self._fired()
+            self._expire()
         except Exception as error:  # noqa: BLE001  handed on, see above
             self._failed(error)
+
+    def _expire(self) -> None:
+        core = self._core
+        if core.role is not Role.LEADER:
+            self._election.redraw()
+            self.reset()
+            self._fired(ev.ElectionTimeout())
+            return
+        due_ns = core.all_sent_ns + self._heartbeat_ns
+        if due_ns > self._clock.monotonic_ns():
+            self._set_deadline(due_ns)  # what it sent was as good as a heartbeat
+            return
+        self.lead()
+        self._fired(ev.HeartbeatDue())

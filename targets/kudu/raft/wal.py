@@ -21,6 +21,7 @@ Storage", FAST 2018, which has what a file system needs that does not keep this 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import struct
 import zlib
 from collections.abc import Callable
@@ -55,16 +56,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
 
 
+@dataclasses.dataclass(slots=True)
 class _Segment:
     """A segment on disk; `last_index` is the highest index any of its records holds."""
 
-    __slots__ = ("last_index", "number", "path", "size")
-
-    def __init__(self, number: int, path: str) -> None:
-        self.number = number
-        self.path = path
-        self.last_index = 0
-        self.size = 0  # bytes
+    number: int
+    path: str
+    last_index: int = 0
+    size: int = 0  # bytes
 
 
 class Wal:
@@ -207,8 +206,7 @@ class Wal:
         """
         if self._file is not None:
             await self._file.sync()
-            self._file.close()
-            self._file = None
+            self.close()
         number = self._number_next
         self._number_next += 1
         segment = _Segment(number, f"{self._prefix}{number:010d}")
@@ -233,9 +231,7 @@ class Wal:
         """Remove everything, also what is queued: a durable snapshot has taken its place."""
         self._queue.clear()
         async with self._writing:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            self.close()
             # Newest first: a crash in between leaves a prefix, never a hole.
             while self._segments:
                 await self._env.disk.remove(self._segments[-1].path)

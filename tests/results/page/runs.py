@@ -33,7 +33,7 @@ class Script:
     def op(self, start, end, process, f, asked, kind, answer=None, *, node="m1", **extra):
         """One operation with one RPC attempt that spans it."""
         outcome = "ok" if kind == "ok" else "RPC: lost"
-        attempts = (Attempt(node, start * MS, end * MS, outcome),)
+        attempts = (Attempt(node, int(start * MS), int(end * MS), outcome),)
         self.call(start, process, f, asked)
         return self.done(end, process, kind, f, answer, node=node, attempts=attempts, **extra)
 

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results import aggregate, facts, manifest, pipeline, units
 from results.engines import BASES
-from results.executors import cluster, pool
+from results.executors import pool
 from results.executors.cluster import SparkExecutor
 from results.manifest import FACTS_MODULES
 from results.packing import pack
@@ -228,7 +228,7 @@ def test_a_spark_job_that_fails_after_its_work_is_done_is_no_failure(tmp_path, m
 
     def collect(bins, round_):
         for found in bins:
-            list(units.check_units([cluster.batch_of(found, 0)], config=round_))
+            list(units.check_units(found.units, config=round_))
         raise RuntimeError("the driver lost the answer")
 
     monkeypatch.setattr(executor, "_collect", collect, raising=False)

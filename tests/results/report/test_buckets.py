@@ -3,9 +3,26 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.store import bucket_bounds, bucket_middle, lat_bucket
+from harness.store import lat_bucket
+from harness.store.buckets import MANTISSA_BITS
 
 EDGES = sorted({max(0, (1 << bits) + delta) for bits in range(62) for delta in (-2, -1, 0, 1, 2)})
+
+
+def bucket_bounds(bucket):
+    """The least value of a bucket, and the least value beyond it."""
+    first = 1 << MANTISSA_BITS
+    if bucket < first:
+        return bucket, bucket + 1
+    shift = (bucket >> MANTISSA_BITS) - 1
+    low = ((bucket & (first - 1)) + first) << shift
+    return low, low + (1 << shift)
+
+
+def bucket_middle(bucket):
+    """The value that stands for a bucket: its middle, rounded down."""
+    low, high = bucket_bounds(bucket)
+    return low + ((high - low) >> 1)
 
 
 def test_the_buckets_tile_the_numbers_without_gap():

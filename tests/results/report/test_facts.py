@@ -2,8 +2,10 @@
 
 import itertools
 import time
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from harness.case import Case, ScheduledOp
 from harness.drawing import draw_case
 from harness.ops import History
 from results.facts import bare, extract
-from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, Try, outages, overlap_ns, union
+from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
 from results.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
 
@@ -46,6 +48,23 @@ def test_overlap_counts_common_moments(first, second):
 
 
 STEP = OUTAGE_NS_MIN // 5  # a tenth of a second
+
+
+class Try(NamedTuple):
+    """One operation: from invocation to completion, or to the end of the run."""
+
+    start: int
+    end: int
+    completed: bool
+    answered: bool
+
+
+def outages(tries, end_ns):
+    """Of operations one by one."""
+    answered = [item.completed and item.answered for item in tries]
+    starts, ends = [item.start for item in tries], [item.end for item in tries]
+    columns = np.array(starts, np.int64), np.array(ends, np.int64), np.array(answered, np.bool_)
+    return outages_of(*columns, end_ns)
 
 
 @st.composite

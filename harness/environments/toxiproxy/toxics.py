@@ -1,0 +1,249 @@
+"""What a toxic is: a frozen set of attributes and a coroutine that moves bytes through a stub.
+
+`pipe` may be cancelled at any await, since toxics come and go while bytes flow; nothing may be lost
+or doubled then. So a toxic never owns bytes: the stub holds the chunk that was received until the
+toxic sends it on or swallows it, and whoever takes over flushes what is still held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+
+from harness.cluster import StreamQuality
+
+if TYPE_CHECKING:
+    from harness.environments.toxiproxy.link import Stub
+
+__all__ = ["TOXICS", "Noop", "Toxic", "toxics_of"]
+
+_PIECE_S: Final = 0.1
+
+
+class Toxic(msgspec.Struct, frozen=True):
+    """The attributes of a toxic, as in the API, and what it does: here, nothing."""
+
+    buffer_chunks: ClassVar[int] = 1
+    """How many chunks may wait in front of this toxic before the sender is held back."""
+
+    async def pipe(self, stub: Stub) -> None:
+        """Move bytes until the stream ends; returning ends it for the receiver as well."""
+        while await stub.receive():
+            await stub.send()
+
+    def cleanup(self, stub: Stub) -> bool:
+        """Called when the toxic is removed; true where the stream must end now."""
+        del stub
+        return False
+
+
+class Noop(Toxic, frozen=True):
+    """Pass everything on; also what a toxic becomes on connections that its toxicity spares."""
+
+
+class Bandwidth(Toxic, frozen=True):
+    """Throttle: `rate` KB a second (1000 bytes), in pieces of at most a tenth of a second's worth.
+
+    A rate of zero or less stops nothing at upstream's size of a chunk but cannot pass a byte either
+    (its loop splits by `rate * 100`, which never ends), so here it is taken as no limit.
+    """
+
+    rate: int = 0
+
+    async def pipe(self, stub: Stub) -> None:
+        """Send a piece, wait for as long as it takes at `rate`, and so on."""
+        loop = asyncio.get_running_loop()
+        free_at_s = loop.time()
+        while await stub.receive():
+            if self.rate <= 0:
+                await stub.send()
+                continue
+            bytes_per_s = self.rate * 1000
+            piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
+            while stub.held_bytes > 0:
+                size = min(piece_bytes, stub.held_bytes)
+                # An idle time is not saved up for a later burst.
+                free_at_s = max(free_at_s, loop.time()) + size / bytes_per_s
+                await asyncio.sleep(free_at_s - loop.time())
+                await stub.send(size)
+
+
+class Blackhole(Toxic, frozen=True):
+    """A cut: nothing gets through, not even the end of a connection, until the toxic is removed.
+
+    Not in upstream. A connection that lost something is reset when the cut heals, as no byte stream
+    can go on with a hole in it; one that was idle all the time goes on, as TCP's would.
+    """
+
+    async def pipe(self, stub: Stub) -> None:
+        """Swallow, and keep the end of the stream to ourselves."""
+        while await stub.receive():
+            stub.swallow()
+        await asyncio.get_running_loop().create_future()
+
+    def cleanup(self, stub: Stub) -> bool:
+        """Reset what lost bytes."""
+        stub.swallow()
+        if stub.swallowed_bytes > 0:
+            stub.reset()
+            return True
+        return False
+
+
+class Latency(Toxic, frozen=True):
+    """Delay: `latency` ms, give or take `jitter` ms, from a chunk's arrival to its departure.
+
+    The order of bytes is kept, so a chunk also waits for those before it. Removing the toxic lets
+    everything held go at once.
+    """
+
+    buffer_chunks: ClassVar[int] = 1024
+
+    latency: int = 0
+    jitter: int = 0
+
+    def _delay_s(self, stub: Stub) -> float:
+        delay_ms = self.latency
+        if self.jitter > 0:
+            delay_ms += stub.random.randrange(2 * self.jitter) - self.jitter
+        return delay_ms / 1000
+
+    async def pipe(self, stub: Stub) -> None:
+        """Delay every chunk."""
+        while await stub.receive():
+            wait_s = max(0.0, self._delay_s(stub) - stub.held_age_s)
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+                stub.delayed(wait_s)
+            await stub.send()
+
+
+class LimitData(Toxic, frozen=True):
+    """Close the connection after `bytes` bytes."""
+
+    bytes: int = 0
+
+    async def pipe(self, stub: Stub) -> None:
+        """Count over the life of the toxic on this connection, updates included."""
+        while await stub.receive():
+            left = max(0, self.bytes - stub.passed_bytes)
+            await stub.send(min(left, stub.held_bytes))
+            if stub.passed_bytes >= self.bytes:
+                stub.swallow()
+                return
+
+
+class ResetPeer(Toxic, frozen=True):
+    """Reset the connection `timeout` ms after the first bytes (or the end) arrive.
+
+    The first chunk is held: a connection that is not reset yet loses nothing.
+    """
+
+    timeout: int = 0
+
+    async def pipe(self, stub: Stub) -> None:
+        """Reset both ways, so that neither end takes it for an orderly close."""
+        await stub.receive()
+        await asyncio.sleep(self.timeout / 1000)
+        stub.reset()
+
+
+class Slicer(Toxic, frozen=True):
+    """Cut the data into pieces of about `average_size` bytes, `delay` microseconds apart."""
+
+    average_size: int = 0
+    size_variation: int = 0
+    delay: int = 0
+
+    def _sizes(self, stub: Stub) -> list[int]:
+        """Halve (give or take the variation) until every piece is about average; in order."""
+        # Upstream's recursion never ends for a size below one or a variation above the average.
+        average = max(1, self.average_size)
+        variation = min(max(0, self.size_variation), average - 1)
+        sizes: list[int] = []
+        open_ranges = [(0, stub.held_bytes)]
+        while open_ranges:
+            start, end = open_ranges.pop()
+            if end - start - average <= variation:
+                sizes.append(end - start)
+                continue
+            middle = start + (end - start) // 2
+            if variation > 0:
+                middle += stub.random.randrange(2 * variation) - variation
+            middle = min(max(middle, start + 1), end - 1)
+            open_ranges += [(middle, end), (start, middle)]
+        return sizes
+
+    async def pipe(self, stub: Stub) -> None:
+        """Send piece by piece."""
+        while await stub.receive():
+            for size in self._sizes(stub):
+                await stub.send(size)
+                await asyncio.sleep(self.delay / 1e6)
+
+
+class SlowClose(Toxic, frozen=True):
+    """The end of the stream arrives `delay` ms late."""
+
+    delay: int = 0
+
+    async def pipe(self, stub: Stub) -> None:
+        """Pass everything on, then wait."""
+        await super().pipe(stub)
+        await asyncio.sleep(self.delay / 1000)
+
+
+class Timeout(Toxic, frozen=True):
+    """Swallow everything, and close after `timeout` ms of silence; 0 swallows for ever.
+
+    As upstream: the end of the stream still gets through, each chunk starts the time again, and
+    removing the toxic closes the connection, since bytes are missing from it.
+    """
+
+    timeout: int = 0
+
+    async def pipe(self, stub: Stub) -> None:
+        """Swallow until silence has lasted for `timeout`."""
+        wait_s = self.timeout / 1000 if self.timeout > 0 else None
+        try:
+            while True:
+                async with asyncio.timeout(wait_s):
+                    received = await stub.receive()
+                if not received:
+                    return
+                stub.swallow()
+        except TimeoutError:
+            return
+
+    def cleanup(self, stub: Stub) -> bool:
+        """End the stream."""
+        stub.swallow()
+        return True
+
+
+TOXICS: Final[dict[str, type[Toxic]]] = {
+    "bandwidth": Bandwidth,
+    "blackhole": Blackhole,
+    "latency": Latency,
+    "limit_data": LimitData,
+    "noop": Noop,
+    "reset_peer": ResetPeer,
+    "slicer": Slicer,
+    "slow_close": SlowClose,
+    "timeout": Timeout,
+}
+
+
+def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
+    """What makes a stream bad: type and attributes of each, in the order in which bytes come."""
+    toxics: list[tuple[str, dict[str, int]]] = []
+    if quality.slice_bytes:
+        gap_us = math.ceil(quality.gap_ms * 1000)
+        size = {"average_size": quality.slice_bytes, "size_variation": 0}
+        toxics.append(("slicer", size | {"delay": gap_us}))
+    if quality.reset_after_ms is not None:
+        toxics.append(("reset_peer", {"timeout": math.ceil(quality.reset_after_ms)}))
+    return toxics

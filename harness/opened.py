@@ -1,0 +1,94 @@
+"""A target that was opened on its deployment: all that a run and the coroutine of a test share.
+
+Its events are written down, its clients drive what a generator says, its faults are conducted, and
+it is looked at within bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from harness.case import stream
+from harness.faults.conductor import FaultConductor
+from harness.generator import GeneratorLike
+from harness.guarded import look, poll
+from harness.interpreter import interpret
+from harness.planning import Plan
+from harness.plugins import (
+    Client,
+    Convergence,
+    Deployment,
+    Nemesis,
+    Roles,
+    Session,
+    roles_of,
+)
+from harness.recorder import EventScribe, Recorder
+
+__all__ = ["OpenedTarget"]
+
+
+class OpenedTarget:
+    """The target of `plan` in this session."""
+
+    def __init__(
+        self, plan: Plan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
+    ) -> None:
+        """`nemeses` are those that faults may name, now or later."""
+        self.plan = plan
+        self.session = session
+        self.cluster = session.cluster
+        self.env = session.env
+        self.recorder = recorder
+        nodes = session.cluster.nodes
+        self.scribe = EventScribe(recorder, nodes.values())
+        self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
+        self.conductor = FaultConductor(
+            cluster=session.cluster,
+            env=session.env,
+            system=self.system,
+            nemeses=nemeses,
+            recorder=recorder,
+            observe_roles=self.scribe.observe_roles,
+            damage=plan.case.damage,
+        )
+        session.cluster.subscribe(self.scribe.on_event)
+
+    def client(self, process: int) -> Client:
+        """A client of the target for this process."""
+        return self.system.client(process)
+
+    async def drive(
+        self, generator: GeneratorLike, *, stop: asyncio.Event, processes: list[int] | None = None
+    ) -> None:
+        """Have the clients of the case do what `generator` says (see `interpret`)."""
+        case = self.plan.case
+        await interpret(
+            generator,
+            env=self.env,
+            open_client=self.client,
+            concurrency=case.concurrency,
+            recorder=self.recorder,
+            op_timeout_s=case.op_timeout_s,
+            rng=stream(case.seed, "workload"),
+            stop=stop,
+            processes=processes,
+        )
+
+    async def roles(self) -> Roles:
+        """Who leads and who follows, as the nodes say now."""
+        return await look(roles_of(self.system), self.plan.case.target)
+
+    async def poll(
+        self,
+        looking: Callable[[], Coroutine[Any, Any, Convergence]],
+        *,
+        bound_s: float,
+        every_s: float,
+    ) -> Convergence:
+        """Look until it is well, or the bound is over (see `harness.guarded.poll`)."""
+        now_ns = self.recorder.now_ns
+        name = self.plan.case.target
+        return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)

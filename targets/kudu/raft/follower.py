@@ -1,0 +1,137 @@
+"""The follower: what it takes from a leader, and when it answers.
+
+After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip what is held already, check the
+preceding entry, drop a conflicting tail, append, commit what was matched, answer when durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from targets.kudu.raft import events as ev
+from targets.kudu.raft.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
+    Entry,
+    InstallSnapshotResponse,
+    OpId,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+from targets.kudu.raft.state import RaftState
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """Takes entries and snapshots from leaders whose term the core has accepted.
+
+    It owns the answers that wait for the disk.
+    """
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._log = state.log
+        self._acks: deque[tuple[int, Any]] = deque()  # (index to be durable, reply)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether an answer waits until something is durable."""
+        return bool(self._acks)
+
+    def update(self, event: ev.UpdateRequested) -> None:
+        """Take entries; the answer leaves once they are durable."""
+        request = event.request
+        preceding, entries = self._above_base(request)
+        if not self._matches(preceding):
+            message = f"preceding {preceding}, here {self._log!r}"
+            self.refuse(event.reply, ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, message)
+            return
+        self._append_missing(entries)
+        matched = preceding.index + len(entries)
+        self._state.commit_to(min(request.committed_index, matched))
+        if matched <= self._log.durable_index:
+            self._acknowledge(event.reply, matched)
+        elif request.entries:
+            self._acks.append((matched, event.reply))
+        else:
+            # A heartbeat is answered at once, so that a slow disk does not look like a dead node.
+            self._acknowledge(event.reply, self._log.durable_index)
+
+    def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
+        """The request without what the snapshot covers, which is committed and thus equal."""
+        preceding, entries = request.preceding, request.entries
+        for position, entry in enumerate(entries, start=1):
+            assert entry.index == preceding.index + position, "a gap in a request"
+        covered = self._log.base.index - preceding.index
+        if covered <= 0:
+            return preceding, entries
+        return self._log.base, entries[covered:]
+
+    def _matches(self, preceding: OpId) -> bool:
+        """The log matching check (Raft 5.3)."""
+        if self._log.holds(preceding):
+            return True
+        assert preceding.index > self._log.commit_index, (
+            f"committed up to {self._log.commit_index}, "
+            f"but the leader of {self._state.term} has {preceding}"
+        )
+        return False
+
+    def _append_missing(self, entries: tuple[Entry, ...]) -> None:
+        for position, entry in enumerate(entries):
+            if entry.index <= self._log.last_index:
+                if self._log.term_at(entry.index) == entry.term:
+                    continue
+                self._log.truncate_from(entry.index)
+            self._state.append(entries[position:])
+            return
+
+    def _acknowledge(self, reply: Any, matched: int) -> None:
+        # A snapshot may have taken the entry at `matched` since: then its term is not known.
+        term = self._log.term_at(matched) if matched >= self._log.base.index else 0
+        response = UpdateConsensusResponse(
+            responder_uuid=self._state.uuid,
+            responder_term=self._state.term,
+            last_received=self._log.last,
+            last_received_current_leader=OpId(term, matched),
+            last_committed_index=self._log.commit_index,
+        )
+        self._state.effects.append(ev.Reply(reply, response))
+
+    def refuse(self, reply: Any, code: ConsensusErrorCode, message: str) -> None:
+        """Answer an update with an error."""
+        response = UpdateConsensusResponse(
+            responder_uuid=self._state.uuid,
+            responder_term=self._state.term,
+            last_received=self._log.last,
+            last_committed_index=self._log.commit_index,
+            error=ConsensusError(code, message),
+        )
+        self._state.effects.append(ev.Reply(reply, response))
+
+    def fail_acks(self, message: str) -> None:
+        """Answer requests of a term that is over; their caller does not lead any more."""
+        acks, self._acks = self._acks, deque()
+        for _, reply in acks:
+            self.refuse(reply, ConsensusErrorCode.INVALID_TERM, message)
+
+    def send_durable_acks(self) -> None:
+        """Send the answers that waited for what is durable now."""
+        while self._acks and self._acks[0][0] <= self._log.durable_index:
+            matched, reply = self._acks.popleft()
+            self._acknowledge(reply, matched)
+
+    def install(self, event: ev.SnapshotReceived) -> None:
+        """Take a whole snapshot, unless what it covers is committed here."""
+        state, last = self._state, event.last_included
+        if last.index > self._log.commit_index:
+            self.fail_acks("a snapshot took the log's place")
+            keep_log = self._log.install(last, event.config)
+            state.save_meta()
+            state.effects.append(
+                ev.InstallSnapshot(last, event.config, event.digest, event.data, keep_log)
+            )
+        response = InstallSnapshotResponse(state.uuid, state.term, installed=True)
+        state.effects.append(ev.Reply(event.reply, response))

@@ -1,0 +1,324 @@
+"""The leader: replication, commitment, confirmed reads.
+
+After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, where to try next
+after a mismatch) and the dissertation's 6.4 (reads that need no entry in the log).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+from targets.kudu.raft import events as ev
+from targets.kudu.raft.configs import decode_config, voters_of
+from targets.kudu.raft.messages import (
+    ConsensusErrorCode,
+    Entry,
+    EntryKind,
+    OpId,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+from targets.kudu.raft.state import RaftState
+
+__all__ = ["Leader", "PeerProgress"]
+
+_MATCH_INDEX: Final = attrgetter("match_index")
+_CONTACT_NS: Final = attrgetter("contact_ns")
+_READ_ACKED: Final = attrgetter("read_acked")
+
+
+@dataclasses.dataclass(slots=True)
+class PeerProgress:
+    """What a leader knows of a peer."""
+
+    uuid: str
+    address: str
+    next_index: int
+    contact_ns: int
+    match_index: int = 0
+    in_flight: int | None = None  # the id of the one outstanding request
+    read_sent: int = 0  # reads that had arrived when the outstanding request left
+    read_acked: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class _PendingRead:
+    """A read that waits for its round."""
+
+    number: int
+    index: int
+    token: Any
+
+
+class Leader:
+    """What a leader knows of its peers and of reads, from `begin` to `end` of each leadership.
+
+    It may `end` by itself; the core then changes the role. Responses of newer terms go to the core.
+    """
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._log = state.log
+        self._configs = state.log.configs
+        self.leads = False
+        self.peers: dict[str, PeerProgress] = {}
+        self.all_sent_ns = 0  # when it last sent to all peers at once
+        self._term_start_index = 0  # of the NO_OP that opened the own term
+        self._request_count = 0
+        self._reads: deque[_PendingRead] = deque()
+        self._read_count = 0
+
+    def begin(self) -> None:
+        """Lead, after an election was won."""
+        assert not self.leads, "leads already"
+        self.leads = True
+        self._refresh_peers()
+        self._term_start_index = self._log.last_index + 1
+        self._append(EntryKind.NO_OP, b"")
+
+    def end(self) -> None:
+        """Stop leading; reads that wait are rejected."""
+        self.leads = False
+        self.peers.clear()
+        effects = self._state.effects
+        effects += [ev.ReadRejected(read.token) for read in self._reads]
+        self._reads.clear()
+        effects.append(ev.ResetElectionTimer())
+
+    def step_down(self, event: ev.StepDown) -> None:
+        """Stop leading, and ask the voter that was named to run."""
+        if not self.leads:
+            return
+        uuid = event.new_leader_uuid
+        successor = self.peers.get(uuid) if uuid and uuid in self._configs.voters else None
+        self.end()
+        if successor is not None:
+            effect = ev.SendRunElection(successor.uuid, successor.address)
+            self._state.effects.append(effect)
+
+    @property
+    def committed_in_term(self) -> bool:
+        """Whether it leads and an entry of its own term has committed."""
+        return self.leads and self._log.commit_index >= self._term_start_index
+
+    def _refresh_peers(self) -> None:
+        known, self.peers = self.peers, {}
+        for config in self._configs.active.peers:
+            if config.uuid == self._state.uuid:
+                continue
+            peer = known.get(config.uuid)
+            if peer is None or peer.address != config.address:
+                peer = PeerProgress(
+                    config.uuid, config.address, self._log.last_index + 1, self._state.now_ns
+                )
+            self.peers[config.uuid] = peer
+
+    def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
+        """The highest value that a majority of voters has reached."""
+        values = sorted(
+            own if uuid == self._state.uuid else of_peer(self.peers[uuid])
+            for uuid in self._configs.voters
+        )
+        return values[len(values) - self._configs.majority]
+
+    # --- appending --------------------------------------------------------------------------
+
+    def propose(self, event: ev.Propose) -> None:
+        """Append an entry, or say why not."""
+        reason = self._refusal(event)
+        if reason is not None:
+            self._state.effects.append(ev.ProposalRejected(event.token, reason))
+            return
+        opid = OpId(self._state.term, self._log.last_index + 1)
+        self._state.effects.append(ev.ProposalAccepted(event.token, opid))
+        self._append(event.kind, event.payload)
+
+    def _refusal(self, event: ev.Propose) -> str | None:
+        if event.kind is not EntryKind.CONFIG:
+            return None
+        if not self.committed_in_term:
+            return "no operation of this term has committed yet (KUDU-872)"
+        if self._configs.pending:
+            return "another configuration change is pending"
+        entry = Entry(self._state.term, self._log.last_index + 1, event.kind, event.payload)
+        before, after = set(self._configs.voters), set(voters_of(decode_config(entry)))
+        changed = sorted(before ^ after)
+        if len(changed) > 1 or self._state.uuid in changed:
+            return f"one other voter at a time, not {changed}"
+        return None
+
+    def _append(self, kind: EntryKind, payload: bytes) -> None:
+        """Append an entry as leader and send it to every peer that is free."""
+        self._state.append((Entry(self._state.term, self._log.last_index + 1, kind, payload),))
+        if kind is EntryKind.CONFIG:
+            self._refresh_peers()
+        self._send_updates()
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def heartbeat_due(self, event: ev.HeartbeatDue) -> None:
+        """Send to all peers, or stop leading when no majority answers any more."""
+        del event
+        if not self.leads:
+            return
+        oldest_ns = self._state.now_ns - self._state.options.step_down_ns
+        if self._reached(self._state.now_ns, _CONTACT_NS) >= oldest_ns:
+            self._send_updates()
+        else:
+            self.end()
+
+    def _send_updates(self) -> None:
+        """Send to every peer that is free. If that was all of them, the next heartbeat is due an
+        interval from now, as in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
+        """
+        all_free = True
+        for peer in self.peers.values():
+            if peer.in_flight is None:
+                self._send_update(peer)
+            else:
+                all_free = False
+        if all_free:
+            self.all_sent_ns = self._state.now_ns
+
+    def _send_update(self, peer: PeerProgress) -> None:
+        """Send what the peer needs next: entries, a bare heartbeat, or a snapshot."""
+        assert peer.in_flight is None, "one outstanding request per peer"
+        state, log = self._state, self._log
+        self._request_count += 1
+        peer.in_flight = self._request_count
+        peer.read_sent = self._read_count
+        if peer.next_index <= log.base.index:
+            state.effects.append(
+                ev.SendSnapshot(peer.uuid, peer.address, self._request_count, state.term)
+            )
+            return
+        preceding_index = peer.next_index - 1
+        request = UpdateConsensusRequest(
+            dest_uuid=peer.uuid,
+            tablet_id=state.group_id,
+            caller_uuid=state.uuid,
+            caller_term=state.term,
+            preceding=OpId(log.term_at(preceding_index), preceding_index),
+            committed_index=log.commit_index,
+            entries=log.batch(peer.next_index, state.options.batch_bytes_max),
+        )
+        state.effects.append(ev.SendUpdate(peer.uuid, peer.address, self._request_count, request))
+
+    def _answering_peer(self, event: ev.UpdateAnswered | ev.SnapshotSent) -> PeerProgress | None:
+        """The peer whose outstanding request ended; None for late or foreign answers."""
+        peer = self.peers.get(event.peer_uuid)
+        if peer is None or peer.in_flight != event.request_id:
+            return None
+        peer.in_flight = None
+        return peer
+
+    def _note_contact(self, peer: PeerProgress) -> None:
+        peer.contact_ns = self._state.now_ns
+        peer.read_acked = max(peer.read_acked, peer.read_sent)
+
+    def update_answered(self, event: ev.UpdateAnswered) -> None:
+        """A peer answered its outstanding request, or did not."""
+        response = event.response
+        peer = self._answering_peer(event)
+        if peer is None or response is None or response.responder_term != self._state.term:
+            return
+        error = response.error
+        mismatch = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
+        if error is not None and error.code is not mismatch:
+            return  # refused for a reason that time may mend; the next heartbeat tries again
+        self._note_contact(peer)
+        if error is None:
+            matched = response.last_received_current_leader.index
+            assert matched <= self._log.last_index, "a follower matched more than the leader has"
+            peer.match_index = max(peer.match_index, matched)
+            peer.next_index = matched + 1
+            if matched > self._log.commit_index:
+                self.advance_commit()
+        else:
+            self._back_off(peer, response)
+        self._resolve_reads()
+        if self._wants_more(peer) or error is not None:
+            self._send_update(peer)
+
+    def _wants_more(self, peer: PeerProgress) -> bool:
+        """Whether to send again at once instead of with the next heartbeat."""
+        if peer.in_flight is not None or not self.leads:
+            return False
+        if peer.next_index <= self._log.last_index:
+            return True
+        return bool(self._reads) and self._reads[-1].number > peer.read_acked
+
+    def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
+        """Choose where to try next, after a peer's log did not match (Kudu `consensus_queue.cc`).
+
+        Its committed prefix always matches, so this ends; what it committed before our base needs
+        a snapshot.
+        """
+        # A peer that came back with less than it once acknowledged no longer counts for that.
+        peer.match_index = min(peer.match_index, response.last_received.index)
+        if self._log.holds(response.last_received):
+            following = response.last_received.index + 1
+        else:
+            following = response.last_committed_index + 1
+        peer.next_index = max(1, min(following, self._log.last_index + 1))
+
+    def snapshot_progress(self, event: ev.SnapshotProgress) -> None:
+        """A part of a snapshot arrived."""
+        peer = self.peers.get(event.peer_uuid)
+        if peer is not None and peer.in_flight == event.request_id:
+            peer.contact_ns = self._state.now_ns
+
+    def snapshot_sent(self, event: ev.SnapshotSent) -> None:
+        """The sending of a snapshot ended."""
+        response = event.response
+        peer = self._answering_peer(event)
+        if peer is None or response is None or response.responder_term != self._state.term:
+            return
+        self._note_contact(peer)
+        if response.installed:
+            peer.match_index = max(peer.match_index, event.last_included.index)
+            peer.next_index = event.last_included.index + 1
+            self.advance_commit()
+        self._resolve_reads()
+        if self._wants_more(peer) and response.installed:
+            self._send_update(peer)
+
+    # --- commitment and reads ---------------------------------------------------------------
+
+    def advance_commit(self) -> None:
+        """Commit what a majority of voters has durably, if it is of this term."""
+        index = self._reached(self._log.durable_index, _MATCH_INDEX)
+        if index <= self._log.commit_index or not self._may_commit(index):
+            return
+        self._state.commit_to(index)
+        if not self._configs.may_run(self._state.uuid):
+            self.end()  # the change that demoted it has committed
+        self._resolve_reads()
+
+    def _may_commit(self, index: int) -> bool:
+        """Only entries of the own term commit by counting (Raft 5.4.2, figure 8)."""
+        return self._log.term_at(index) == self._state.term
+
+    def read(self, event: ev.ReadRequested) -> None:
+        """Confirm leadership for a read, with a round of requests that begins now."""
+        self._read_count += 1
+        index = max(self._log.commit_index, self._term_start_index)
+        self._reads.append(_PendingRead(self._read_count, index, event.token))
+        self._send_updates()
+        self._resolve_reads()
+
+    def _resolve_reads(self) -> None:
+        """Release the reads that a majority has confirmed, oldest first."""
+        if not self._reads:
+            return
+        confirmed = self._reached(self._read_count, _READ_ACKED)
+        while self._reads:
+            read = self._reads[0]
+            if read.number > confirmed or read.index > self._log.commit_index:
+                return
+            self._reads.popleft()
+            self._state.effects.append(ev.ReadReady(read.token, read.index))
