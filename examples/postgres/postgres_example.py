@@ -13,6 +13,7 @@ from harness.plugins import TargetSettings as Settings
 
 APPS, PORT, DATABASE_PORT = ("a1", "a2"), 8080, 5432
 BIN = "/usr/lib/postgresql/15/bin"
+SERVER = "{package:register_server}/register_server.py"
 BACK_OFF_S = 0.2
 FAILURES = (OSError, TimeoutError, EOFError, ValueError)
 CONFIGURATION = f"""
@@ -23,6 +24,7 @@ hba_file = '{{files}}/pg_hba.conf'
 shared_buffers = 16MB
 dynamic_shared_memory_type = mmap
 """
+HBA = "host all all all trust\n"
 SCHEMA = "create table register (value bigint);\ninsert into register values (null);\n"
 
 DATABASE = NodeSpec(
@@ -31,11 +33,7 @@ DATABASE = NodeSpec(
     ports=(DATABASE_PORT,),
     dockerfile="{package:postgres_example}",
     user="postgres",  # it refuses to run as root
-    files={
-        "postgresql.conf": CONFIGURATION,
-        "pg_hba.conf": "host all all all trust\n",
-        "schema.sql": SCHEMA,
-    },
+    files={"postgresql.conf": CONFIGURATION, "pg_hba.conf": HBA, "schema.sql": SCHEMA},
     setup=(
         (f"{BIN}/initdb", "--pgdata={data}/pg", "--username=postgres", "--no-sync"),
         ("sh", "-c", f"{BIN}/postgres --single -D {{data}}/pg postgres < {{files}}/schema.sql"),
@@ -52,19 +50,9 @@ DATABASE = NodeSpec(
 
 def app(name: str) -> NodeSpec:
     """One server; it starts when the database answers."""
-    server = "{package:register_server}/register_server.py"
-    peer = f"{{peer:db:{DATABASE_PORT}}}"
-    command = ("python3", server, "{host}", f"{{port:{PORT}}}", peer)
-    ready = ReadyPort(PORT)
-    return NodeSpec(
-        name=name,
-        role="app",
-        ports=(PORT,),
-        command=command,
-        after=("db",),
-        ready=ready,
-        faulty_disk=True,
-    )
+    command = f"python3 {SERVER} {{host}} {{port:{PORT}}} {{peer:db:{DATABASE_PORT}}}".split()
+    how = {"ports": (PORT,), "ready": ReadyPort(PORT), "after": ("db",), "faulty_disk": True}
+    return NodeSpec(name=name, role="app", command=tuple(command), **how)
 
 
 class Client:
