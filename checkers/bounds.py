@@ -47,7 +47,7 @@ from checkers._disturbances import (
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
-from harness.timeline import Fault, faults_of
+from harness.timeline import RESET, Fault, faults_of
 
 __all__ = ["BoundsChecker"]
 
@@ -75,15 +75,19 @@ class _Outage:
         return (self.end - self.begin) / NS_PER_S
 
     def hindered_s(self, quorum: frozenset[str]) -> float:
-        """For how much of it nobody could serve: half of the quorum was hit at once, or clients."""
+        """For how much of it nobody could serve: half of the quorum was hit at once, or clients.
+
+        Where no quorum was declared, any fault may have hit it. A reset takes no time.
+        """
+        lasting = [fault for fault in self.faults if fault.kind != RESET]
         edges: set[float] = {self.begin, self.end}
         for fault in self.faults:
             edges.update((max(self.begin, fault.start), min(self.end, _end(fault))))
         hindered_ns = 0.0
         for begin, end in itertools.pairwise(sorted(edges)):
-            on = [each for each in self.faults if each.start <= begin and end <= _end(each)]
-            hit = quorum & {name for each in on for name in each.targets}
-            if 2 * len(hit) >= len(quorum) or any(each.clients for each in on):
+            on = [fault for fault in lasting if fault.start <= begin and end <= _end(fault)]
+            hit = quorum & {name for fault in on for name in fault.targets}
+            if on and (2 * len(hit) >= len(quorum) or any(fault.clients for fault in on)):
                 hindered_ns += end - begin
         return hindered_ns / NS_PER_S
 

@@ -234,19 +234,17 @@ NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
 (a graceful stop); returning or raising by itself is an exit that the crash checker reports."""
 
 
-def load_entry(entry: str) -> NodeMain:
-    """Import what a node on `Env` runs; raises `UsageError` that says what is missing."""
+def load_entry(entry: str, node: str) -> NodeMain:
+    """Import what `node` runs; raises `UsageError` that says what is missing."""
+    whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
+    if not module_name or not function_name:
+        raise UsageError(f"{whose} must read like 'package.module:function'")
     try:
-        found = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"the entry {entry!r} of a node does not load: {error}; it must read like "
-            "'package.module:function'"
-        ) from error
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UsageError(f"{whose} does not load: {error}") from error
+    found = getattr(module, function_name, None)
     if not callable(found):
-        raise UsageError(
-            f"the entry {entry!r} of a node is not a function; it must be "
-            "`async def main(env, config)`"
-        )
+        raise UsageError(f"{whose} is no function; it must be `async def main(env, config)`")
     return found  # type: ignore[no-any-return]

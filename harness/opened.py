@@ -44,6 +44,8 @@ class OpenedTarget:
         self.recorder = recorder
         nodes = session.cluster.nodes
         self.scribe = EventScribe(recorder, nodes.values())
+        # First: what happened before anybody subscribed is told to the first one only.
+        session.cluster.subscribe(self.scribe.on_event)
         self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
         self.conductor = FaultConductor(
             cluster=session.cluster,
@@ -54,7 +56,6 @@ class OpenedTarget:
             observe_roles=self.scribe.observe_roles,
             damage=plan.case.damage,
         )
-        session.cluster.subscribe(self.scribe.on_event)
 
     def client(self, process: int) -> Client:
         """A client of the target for this process."""

@@ -205,12 +205,18 @@ class _Quality(msgspec.Struct, frozen=True):
         """What an environment must be able to do for it."""
         return required(self, self.EFFECTS)
 
+    def bounded(self) -> Self:
+        """The same, with no amount above what it may be: several faults at once may be too much."""
+        most = {name: effect.most for name, effect in self.EFFECTS.items()}
+        too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
+        return msgspec.structs.replace(self, **too_much)
+
     def check(self) -> None:
         """Raise `UsageError` where an amount is none."""
         for name, effect in self.EFFECTS.items():
             value = getattr(self, name)
             if not effect.least <= (value or 0) <= effect.most:
-                limits = f"{effect.least:g} .. {effect.most:g}"
+                limits = f"{int(effect.least)} .. {int(effect.most)}"
                 raise UsageError(f"{name} is {value}; it must be in {limits}")
 
 

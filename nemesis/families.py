@@ -186,9 +186,9 @@ SLOW_DISK = AimedNemesis(
     "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
 )  # fmt: skip
 BIT_ROT = AimedNemesis(
-    "bit-rot", "a bit is flipped in a fifth of the blocks on the leader's disk, or in half of one "
-    "random node's; it is started on them, may end, and is started again later",
-    "disk leader bitrot=20%", "disk one bitrot=50%", suits_all=False,
+    "bit-rot", "a bit is flipped in half of the blocks on the disk of the leader, or of one random "
+    "node; it is started on them, may end, and is started again later",
+    "disk leader bitrot=50%", "disk one bitrot=50%", suits_all=False,
 )  # fmt: skip
 DISK = AimedNemesis(
     "disk", "a disk that is bad in any way, drawn anew for each fault",

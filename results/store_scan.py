@@ -198,10 +198,10 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
         problem("unfinished", "has no run.json: it was cut short, or is still going on")
     try:
         source, files = _history_of(folder)
+        info = _info(folder, name, run, case, record, source, files)
     except (HarnessError, OSError) as error:
         problem("history", error)
         return None
-    info = _info(folder, name, run, case, record, source, files)
     if record is not None and info.source == SOURCE_PARQUET:
         sealed_as = info.footers[0].digest
         if sealed_as and sealed_as != record.digest:

@@ -361,7 +361,10 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(abc.ABC):
-    """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too."""
+    """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too.
+
+    A model says which as `specification`, or in `_model` where that depends on the operations.
+    """
 
     api_version = 1
     kind = "model"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -90,9 +91,10 @@ def _optional() -> list[Finding]:
     """What plug-ins look for and can do without; one that does not load is said by `_plugins`."""
     findings = [_faketime()]
     for name, found in load_all("diagnoses"):
-        if not isinstance(found, UsageError):
-            ok, detail = found.look()
-            findings.append(Finding(ok, name, detail, optional=True))
+        with contextlib.suppress(UsageError):
+            if not isinstance(found, UsageError):
+                ok, detail = found.look()
+                findings.append(Finding(ok, name, detail, optional=True))
     return findings
 
 

@@ -53,6 +53,7 @@ __all__ = [
     "run_environment",
 ]
 
+UNKNOWN_ROLE: Final = "?"
 RUN_VARIABLE: Final = "HARNESS_RUN_ID"
 CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"
 ROLE_VARIABLE: Final = "HARNESS_PROCESS"
@@ -243,7 +244,7 @@ def _sweep(run_id: str | None, controller: str | None) -> None:
     if not run_id or not controller:
         return
     for process, run, owner, role in _marked():
-        if (run, owner) == (run_id, controller) and role != "warden":
+        if (run, owner) == (run_id, controller) and role not in {"warden", UNKNOWN_ROLE}:
             _undo(role, Kill(*process))
 
 
@@ -347,7 +348,7 @@ def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
         environment = procfs.environment_of(process.pid)
         run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)
         if run_id and controller:
-            yield process, run_id, controller, environment.get(ROLE_VARIABLE, "warden")
+            yield process, run_id, controller, environment.get(ROLE_VARIABLE, UNKNOWN_ROLE)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What clocks, processors and disks feel: all faults that are on them at once.
 
-Offsets, drifts and delays add up, factors multiply, and of independent errors any is one. Each
+Offsets, drifts and delays add up to what is possible, factors multiply, and of independent errors
+any is one. Each
 change sets what the node then has as a whole, so nothing depends on the order in which faults go.
 """
 
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from harness.cluster import Bite, Cluster, DiskQuality
+from harness.cluster import DRIFT_PPM_MAX, DRIFT_PPM_MIN, Bite, Cluster, DiskQuality
 from harness.env import ClientEnv
 from harness.faults.kinds import Clock, Condition, Cpu, Disk
 
@@ -51,7 +52,11 @@ class Conditions:
     async def lay(self, fault_id: str, what: Condition, nodes: Sequence[str]) -> None:
         """Make it worse for these nodes."""
         laid = self._laid[fault_id] = _Laid(what, nodes, self._env.clock.monotonic_ns())
-        await self._settle(laid, nodes)
+        try:
+            await self._settle(laid, nodes)
+        except BaseException:
+            del self._laid[fault_id]  # nobody would heal it
+            raise
         laid.unmeasured = sum(node not in self._measured for node in nodes)
         laid.new = False
         if isinstance(what, Clock) and what.strobe_ms:
@@ -100,7 +105,8 @@ class Conditions:
         if kind is Clock:
             clocks = [(one, one.what) for one in laid if isinstance(one.what, Clock)]
             offset_ms = sum(clock.offset_ms for one, clock in clocks if not one.dark)
-            drift_ppm = sum(clock.drift_ppm for _, clock in clocks)
+            drifts_ppm = sum(clock.drift_ppm for _, clock in clocks)
+            drift_ppm = max(DRIFT_PPM_MIN, min(drifts_ppm, DRIFT_PPM_MAX))
             offset_ns = round(offset_ms * _NS_PER_MS)
             felt_ms = await self._cluster.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
             touched = abs(offset_ms - self._offsets_ms.get(node, 0.0))
@@ -114,7 +120,7 @@ class Conditions:
             return
         else:
             disks = [one.what.quality for one in laid if isinstance(one.what, Disk)]
-            touched = await self._cluster.worsen_disk(node, DiskQuality.together(disks))
+            touched = await self._cluster.worsen_disk(node, DiskQuality.together(disks).bounded())
         for one in concerned:
             if type(one.what) is kind and not (kind is Disk and one.new):
                 one.touched += touched

@@ -246,6 +246,8 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
             for link in Link.between(left, right)
             if not (is_client(link.source) and is_client(link.destination))
         ]
+        if all(is_client(end) for end in right):
+            left, right = right, left
         return (tuple(sorted(right)), tuple(sorted(left)), links) if links else ((), (), [])
     if selector.left is None or selector.right is None:
         return (), (), []

@@ -57,8 +57,8 @@ def judge(
     h.now_s = end_s
     h.fact("phase", {"phase": "heal-core"})
     h.fact("converged", {"ok": settled})
-    quorum = ["m1", "m2", "m3"]
-    h.fact("snapshot", {"bounds": {"limits": list(limits), "quorum": quorum, **more}})
+    declared = {"limits": list(limits), "quorum": ["m1", "m2", "m3"], **more}
+    h.fact("snapshot", {"bounds": declared})
     return BoundsChecker().check(h.history, None, time_limit_s=1)
 
 
@@ -140,6 +140,33 @@ def test_clients_who_were_cut_off_for_a_moment_excuse_that_moment() -> None:
     h.fault("kill", 12, 40, "m2")
     h.served(*range(24, 70))
     assert judge(h, *ALL).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("faults", "back_s", "verdict"),
+    [
+        ([], 14, Verdict.VALID),
+        ([], 17, Verdict.INVALID),
+        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # it may have been all that there was
+        ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
+    ],
+)
+def test_where_nobody_says_who_must_be_up_any_fault_hinders_while_it_is_on(
+    faults: list[tuple[Any, ...]], back_s: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    for fault in faults:
+        h.fault(*fault)
+    assert judge(h, *ALL, quorum=[]).verdict is verdict
+
+
+def test_a_reset_is_over_at_once() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("reset", 11, 40, "m1", "m2", clients=True)
+    h.served(*range(30, 70))
+    assert judge(h, *ALL, limit("outage", "reset")).verdict is Verdict.INVALID
 
 
 def test_an_outage_may_last_to_the_end_of_chaos_and_not_beyond() -> None:

@@ -152,3 +152,10 @@ def test_entries_that_cannot_be_the_archive_are_not_even_asked(source):
 def test_the_error_says_who_was_asked_and_what_they_said():
     with pytest.raises(InfrastructureError, match=r"prod \(microsoft\)"):
         choose_mirror([TRAP], "bookworm", origins(packages_microsoft_com="microsoft"))
+
+
+def test_blanks_and_ends_of_lines_mean_nothing():
+    text = "Types : deb\nURIs: http://a\nSuites: bookworm\nComponents: main\n"
+    off = f"Enabled: no \n{text}"
+    found = parse_deb822(f"{text}\n{off}\n{text}".replace("\n", "\r\n"))
+    assert [source.uri for source in found] == ["http://a", "http://a"]

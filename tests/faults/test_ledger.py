@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster import Bite, DiskQuality, Link
-from harness.errors import UsageError
+from harness.cluster import DRIFT_PPM_MIN, Bite, DiskQuality, Link
+from harness.errors import InfrastructureError, UsageError
 from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
 from harness.faults.ledger import Ledger
+from harness.qualities import DELAY_MS_MAX
 from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
@@ -253,3 +254,29 @@ async def test_faults_that_are_injected_at_the_same_time_are_told_apart():
     for injection in (third, first, second):
         assert await ledger.heal(injection.id) == Bite(1, "processes")
     assert cluster.calls[-3:] == [("start", "m3"), ("start", "m1"), ("resume", "m2")]
+
+
+async def test_faults_that_are_too_much_together_are_as_much_as_there_may_be():
+    ledger, cluster = fresh()
+    slow = Disk(quality=DiskQuality(delay_ms=40_000.0))
+    faults = [await hit(ledger, slow, "m1") for _ in range(2)]
+    assert cluster.disks["m1"].delay_ms == DELAY_MS_MAX
+    await hit(ledger, Clock(drift_ppm=-500_000), "m1")
+    await hit(ledger, Clock(drift_ppm=-500_000), "m1")
+    assert cluster.clocks["m1"] == (0, DRIFT_PPM_MIN)
+    await ledger.heal(faults[0].id)
+    assert cluster.disks["m1"].delay_ms == 40_000.0
+
+
+async def test_a_fault_that_did_not_take_is_not_felt_by_others():
+    ledger, cluster = fresh()
+    cluster.worsen_disk, worsen = refusing, cluster.worsen_disk
+    with pytest.raises(InfrastructureError):
+        await hit(ledger, FULL, "m1")
+    cluster.worsen_disk = worsen
+    await hit(ledger, SLOW, "m1")
+    assert cluster.disks["m1"] == SLOW.quality
+
+
+async def refusing(node, quality):
+    raise InfrastructureError(f"{node} does not answer")

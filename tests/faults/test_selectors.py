@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 
 from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
@@ -258,3 +259,11 @@ def test_names_that_nobody_has_are_refused(selector):
     check_names(
         Links(left=Nodes(word="one", among="tserver"), right=Nodes(word="client")), SPECS, ()
     )
+
+
+def test_halves_of_one_node_and_clients_are_about_the_node():
+    alone = msgspec.structs.replace(scene(), specs={"m1": scene().specs["m1"]}, groups={})
+    ends, others, found = cut_links(links("halves with clients"), alone)
+    assert "m1" in ends
+    assert found
+    assert all(map(is_client, others))

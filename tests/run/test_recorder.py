@@ -6,6 +6,7 @@ import pytest
 
 from harness.cluster import ClusterEvent, NodeSpec
 from harness.errors import InfrastructureError
+from harness.opened import OpenedTarget
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
@@ -125,3 +126,22 @@ def test_a_history_that_lacks_an_op_is_never_given_out():
             recorder.fact("phase", {"phase": "setup"})
     with pytest.raises(InfrastructureError, match="no space"):
         recorder.history()
+
+
+def test_who_ended_before_anybody_listened_is_written_down():
+    """What was said while nodes came up is told to the first who asks, and to nobody else."""
+    early = [event("m1", "node-exited", code=1, expected=False, log=[])]
+
+    def subscribe(callback):
+        while early:
+            callback(early.pop())
+
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
+    target = SimpleNamespace(open=lambda deployment: SimpleNamespace())
+    plan = SimpleNamespace(
+        target=target, settings=None, case=SimpleNamespace(damage="minority", target="t")
+    )
+    cluster = SimpleNamespace(nodes={}, clients=(), subscribe=subscribe)
+    session = SimpleNamespace(cluster=cluster, env=SimpleNamespace())
+    OpenedTarget(plan, session, recorder, {})
+    assert [fact["node"] for fact in facts(recorder, "node-exit")] == ["m1"]

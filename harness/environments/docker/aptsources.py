@@ -8,7 +8,6 @@ entries are asked is by how much they look like Debian's.
 
 from __future__ import annotations
 
-import email
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -69,11 +68,22 @@ def parse_one_line(text: str) -> list[AptSource]:
 
 
 def _stanzas(text: str) -> Iterable[dict[str, str]]:
-    """Fields by their names in lower case; they read as those of mail do, but for comments."""
-    plain = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
-    for stanza in re.split(r"\n(?:[ \t]*\n)+", plain.strip()):
-        found = email.message_from_string(stanza)
-        yield {name.lower(): value for name, value in found.items()}
+    fields: dict[str, str] = {}
+    last = ""
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("#"):
+            continue
+        if not line.strip():
+            if fields:
+                yield fields
+            fields, last = {}, ""
+        elif line[0].isspace():
+            if last:
+                fields[last] += "\n" + line.strip()
+        else:
+            name, _, value = line.partition(":")
+            last = name.strip().lower()
+            fields[last] = value.strip()
 
 
 def parse_deb822(text: str) -> list[AptSource]:

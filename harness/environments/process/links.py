@@ -91,8 +91,8 @@ class LinkFaults:
         self, links: Sequence[Link], quality: LinkQuality | StreamQuality, lease_s: float
     ) -> str:
         """Delay, throttle, stall, slice or reset these links."""
+        quality.check()
         if isinstance(quality, StreamQuality):
-            quality.check()
             return await self._add(links, toxics_of(quality), lease_s, swallows=False)
         kinds: list[tuple[str, dict[str, int]]] = []
         if quality.delay_ms > 0 or quality.jitter_ms > 0:

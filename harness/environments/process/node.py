@@ -224,9 +224,9 @@ class ProcessNode(RealNode):
             account=self._account,
         )
         self._child = child
-        self.started()
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)
+        self.started()
         self._processor.begin()
 
     @property

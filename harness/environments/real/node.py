@@ -188,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
         logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
         if node.power_cut is not None:
             _lose_power(node, node.power_cut)
-        entry = load_entry(node.entry)
+        entry = load_entry(node.entry, node.name)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -118,7 +118,10 @@ class _Deployment:
         knobs = self._knobs
         refuse_in_simulation(plan.nodes)
         entries = {
-            spec.name: {name: load_entry(form.entry or "") for name, form in forms_of(spec).items()}
+            spec.name: {
+                name: load_entry(form.entry or "", spec.name)
+                for name, form in forms_of(spec).items()
+            }
             for spec in plan.nodes
         }
         if len(entries) != len(plan.nodes) or CLIENT in entries:

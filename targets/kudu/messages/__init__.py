@@ -27,4 +27,4 @@ METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
     **ddl.METHODS,
     **reads.METHODS,
 }
-"""Method name -> request and response type. ConsensusService's are in `raft/messages.py`."""
+"""Method name -> request and response type. ConsensusService's are in `raft/service.py`."""
