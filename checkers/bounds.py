@@ -20,9 +20,10 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 
 Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
 faults that it meets together, and the time for which half of the quorum at once, or the links of
-clients, were hit. One that meets a disturbance, by the harness, its host or its engine, is not held
-against the target, unless it is known when that was, and the limit passed before or after it; for
-elections and calls a disturbance counts as a fault, and each second in which nodes starved as one.
+all clients, were hit. One that meets a disturbance, by the harness, its host or its engine, is not
+held against the target, unless it is known when that was, and the limit passed before or after it;
+for elections and calls a disturbance counts as a fault, and each second in which nodes starved as
+one.
 A limit that grows by a unit of which the target did not say how much there was convicts nobody:
 what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
@@ -47,7 +48,7 @@ from checkers._disturbances import (
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
-from harness.timeline import RESET, Fault, faults_of
+from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
 __all__ = ["BoundsChecker"]
 
@@ -59,6 +60,14 @@ UNFINISHED: Final = "the run ended before its final snapshot, which holds the li
 SHOWN_MAX: Final = 10
 
 Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Who serves, and who is served."""
+
+    quorum: frozenset[str]  # of which a majority must be up, as far as the target declares it
+    clients: float  # how many call at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,9 @@ class _Outage:
         """How long it was."""
         return (self.end - self.begin) / NS_PER_S
 
-    def hindered_s(self, quorum: frozenset[str]) -> float:
-        """For how much of it nobody could serve: half of the quorum was hit at once, or clients.
+    def hindered_s(self, ends: _Ends) -> float:
+        """For how much of it nobody could be served: half of the quorum was hit at once, or all
+        clients.
 
         Where no quorum was declared, any fault may have hit it. A reset takes no time.
         """
@@ -86,8 +96,13 @@ class _Outage:
         hindered_ns = 0.0
         for begin, end in itertools.pairwise(sorted(edges)):
             on = [fault for fault in lasting if fault.start <= begin and end <= _end(fault)]
-            hit = quorum & {name for fault in on for name in fault.targets}
-            if on and (2 * len(hit) >= len(quorum) or any(fault.clients for fault in on)):
+            nodes = {name for each in on if not each.clients_only for name in each.targets}
+            unheard = {name for each in on for name in each.clients}
+            if on and (
+                2 * len(ends.quorum & nodes) >= len(ends.quorum)
+                or ALL_CLIENTS in unheard
+                or len(unheard) >= ends.clients
+            ):
                 hindered_ns += end - begin
         return hindered_ns / NS_PER_S
 
@@ -125,7 +140,7 @@ class BoundsChecker:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge every limit; linear, so `time_limit_s` is not needed."""
-        del case, time_limit_s
+        del time_limit_s
         snapshots = [op.value for op in history.facts("snapshot")]
         declared = _declared(snapshots[-1]) if snapshots else {}
         if not declared:
@@ -167,7 +182,9 @@ class BoundsChecker:
                 judged.gaps.append(
                     f"the limit {limit['name']!r} has the unknown measure {measure!r}"
                 )
-        _outages(history, faults, disturbances, declared, judged)
+        quorum = frozenset(declared.get("quorum") or ())
+        ends = _Ends(quorum, getattr(case, "concurrency", math.inf))
+        _outages(history, faults, disturbances, declared, ends, judged)
         return self._result(judged)
 
     def _result(self, judged: _Judged) -> CheckResult:
@@ -281,6 +298,7 @@ def _outages(
     faults: Sequence[Fault],
     disturbances: Sequence[Disturbance],
     declared: Json,
+    ends: _Ends,
     judged: _Judged,
 ) -> None:
     """The times between answers from the first one to the end of chaos, by the faults they meet."""
@@ -290,20 +308,19 @@ def _outages(
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core", history[-1].time)
     times = sorted(time for time in _answers(history) if time < end)
-    quorum = frozenset(declared.get("quorum") or ())
     shortest = min(limit["limit"] for limit in limits.values()) * NS_PER_S
     for before, after in itertools.pairwise([*times, end]):
         if after - before <= shortest:  # whatever it met
             judged.look("outages")
             continue
         met = tuple(fault for fault in faults if fault.start < after and _end(fault) > before)
-        _hold_outage(_Outage(before, after, met), limits, quorum, disturbances, judged)
+        _hold_outage(_Outage(before, after, met), limits, ends, disturbances, judged)
 
 
 def _hold_outage(
     outage: _Outage,
     limits: Mapping[str, Json],
-    quorum: frozenset[str],
+    ends: _Ends,
     disturbances: Sequence[Disturbance],
     judged: _Judged,
 ) -> None:
@@ -312,7 +329,7 @@ def _hold_outage(
     if any(kind not in limits for kind in kinds):
         return  # nothing was promised of such a fault
     promised = [limits[kind]["limit"] for kind in kinds]
-    bound = sum(promised) + outage.hindered_s(quorum)
+    bound = sum(promised) + outage.hindered_s(ends)
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"

@@ -29,6 +29,7 @@ import msgspec
 from harness.ops import NEMESIS, History, Op, OpType
 
 __all__ = [
+    "ALL_CLIENTS",
     "CLOCK",
     "CPU",
     "CUT",
@@ -84,6 +85,10 @@ _NAMES: Final = (
 """Words in the names of nemeses by kind of fault, for histories that do not say the kind."""
 
 
+ALL_CLIENTS: Final = "client"
+"""All clients, as ends of links (`harness.cluster.CLIENT`)."""
+
+
 class Fault(msgspec.Struct, frozen=True):
     """One injected fault: the op that injected it, and the one that healed it, if any did."""
 
@@ -118,8 +123,13 @@ class Fault(msgspec.Struct, frozen=True):
         """
         clients = _get(self.begin.value, "clients")
         if clients is True:  # stores of 0.1 of which only this is known
-            return ("client",)
+            return (ALL_CLIENTS,)
         return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
+
+    @property
+    def clients_only(self) -> bool:
+        """Whether it left all links among nodes as they were."""
+        return bool(_get(self.begin.value, "clients_only"))
 
     @property
     def start(self) -> int:

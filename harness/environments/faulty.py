@@ -76,7 +76,7 @@ class DiskTrouble:
         rotten = bytearray(data)
         for start in range(offset - offset % _BLOCK_BYTES, end, _BLOCK_BYTES):
             place = random.Random(f"{self._label}/{path}/{start}")
-            if place.random() < share:
+            if place.random() < share and start < size:
                 bit = place.randrange(8 * min(_BLOCK_BYTES, size - start))
                 if offset <= start + bit // 8 < end:
                     rotten[start + bit // 8 - offset] ^= 1 << bit % 8

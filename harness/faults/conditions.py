@@ -67,7 +67,8 @@ class Conditions:
         """Take one fault away and say what it did."""
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
-            laid.strobe.cancel()
+            async with self._turn:  # a change that is under way comes to its end
+                laid.strobe.cancel()
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
@@ -86,7 +87,8 @@ class Conditions:
     async def relieve(self, nodes: Iterable[str]) -> None:
         """Make all well for these nodes, whatever fault is on them."""
         wanted = set(nodes)
-        for laid in self._laid.values():
+        # Processors first: a node that is slow may not live to hear of the rest in time.
+        for laid in sorted(self._laid.values(), key=lambda each: not isinstance(each.what, Cpu)):
             those = [node for node in laid.nodes if node in wanted]
             laid.nodes = [node for node in laid.nodes if node not in wanted]
             await self._settle(laid, those)

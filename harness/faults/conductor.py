@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from harness.case import NS_PER_S, Damage, Fault
-from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent
+from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent, is_client
 from harness.env import ClientEnv
 from harness.faults.kinds import Aim, Operate
 from harness.faults.ledger import Injection, Ledger
@@ -116,7 +116,9 @@ class FaultConductor:
         injection = await self.ledger.inject(aim, lease_s=lease_s, groups=groups)
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
         clients = _clients_of(aim, scene)
-        data |= {"clients": clients} if clients and injection.targets else {}
+        if clients and injection.targets:
+            only = all(is_client(link.source) or is_client(link.destination) for link in aim.links)
+            data |= {"clients": clients, **({"clients_only": True} if only else {})}
         if event is not None:
             said_ns = event.time_ns - event.late_ns
             data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
@@ -145,10 +147,12 @@ class FaultConductor:
 
     async def heal(self, fault_id: str) -> Bite | None:
         """Heal one fault and say what it did; `None` where it is not active (any more)."""
-        active = self._active.pop(fault_id, None)
+        active = self._active.get(fault_id)
         if active is None:
             return None
         bite = await self.ledger.heal(active.injection.id)
+        if self._active.pop(fault_id, None) is None:
+            return bite  # another healed it meanwhile, and has noted so
         data = {"bite": {"count": bite.count, "unit": bite.unit}}
         self._note(active.fault, "heal", active.injection, data)
         return bite

@@ -32,8 +32,11 @@ from harness.faults.budget import DamageBudget
 from harness.faults.conditions import Conditions
 from harness.faults.kinds import (
     Aim,
+    Clock,
     Condition,
+    Cpu,
     Cut,
+    Disk,
     FaultKind,
     Kill,
     Operate,
@@ -125,7 +128,28 @@ class Ledger:
             return Injection(targets=(), note=refusal, refused=True)
         fault_id = f"fault-{next(self._numbers)}"  # another may come while this one is awaited
         injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
-        entry = _Entry(injection)
+        # From here on it keeps its targets down, though it may take a while to have them there.
+        entry = self._entries[fault_id] = _Entry(injection)
+        try:
+            hit = await self._apply(aim, entry, lease_s)
+        except BaseException:
+            del self._entries[fault_id]
+            raise
+        if not hit:
+            del self._entries[fault_id]
+            note = f"missed: {', '.join(aim.targets)} not running"
+            return Injection(targets=(), note=note)
+
+        def end_lease() -> None:
+            if entry.on or entry.turn.locked():  # who heals it now may fail
+                self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
+
+        self._cluster.call_later(lease_s, end_lease)
+        return entry.injection
+
+    async def _apply(self, aim: Aim, entry: _Entry, lease_s: float) -> bool:
+        """Break what it means; whether that hit anybody."""
+        what = aim.what
         match what:
             case Cut():
                 entry.link_fault = await self._cluster.cut(aim.links, lease_s=lease_s)
@@ -137,24 +161,15 @@ class Ledger:
                 entry.bite = Bite(await self._cluster.reset(aim.links), "connections")
             case Kill() | Restart() | Pause():
                 hit = [node for node in aim.targets if await self._down(what, node, lease_s)]
-                if not hit:
-                    note = f"missed: {', '.join(aim.targets)} not running"
-                    return Injection(targets=(), note=note)
-                entry.injection = _told(injection, hit)
-            case _:
-                entry.injection = _told(injection, aim.targets)
+                entry.injection = _told(entry.injection, hit)
+                return bool(hit)
+            case Clock() | Cpu() | Disk():
+                entry.injection = _told(entry.injection, aim.targets)
                 ended = [node for node in aim.targets if what.damages and await self._end(node)]
-                await self._conditions.lay(injection.id, what, aim.targets)
+                await self._conditions.lay(entry.injection.id, what, aim.targets)
                 for node in ended:
-                    await self._start_again(node)
-        self._entries[fault_id] = entry
-
-        def end_lease() -> None:
-            if entry.on or entry.turn.locked():  # who heals it now may fail
-                self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
-
-        self._cluster.call_later(lease_s, end_lease)
-        return entry.injection
+                    await self._start_again(node, ended_by=entry)
+        return True
 
     async def _end(self, node: str) -> bool:
         """Kill a node that runs; one that is paused stays so, and reads its disk later if ever."""
@@ -204,22 +219,28 @@ class Ledger:
             case Reset() | None:
                 pass
             case what:
-                bite = await self._conditions.lift(entry.injection.id)
+                if entry.bite is None:  # else it was lifted before, and a start failed
+                    entry.bite = await self._conditions.lift(entry.injection.id)
                 if what.may_end:
                     self._excuse(targets)
                     for node in targets:
                         await self._start_again(node)
-                return bite
+                return entry.bite
         return Bite(len(targets), "processes")
 
     def _excuse(self, nodes: Iterable[str]) -> None:
         until_ns = self._env.clock.monotonic_ns() + EXCUSED_AFTER_NS
         self._excused_until_ns |= dict.fromkeys(nodes, until_ns)
 
-    async def _start_again(self, node: str) -> None:
-        """Unless a fault that is on keeps it down, or would end it again at once."""
+    async def _start_again(self, node: str, *, ended_by: _Entry | None = None) -> None:
+        """Unless a fault that is on keeps it down, or would end it again at once.
+
+        `ended_by` is the one for which it was ended, to be started on it.
+        """
         held = any(
-            entry.is_on(node) and _keeps_down(entry.injection.what)
+            entry.is_on(node)
+            and entry is not ended_by
+            and _keeps_down(entry.injection.what, lived_with_it=ended_by is not None)
             for entry in self._entries.values()
         )
         if self._cluster.state(node) is NodeState.DOWN and not held:
@@ -246,5 +267,8 @@ def _told(injection: Injection, hit: Sequence[str]) -> Injection:
     return msgspec.structs.replace(injection, targets=tuple(hit), note=note)
 
 
-def _keeps_down(what: FaultKind | None) -> bool:
+def _keeps_down(what: FaultKind | None, *, lived_with_it: bool) -> bool:
+    """A wrong clock does not keep down a node that had lived with it."""
+    if isinstance(what, Clock) and lived_with_it:
+        return False
     return isinstance(what, Kill | Restart) or (isinstance(what, Condition) and what.may_end)

@@ -1,5 +1,6 @@
 """Limits that a target declares, and what exceeds them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,14 +34,13 @@ class Timeline(Writer):
             self.ok(1, "get", {"name": "a"})
 
     def fault(
-        self, kind: str, begin_s: float, end_s: float | None, *targets: str, clients: bool = False
+        self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
     ) -> None:
         """The heal is written at once; only times matter."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
-        inject |= {"clients": True} if clients else {}
-        self.nemesis("some-name", inject)
+        self.nemesis("some-name", inject | more)
         if end_s is not None:
             self.now_s = end_s
             self.nemesis("some-name", {"action": "heal", "fault": ident})
@@ -59,7 +59,7 @@ def judge(
     h.fact("converged", {"ok": settled})
     declared = {"limits": list(limits), "quorum": ["m1", "m2", "m3"], **more}
     h.fact("snapshot", {"bounds": declared})
-    return BoundsChecker().check(h.history, None, time_limit_s=1)
+    return BoundsChecker().check(h.history, SimpleNamespace(concurrency=3), time_limit_s=1)
 
 
 ALL = [limit("outage", kind) for kind in ("none", "kill", "cut")]
@@ -128,8 +128,28 @@ def test_clients_who_were_cut_off_are_waited_for(
 ) -> None:
     h = Timeline()
     h.served(*range(1, 11))
-    h.fault("cut", 11, 40, "m1", clients=clients)
+    h.fault("cut", 11, 40, "m1", **({"clients": True} if clients else {}))
     h.served(*range(served_again_s, 70))
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "only", "verdict"),
+    [
+        (["client:0", "client:1"], True, Verdict.INVALID),  # the third should have been served
+        (["client:0", "client:1", "client:2"], True, Verdict.VALID),
+        (["client"], True, Verdict.VALID),
+        (["client:0"], False, Verdict.VALID),  # its nodes were cut from one another as well
+    ],
+)
+def test_an_outage_is_excused_where_all_clients_were_cut_off(
+    cut_off: list[str], only: bool, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    more = {"clients_only": True} if only else {}
+    h.fault("cut", 11, 40, "m1", "m2", "m3", clients=cut_off, **more)
+    h.served(*range(41, 70))
     assert judge(h, *ALL).verdict is verdict
 
 

@@ -76,6 +76,26 @@ async def test_a_reset_and_a_refusal_are_resets_for_the_client(peer, listening):
             await reader.read()
 
 
+async def test_a_reset_of_the_client_is_one_for_the_node():
+    arrived, heard = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def listen(reader, writer):
+        try:
+            await reader.readline()
+            arrived.set()
+            heard.set_result(await reader.read())
+        except ConnectionResetError as error:
+            heard.set_result(error)
+
+    async with through(listen) as (_, writer):
+        writer.write(b"x\n")
+        await arrived.wait()
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        assert isinstance(await heard, ConnectionResetError)
+
+
 def test_a_route_reads_as_it_is_written():
     route = relay.Route(10_000, "10.1.2.110", "10.1.2.10", 7051)
     assert relay.Route.parse(str(route)) == route

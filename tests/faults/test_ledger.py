@@ -148,6 +148,13 @@ async def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_onc
     assert cluster.down == set()
 
 
+async def test_a_node_that_lived_with_a_wrong_clock_starts_on_rot():
+    ledger, cluster = fresh()
+    await hit(ledger, Clock(offset_ms=5.0), "m1")
+    await hit(ledger, ROT, "m1")
+    assert cluster.down == set()
+
+
 async def test_who_ended_over_rot_is_started_when_that_is_healed():
     ledger, cluster = fresh()
     fault = await hit(ledger, ROT, "m1")
@@ -278,5 +285,36 @@ async def test_a_fault_that_did_not_take_is_not_felt_by_others():
     assert cluster.disks["m1"] == SLOW.quality
 
 
-async def refusing(node, quality):
+async def refusing(node, quality=None):
     raise InfrastructureError(f"{node} does not answer")
+
+
+async def test_nobody_starts_a_node_that_is_just_being_killed():
+    ledger, cluster = fresh()
+    wrong = await hit(ledger, Clock(offset_ms=5.0), "m1")
+    going, killed = asyncio.Event(), cluster.kill
+
+    async def slowly(node, **how):
+        found = await killed(node, **how)
+        await going.wait()
+        return found
+
+    cluster.kill = slowly
+    kill = asyncio.create_task(hit(ledger, Kill(), "m1"))
+    await asyncio.sleep(0)
+    await ledger.heal(wrong.id)
+    going.set()
+    await kill
+    assert cluster.down == {"m1"}
+
+
+async def test_a_heal_whose_start_failed_is_done_by_the_next_one():
+    ledger, cluster = fresh()
+    broken = await hit(ledger, EIO, "m1")
+    cluster.down.add("m1")
+    cluster.start, start = refusing, cluster.start
+    with pytest.raises(InfrastructureError):
+        await ledger.heal(broken.id)
+    cluster.start = start
+    assert await ledger.heal(broken.id) == Bite(0, "requests")
+    assert cluster.down == set()

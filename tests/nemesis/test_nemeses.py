@@ -326,3 +326,4 @@ def test_the_history_names_nodes_and_clients_apart(text, nodes, clients):
     assert nodes is None or set(told["targets"]) == nodes
     assert {*told["targets"]} <= {*NODES}
     assert told.get("clients") == clients
+    assert told.get("clients_only", False) is (clients is not None and nodes is not None)

@@ -10,6 +10,7 @@ the standard library only. A reset on one side becomes one on the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import socket
 import struct
@@ -61,7 +62,9 @@ async def _pass_on(
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):
         for each in writers:
-            each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            with contextlib.suppress(OSError):  # the one that was reset has no socket any more
+                end = each.get_extra_info("socket")
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             each.transport.abort()
     finally:
         for each in writers:
