@@ -130,6 +130,7 @@ class EventScribe:
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
+        self._ended: set[str] = set()  # nodes that have not started again
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
@@ -144,7 +145,11 @@ class EventScribe:
             said_ns = self._recorder.now_ns() - event.late_ns
             for divergence in self._checkpoints.take(event.node, event.data, said_ns):
                 self._recorder.fact("divergence", divergence)
+        elif event.kind == "node-started":
+            self._ended.discard(event.node)
         elif event.kind == "node-exited":
+            self._ended.add(event.node)
+            self._leader = None if self._leader == event.node else self._leader
             by = event.data.get("by")
             self._recorder.fact(
                 "node-exit",
@@ -185,7 +190,12 @@ class EventScribe:
             self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
-        """Each node once a term; where there are no terms (0), each change of leader."""
+        """Each node once a term; where there are no terms (0), each change of leader.
+
+        One that ended does not lead, whatever is said of it, and begins anew when it has started.
+        """
+        if term == 0 and node in self._ended:
+            return
         known = node == self._leader if term == 0 else (node, term) in self._leaderships
         self._leader = node
         if not known:

@@ -128,6 +128,19 @@ def test_a_history_that_lacks_an_op_is_never_given_out():
         recorder.history()
 
 
+@pytest.mark.parametrize("asked_meanwhile", [True, False])
+def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked_meanwhile):
+    scribe_, recorder = scribe()
+    led = Roles({"m1": NodeRole("leader")}, ("m1",))
+    scribe_.observe_roles(led)
+    scribe_.on_event(event("m1", "node-exited", code=-9, expected=True, log=[]))
+    if asked_meanwhile:  # and told of a node that is down
+        scribe_.observe_roles(led)
+    scribe_.on_event(event("m1", "node-started", boot=1))
+    scribe_.observe_roles(led)
+    assert [op.f for op in recorder.history()] == ["leader", "node-exit", "leader"]
+
+
 def test_who_ended_before_anybody_listened_is_written_down():
     """What was said while nodes came up is told to the first who asks, and to nobody else."""
     early = [event("m1", "node-exited", code=1, expected=False, log=[])]
