@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from targets.kudu.flags import Flags
+from targets.kudu.master.batches import tablets_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Plan
 from targets.kudu.master.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.refusals import invalid_argument
 from targets.kudu.master.validation import (
     bad_name,
     bad_partitioning,
@@ -47,6 +49,12 @@ def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | Non
     )
     if problem is not None:
         return invalid_schema(problem)
+    tablets, limit = request.partition_schema.num_hash_buckets, tablets_limit(flags)
+    if tablets > limit:  # not even worth making: the leader must outlive what it is asked for
+        return invalid_argument(
+            f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
+            "most (flag rpc_max_message_size)"
+        )
     replicas = replicas_of(request, flags)
     if replicas > flags.max_num_replicas:
         return MasterError(

@@ -24,9 +24,10 @@ from typing import Any, Final, Protocol
 from harness.env import Env
 from targets.kudu.behaviour import Behaviour
 from targets.kudu.flags import Flags
+from targets.kudu.master.batches import encode_batch, entry_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, encode_batch
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -215,12 +216,12 @@ class Epoch:
             cluster_id,
         )
         payload = encode_batch(batch)
-        limit = self._flags.rpc_max_message_size
+        limit = entry_limit(self._flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
             raise RefusedError(
                 invalid_argument(
                     f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                    f"{limit} (flag rpc_max_message_size)"
+                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
                 )
             )
         try:

@@ -28,8 +28,6 @@ __all__ = [
     "TableState",
     "TabletRecord",
     "TabletState",
-    "decode_batch",
-    "encode_batch",
 ]
 
 SYSTEM_TABLET_ID: Final = "0" * 32
@@ -200,17 +198,3 @@ class Batch(_Record, frozen=True):
     tablets: tuple[TabletRecord, ...] = ()
     reply: Reply | None = None
     cluster_id: str | None = None
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
-
-
-def encode_batch(batch: Batch) -> bytes:
-    """The bytes of `batch` in the log."""
-    return _encoder.encode(batch)
-
-
-def decode_batch(payload: bytes) -> Batch:
-    """The batch of a log entry; raises `msgspec.ValidationError` on foreign bytes."""
-    return _batch_decoder.decode(payload)

@@ -19,13 +19,13 @@ from typing import Final
 
 import msgspec
 
+from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.records import (
     Batch,
     Reply,
     TableRecord,
     TabletRecord,
     TabletState,
-    decode_batch,
 )
 
 __all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
