@@ -24,6 +24,7 @@ __all__ = [
     "ConsensusState",
     "Origin",
     "Reply",
+    "TServerRecord",
     "TableRecord",
     "TableState",
     "TabletRecord",
@@ -163,6 +164,14 @@ class TabletRecord(_Record, frozen=True):
         )
 
 
+class TServerRecord(_Record, frozen=True):
+    """What is decided about a tablet server; what it does itself is not stored."""
+
+    uuid: str
+    in_maintenance: bool
+    changed_ns: int  # the wall clock of the leader that did it
+
+
 class Reply(_Record, frozen=True):
     """The answer to one DDL request, kept so that resending the request changes nothing.
 
@@ -198,3 +207,4 @@ class Batch(_Record, frozen=True):
     tablets: tuple[TabletRecord, ...] = ()
     reply: Reply | None = None
     cluster_id: str | None = None
+    tservers: tuple[TServerRecord, ...] = ()
