@@ -209,11 +209,6 @@ class Catalog:
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
-    def note_view(self, tablet_id: str, view: LeaderView) -> None:
-        """Take note of what a tablet's leader says of its group; it is looked at next."""
-        self.views[tablet_id] = view
-        self.to_review[tablet_id] = None
-
     def _review(self, tablet_ids: Iterable[str]) -> None:
         self.to_review |= dict.fromkeys(tablet_ids)
 

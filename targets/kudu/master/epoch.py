@@ -26,7 +26,7 @@ from targets.kudu.context import NodeContext
 from targets.kudu.master.batches import encode_batch, entry_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -190,6 +190,7 @@ class Epoch:
         *,
         reply: Reply | None = None,
         cluster_id: str | None = None,
+        tservers: Sequence[TServerRecord] = (),
     ) -> Applied:
         """Replicate one batch and wait until it is applied here, hence published.
 
@@ -205,6 +206,7 @@ class Epoch:
             tuple(tablets),
             reply,
             cluster_id,
+            tuple(tservers),
         )
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)

@@ -23,6 +23,7 @@ __all__ = [
     "CreateReplica",
     "DeleteReplica",
     "Plan",
+    "config_key",
 ]
 
 COPYING: Final = "COPYING"
@@ -75,6 +76,11 @@ class AlterTablet:
         return ("alter", self.tablet_id)
 
 
+def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
+    """The key of a change of the configuration of that index."""
+    return ("config", tablet_id, str(opid_index))
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeConfig:
     """Bring a tablet one step closer to its number of good replicas, through whoever leads it.
@@ -91,7 +97,7 @@ class ChangeConfig:
     @property
     def key(self) -> tuple[str, ...]:
         """What is pending once at most: one change of one configuration."""
-        return ("config", self.tablet_id, str(self.cas_config_opid_index))
+        return config_key(self.tablet_id, self.cas_config_opid_index)
 
 
 Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig
