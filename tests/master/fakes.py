@@ -113,7 +113,7 @@ class FakeReplica:
             await asyncio.sleep(0.01)
         return self.applied
 
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None:
+    def step_down(self) -> None:
         self.depose()
 
     def dump(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class SystemReplica(Protocol):
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...
     async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None: ...  # noqa: D102
+    def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
 
 
