@@ -51,6 +51,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Entries. Ours, as the next: Kudu flushes by size and time
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 100)] = 4  # tablets see little but alters
+    raft_prepare_replacement_before_eviction: bool = True  # 3-4-3; before 1.7: 3-2-3
     # masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000

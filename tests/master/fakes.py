@@ -19,6 +19,7 @@ from targets.kudu import messages as m
 from targets.kudu.bugs import bugs_of
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.heartbeats import Heartbeats
@@ -230,6 +231,7 @@ class FakeMaster:
             leadership=self.leadership,
             tservers=self.tservers,
             ddl=Ddl(node, self.tservers),
+            admin=Admin(node, self.tservers),
             heartbeats=self.heartbeats,
         )
 

@@ -22,6 +22,7 @@ from targets.kudu import checked_file
 from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
@@ -120,6 +121,7 @@ def _wire(
         leadership=leadership,
         tservers=tservers,
         ddl=Ddl(node, tservers),
+        admin=Admin(node, tservers),
         heartbeats=Heartbeats(node, leadership, tservers),
     )
     service.register(server)

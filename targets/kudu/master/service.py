@@ -14,6 +14,7 @@ import msgspec
 
 from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
@@ -27,6 +28,8 @@ from targets.kudu.messages import (
     METHODS,
     AlterTableRequest,
     AlterTableResponse,
+    ChangeTServerStateRequest,
+    ChangeTServerStateResponse,
     ConnectToMasterRequest,
     ConnectToMasterResponse,
     CreateTableRequest,
@@ -51,6 +54,8 @@ from targets.kudu.messages import (
     ListTabletServersResponse,
     MasterError,
     Meta,
+    ReplaceTabletRequest,
+    ReplaceTabletResponse,
     TabletServerEntry,
 )
 from targets.kudu.rpc import RpcServer
@@ -73,6 +78,7 @@ class MasterService:
         leadership: Leadership,
         tservers: TServerMap,
         ddl: Ddl,
+        admin: Admin,
         heartbeats: Heartbeats,
     ) -> None:
         self._node = node
@@ -81,6 +87,7 @@ class MasterService:
         self._leadership = leadership
         self._tservers = tservers
         self._ddl = ddl
+        self._admin = admin
         self._heartbeats = heartbeats
         self._calls: Mapping[str, int] = {}
 
@@ -99,6 +106,8 @@ class MasterService:
             "ConnectToMaster": self.connect_to_master,
             "GetMasterRegistration": self.get_master_registration,
             "ListTabletServers": self.list_tablet_servers,
+            "ReplaceTablet": self.replace_tablet,
+            "ChangeTServerState": self.change_tserver_state,
             "TSHeartbeat": self._heartbeats.handle,
             "DumpEntities": self.dump_entities,
         }
@@ -146,6 +155,28 @@ class MasterService:
         if isinstance(outcome, MasterError):
             return self._meta(epoch), outcome
         return Meta(self._uuid, outcome.term, outcome.index), outcome
+
+    async def replace_tablet(
+        self, request: ReplaceTabletRequest, _peer: str
+    ) -> ReplaceTabletResponse:
+        """`MasterService.ReplaceTablet`."""
+        try:
+            epoch = self._leadership.ready()
+            new_id = await self._admin.replace_tablet(epoch, request)
+        except RefusedError as refusal:
+            return ReplaceTabletResponse(self._meta(), error=refusal.error)
+        return ReplaceTabletResponse(self._meta(epoch), replacement_tablet_id=new_id)
+
+    async def change_tserver_state(
+        self, request: ChangeTServerStateRequest, _peer: str
+    ) -> ChangeTServerStateResponse:
+        """`MasterService.ChangeTServerState`."""
+        try:
+            epoch = self._leadership.ready()
+            await self._admin.change_tserver_state(epoch, request)
+        except RefusedError as refusal:
+            return ChangeTServerStateResponse(self._meta(), error=refusal.error)
+        return ChangeTServerStateResponse(self._meta(epoch))
 
     # --- reads -------------------------------------------------------------------------------
 
@@ -246,8 +277,10 @@ class MasterService:
                 server.address,
                 (now_ns - server.heard_ns) // 1_000_000,
                 server.num_live_tablets,
+                maintenance is not None and maintenance.in_maintenance,
             )
             for server in self._tservers
+            for maintenance in (self._rows.tservers.get(server.uuid),)
         )
         return ListTabletServersResponse(self._meta(), servers=servers)
 
