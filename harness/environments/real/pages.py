@@ -36,8 +36,10 @@ _HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
     (
         "Content-Security-Policy",
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'",
+        (
+            "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        ),
     ),
 )
 
