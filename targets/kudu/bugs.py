@@ -144,7 +144,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P2",
         where=(f"{_MASTER}.background", f"{_MASTER}.ddl"),
-        find=None,
+        find=Find("--nemesis kill-leader", "catalog-invariants", 2),
     )
     KUDU_1374 = Row(
         title="tablets are reported only when they change",
@@ -193,7 +193,11 @@ class Bug(enum.Enum):
         profiles=("modern",),
         topic="P3",
         where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
-        find=None,
+        find=Find(
+            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' --fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
+            "liveness",
+            8,
+        ),
     )
     LEADER_ONLY_HEARTBEATS = Row(
         title="tablet servers heartbeat to the leader only, which they have to find",
@@ -230,7 +234,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P7",
         where=(f"{_MASTER}.ddl",),
-        find=None,
+        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 1),
     )
     ORDER_REPLACE = Row(
         title="the replacement of a tablet is shown before it is replicated",
