@@ -8,6 +8,7 @@ from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
 from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
+from checkers.catalog.maps import check_maps, check_named_tablets
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.state import check_checkpoints, check_column_ids, check_state
@@ -43,6 +44,8 @@ class CatalogInvariantsChecker:
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_state(snapshot, findings)
+                check_maps(snapshot, findings)
+                check_named_tablets(history, snapshot, findings)
                 check_acknowledged(history, snapshot, findings)
                 if not settled:
                     findings.gaps.append("the run ended before it was known to have settled")
