@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -75,9 +76,12 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
 
-def parse_flags(text: str) -> Flags:
-    """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values."""
-    given: dict[str, str] = {}
+def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
+    """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values.
+
+    `usual`: the defaults of a profile, where they are not those of `strict`.
+    """
+    given: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
         name, separator, value = part.partition("=")
         if not separator:

@@ -6,8 +6,7 @@ reported. One table at a time, under its lock, one batch each.
 
 from __future__ import annotations
 
-from harness.env import Env
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.master.assignment import (
     Moment,
     plan_assignments,
@@ -21,26 +20,24 @@ from targets.kudu.master.tservers import TServerMap
 __all__ = ["run_background"]
 
 
-async def run_background(env: Env, epoch: Epoch, tservers: TServerMap, flags: Flags) -> None:
+async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
     """Work until the leadership ends."""
-    interval_s = flags.catalog_manager_bg_task_wait_ms / 1000
+    interval_s = node.flags.catalog_manager_bg_task_wait_ms / 1000
     while epoch.is_current():
         epoch.wake.clear()
         for table_id in tables_with_work(epoch.catalog):
             try:
                 async with epoch.locked([table_id]):
-                    await _settle(env, epoch, tservers, flags, table_id)
+                    await _settle(node, epoch, tservers, table_id)
             except RefusedError as refusal:
-                env.event("background-refused", table=table_id, error=refusal.error.message)
+                node.env.event("background-refused", table=table_id, error=refusal.error.message)
                 if not epoch.is_current():
                     return
         await epoch.wake.wait(interval_s)
 
 
-async def _settle(
-    env: Env, epoch: Epoch, tservers: TServerMap, flags: Flags, table_id: str
-) -> None:
-    catalog, clock = epoch.catalog, env.clock
+async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
+    catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     if table_id not in catalog.unsettled:
         return
     moment = Moment(clock.wall_ns(), clock.monotonic_ns(), epoch.ready_ns)
@@ -51,8 +48,8 @@ async def _settle(
         tservers.alive(moment.monotonic_ns, unresponsive_ns),
         flags,
         moment,
-        rng=env.random,
-        new_id=lambda: f"{env.random.getrandbits(128):032x}",
+        rng=node.env.random,
+        new_id=node.new_id,
     )
     if plan.tablets:
         await epoch.write(tablets=plan.tablets)

@@ -12,9 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master.alter import plan_alter
 from targets.kudu.master.create import check_create, check_placement, plan_create
 from targets.kudu.master.delete import plan_delete
@@ -45,10 +44,10 @@ _RESOLVE_ATTEMPTS_MAX: Final = 8
 class Ddl:
     """The three operations, on the epoch they are given."""
 
-    def __init__(self, env: Env, flags: Flags, behaviour: Behaviour, tservers: TServerMap) -> None:
-        self._env = env
-        self._flags = flags
-        self._behaviour = behaviour
+    def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
         self._tservers = tservers
 
     async def create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
@@ -129,7 +128,7 @@ class Ddl:
                 epoch.catalog,
                 request,
                 self._flags,
-                new_id=self._new_id,
+                new_id=self._node.new_id,
                 now_ns=self._env.clock.wall_ns(),
             )
 
@@ -139,11 +138,11 @@ class Ddl:
             plan = plan_again()
             if isinstance(plan, MasterError):
                 return plan
-        if self._behaviour.replicate_before_publish:
-            return await self._commit(epoch, plan, request.request_id)
-        reply = _reply(plan, request.request_id)
-        await create_unordered(self._env, epoch, plan, reply)
-        return epoch.catalog.replies[reply.key]
+        if Bug.ORDER_CREATE in self._node.bugs:
+            reply = _reply(plan, request.request_id)
+            await create_unordered(self._env, epoch, plan, reply)
+            return epoch.catalog.replies[reply.key]
+        return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_placeable(
         self, epoch: Epoch, request: CreateTableRequest
@@ -211,9 +210,6 @@ class Ddl:
             epoch.tasks.abort_table(plan.table_id)
         epoch.after_commit(plan.calls)
         return _at(reply, applied.index, epoch.term)
-
-    def _new_id(self) -> str:
-        return f"{self._env.random.getrandbits(128):032x}"
 
 
 def _reply(plan: Plan, request_id: RequestId) -> Reply:

@@ -21,9 +21,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
 from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, encode_batch
@@ -76,24 +75,16 @@ class Epoch:
     """The state of one leadership. `close` ends it for good."""
 
     def __init__(
-        self,
-        env: Env,
-        replica: SystemReplica,
-        catalog: Catalog,
-        tasks: Tasks,
-        flags: Flags,
-        behaviour: Behaviour,
+        self, node: NodeContext, replica: SystemReplica, catalog: Catalog, tasks: Tasks
     ) -> None:
         self.term: Final = catalog.term
         self.catalog: Final = catalog
         self.tasks: Final = tasks
         self.in_flight: Final[dict[tuple[str, int], asyncio.Future[Outcome]]] = {}
-        self.ready_ns: Final = env.clock.monotonic_ns()
+        self.ready_ns: Final = node.env.clock.monotonic_ns()
         self.wake: Final = Wakeup()  # of the background loop
-        self._env = env
+        self._node = node
         self._replica = replica
-        self._flags = flags
-        self._behaviour = behaviour
         self._closed = False
         self._locks: dict[str, asyncio.Lock] = {}
         self._lock_users: dict[str, int] = {}
@@ -143,11 +134,11 @@ class Epoch:
         applied. Raises `RefusedError`. Under switch NO-LEASE nobody is asked.
         """
         self.check()
-        if not self._behaviour.confirm_leadership:
+        if Bug.NO_LEASE in self._node.bugs:
             return
         try:
             await self._replica.confirm_leadership(
-                timeout_s=self._flags.master_read_confirm_timeout_ms / 1000
+                timeout_s=self._node.flags.master_read_confirm_timeout_ms / 1000
             )
         except NotLeaderError as error:
             raise RefusedError(not_the_leader()) from error
@@ -208,14 +199,14 @@ class Epoch:
         self._assert_locked(tables, tablets)
         batch = Batch(
             self.term,
-            self._env.clock.wall_ns(),
+            self._node.env.clock.wall_ns(),
             tuple(tables),
             tuple(tablets),
             reply,
             cluster_id,
         )
         payload = encode_batch(batch)
-        limit = self._flags.rpc_max_message_size
+        limit = self._node.flags.rpc_max_message_size
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
             raise RefusedError(
                 invalid_argument(

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from harness.env import Env
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
@@ -35,12 +34,10 @@ __all__ = ["Heartbeats"]
 class Heartbeats:
     """Answers `MasterService.TSHeartbeat`."""
 
-    def __init__(
-        self, env: Env, uuid: str, flags: Flags, leadership: Leadership, tservers: TServerMap
-    ) -> None:
-        self._env = env
-        self._uuid = uuid
-        self._silence_ns = 2 * flags.heartbeat_interval_ms * 1_000_000
+    def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
+        self._env = node.env
+        self._uuid = node.uuid
+        self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers
 

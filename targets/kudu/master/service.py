@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
@@ -67,28 +67,21 @@ class MasterService:
 
     def __init__(
         self,
+        node: NodeContext,
         *,
-        uuid: str,
-        address: str,
-        flags: Flags,
         rows: SystemTablet,
         leadership: Leadership,
         tservers: TServerMap,
         ddl: Ddl,
         heartbeats: Heartbeats,
-        monotonic_ns: Callable[[], int],
-        list_files: Callable[[], Awaitable[list[str]]],
     ) -> None:
-        self._uuid = uuid
-        self._address = address
-        self._flags = flags
+        self._node = node
+        self._uuid = node.uuid
         self._rows = rows
         self._leadership = leadership
         self._tservers = tservers
         self._ddl = ddl
         self._heartbeats = heartbeats
-        self._monotonic_ns = monotonic_ns
-        self._list_files = list_files
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -186,7 +179,9 @@ class MasterService:
         def locate(
             catalog: Catalog, request: GetTableLocationsRequest, meta: Meta
         ) -> GetTableLocationsResponse:
-            return reads.get_table_locations(catalog, self._tservers, self._flags, request, meta)
+            return reads.get_table_locations(
+                catalog, self._tservers, self._node.flags, request, meta
+            )
 
         return await self._read(locate, request, GetTableLocationsResponse)
 
@@ -230,12 +225,12 @@ class MasterService:
         replica = self._leadership.replica
         if replica is None:
             return GetMasterRegistrationResponse(
-                self._meta(), error=not_initialized(), address=self._address
+                self._meta(), error=not_initialized(), address=self._node.address
             )
         types = [m.member_type for m in replica.config.peers if m.uuid == self._uuid]
         return GetMasterRegistrationResponse(
             self._meta(),
-            address=self._address,
+            address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
         )
@@ -244,7 +239,7 @@ class MasterService:
         self, _request: ListTabletServersRequest, _peer: str
     ) -> ListTabletServersResponse:
         """`MasterService.ListTabletServers`: this master's own view, whatever its role."""
-        now_ns = self._monotonic_ns()
+        now_ns = self._node.env.clock.monotonic_ns()
         servers = tuple(
             TabletServerEntry(
                 server.uuid,
@@ -258,13 +253,13 @@ class MasterService:
 
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
-        files = len(await self._list_files())
+        files = len(await self._node.env.disk.list())
         data = dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
             self._tservers,
-            self._monotonic_ns(),
+            self._node.env.clock.monotonic_ns(),
             self._calls,
         )
         return DumpResponse({**data, "files": files})

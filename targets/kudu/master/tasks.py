@@ -23,8 +23,7 @@ from typing import Final
 
 import msgspec
 
-from harness.env import Env
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import AlterTablet, Call, CreateReplica, DeleteReplica
 from targets.kudu.master.reports import is_first_member
@@ -36,7 +35,7 @@ from targets.kudu.messages import (
     TabletErrorCode,
     TabletServerResponse,
 )
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import RpcError
 from targets.kudu.wakeup import Wakeup
 
 __all__ = ["PENDING_MAX", "Tasks", "retry_delay_ms"]
@@ -83,14 +82,12 @@ def retry_delay_ms(retry: int, rng: random.Random) -> int:
 class Tasks:
     """The pending calls of one leadership."""
 
-    def __init__(
-        self, env: Env, client: RpcClient, tservers: TServerMap, catalog: Catalog, flags: Flags
-    ) -> None:
-        self._env = env
-        self._client = client
+    def __init__(self, node: NodeContext, tservers: TServerMap, catalog: Catalog) -> None:
+        self._env = node.env
+        self._client = node.rpc
         self._tservers = tservers
         self._catalog = catalog
-        self._flags = flags
+        self._flags = node.flags
         self._pending: dict[tuple[str, ...], _Pending] = {}
         self._closed = False
 
