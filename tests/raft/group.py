@@ -18,11 +18,13 @@ from targets.kudu.raft.replica import (
     NotLeaderError,
     Replica,
 )
+from targets.kudu.raft.tombstones import TombstonedVoter
 from targets.kudu.rpc import RpcClient, RpcServer
 from tests.sim.toy import PORT, specs
 
 GROUP = "g" * 32
 FOLDER = f"tablets/{GROUP}"
+BURIED = "buried"  # a file that says so
 
 
 class Ask(msgspec.Struct, array_like=True, frozen=True):
@@ -68,10 +70,13 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         ("Write", member.write),
         ("Read", member.read),
         ("Dump", member.dump),
+        ("Tombstone", member.tombstone),
     ):
         server.register(f"Test.{name}", method, Ask)
     await server.start()
-    if env.name in config["peers"] or await env.disk.list(f"{FOLDER}/"):
+    if await env.disk.list(BURIED):
+        await member.voter.start()
+    elif env.name in config["peers"] or await env.disk.list(f"{FOLDER}/"):
         await member.start()
     try:
         await asyncio.get_running_loop().create_future()
@@ -82,7 +87,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class _Member:
-    """One node's replica, if it has one; the superblock is the first configuration."""
+    """One node's replica, if it has one; the superblock is the list of the first peers."""
 
     def __init__(
         self,
@@ -99,6 +104,9 @@ class _Member:
         self.flags = flags
         self.machine = Appender()
         self.replica: Replica | None = None
+        self.voter = TombstonedVoter(
+            env, consensus=service, group_id=GROUP, folder=FOLDER, local_uuid=f"uuid-{env.name}"
+        )
         self.health: list[dict[str, str]] = []  # as told, without repetitions
 
     async def start(self) -> None:
@@ -114,10 +122,21 @@ class _Member:
             machine=self.machine,
             snapshot_every=self.config.get("snapshot_every", 500),
             trace_steps=self.config.get("trace_steps", False),
-            copy_source=lambda: msgspec.msgpack.encode(self.first),
+            copy_source=lambda: msgspec.msgpack.encode(self.config["peers"]),
             on_role_change=self.note,
         )
         await self.replica.start()
+
+    async def tombstone(self, request: Ask, peer: str) -> Told:
+        """Give up the data of the replica, as a tablet server does when it is told to."""
+        if self.replica is not None:
+            await self.replica.stop()
+            await self.replica.keep_last_logged()
+            await self.env.disk.replace(BURIED, b"x")
+            await self.replica.delete_data(keep_votes=True)
+            self.replica = None
+        await self.voter.start()
+        return Told({})
 
     async def stop(self) -> None:
         if self.replica is not None:
@@ -131,7 +150,13 @@ class _Member:
     async def on_missing_group(
         self, request: msg.StartTabletCopyRequest
     ) -> msg.ConsensusError | None:
-        assert msgspec.msgpack.decode(request.superblock, type=RaftConfig) == self.first
+        assert msgspec.msgpack.decode(request.superblock) == self.config["peers"]
+        if self.replica is not None:
+            return msg.ConsensusError(msg.ConsensusErrorCode.ALREADY_INPROGRESS, "it starts")
+        self.first = request.config
+        await self.voter.stop()
+        if await self.env.disk.list(BURIED):
+            await self.env.disk.remove(BURIED)
         if self.config.get("refuses_copies"):
             return msg.ConsensusError(msg.ConsensusErrorCode.TABLET_NOT_FOUND, "deleted here")
         await self.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from targets.kudu.raft import messages as msg
@@ -252,3 +253,134 @@ async def test_a_leader_alone_has_nobody_to_hand_over_to(group: Group) -> None:
 
     assert error is not None
     assert error.code is ConsensusErrorCode.INVALID_CONFIG
+
+
+# --- tombstones: a replica was told to give up its data; its server votes on ---
+
+
+async def bury(group: Group, name: str) -> None:
+    await group.ask(name, "Tombstone")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts: bool) -> None:
+    """One of three is lost, one buried: together with the tombstone the third one wins."""
+
+    async def main(group: Group) -> None:
+        await group.write_all(20)
+        leader = await group.leader()
+        buried, heir = (name for name in group.names if name != leader)
+        await asyncio.sleep(1)
+        await group.session.cluster.kill(leader)
+        await bury(group, buried)
+        if restarts:
+            await group.session.cluster.kill(buried, lose_unsynced=True)
+            await group.session.cluster.start(buried)
+        async with asyncio.timeout(20):
+            while (await group.state(heir)).role != "LEADER":  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    simulate(main)
+
+
+@on(simulate)
+async def test_a_tombstone_does_not_vote_for_who_has_less(group: Group) -> None:
+    await group.write_all(3)
+    leader = await group.leader()
+    buried, behind = (name for name in group.names if name != leader)
+    await group.session.cluster.kill(behind)
+    await group.write_all(10, "unknown to it")
+    await bury(group, buried)
+    await group.session.cluster.kill(leader)
+    await group.session.cluster.start(behind)
+
+    await asyncio.sleep(60)
+
+    assert (await group.state(behind)).role != "LEADER"
+    await group.session.cluster.start(leader)
+    assert await group.leader() == leader
+    await group.check()
+    assert len((await group.ask(buried, "Dump"))["items"]) == 13
+
+
+@on(simulate, snapshot_every=5)
+async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group: Group) -> None:
+    await group.write_all(20)
+    leader = await group.leader()
+    buried = next(name for name in group.names if name != leader)
+    await bury(group, buried)
+    await group.write_all(20, "after")
+    await group.check()
+
+
+@on(simulate)
+async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less(
+    group: Group,
+) -> None:
+    """Its log is empty again, but it has acknowledged what the candidate lacks."""
+    await group.write_all(3)
+    leader = await group.leader()
+    buried, behind = (name for name in group.names if name != leader)
+    await group.session.cluster.kill(behind)
+    await group.write_all(10, "unknown to it")
+    await bury(group, buried)
+    config = (await group.state(leader)).committed_config
+    assert config is not None
+    await group.session.cluster.kill(leader)
+    term = max(group.leaders)
+    copy = msg.StartTabletCopyRequest(
+        f"uuid-{buried}", GROUP, "x", term, config, msgspec.msgpack.encode(group.names)
+    )
+    answer = await group.consensus(buried, copy, msg.StartTabletCopyResponse)
+    assert answer.error is None
+    await group.session.cluster.start(behind)
+
+    await asyncio.sleep(60)
+
+    for name in (buried, behind):
+        assert (await group.state(name)).role != "LEADER"
+    await group.session.cluster.start(leader)
+    await group.check()
+
+
+@on(simulate)
+async def test_a_leader_of_a_term_that_a_tombstone_has_outlived_does_not_fill_it(
+    group: Group,
+) -> None:
+    await group.write_all(3)
+    leader = await group.leader()
+    buried = next(name for name in group.names if name != leader)
+    config = (await group.state(leader)).committed_config
+    assert config is not None
+    await group.session.cluster.kill(leader)
+    await group.leader(among=[name for name in group.names if name != leader])
+    await asyncio.sleep(1)
+    await bury(group, buried)
+    copy = msg.StartTabletCopyRequest(f"uuid-{buried}", GROUP, "x", 1, config, b"")
+
+    answer = await group.consensus(buried, copy, msg.StartTabletCopyResponse)
+
+    assert answer.error is not None
+    assert answer.error.code is ConsensusErrorCode.INVALID_TERM
+
+
+@on(simulate, nodes=1)
+async def test_a_tombstone_remembers_its_vote_and_gives_one_a_term(group: Group) -> None:
+    await group.write_all(3)
+    await bury(group, "n1")
+
+    async def vote(candidate: str) -> ConsensusErrorCode | None:
+        request = msg.RequestConsensusVoteRequest("uuid-n1", GROUP, candidate, 9, msg.OpId(9, 9))
+        answer = await group.consensus("n1", request, msg.RequestConsensusVoteResponse)
+        return None if answer.error is None else answer.error.code
+
+    both = await asyncio.gather(vote("x"), vote("y"))
+    assert sorted(both, key=str) == [ConsensusErrorCode.CONSENSUS_BUSY, None]
+    winner, loser = ("x", "y") if both[0] is None else ("y", "x")
+
+    await group.session.cluster.kill("n1", lose_unsynced=True)
+    await group.session.cluster.start("n1")
+    await asyncio.sleep(1)
+
+    assert await vote(loser) is ConsensusErrorCode.ALREADY_VOTED
+    assert await vote(winner) is None
