@@ -1,6 +1,7 @@
 """What a tablet server does with its replicas, and what a crash in between leaves."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def _fake_raft(monkeypatch):
 
 def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> TabletManager:
     marks = [] if dirty is None else dirty
-    consensus: Any = None
+    consensus: Any = SimpleNamespace(rpc_client=None)
     return TabletManager(
         FakeEnv(disk), uuid=UUID, consensus=consensus, flags=Flags(), on_dirty=marks.append
     )
