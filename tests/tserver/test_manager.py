@@ -1,13 +1,13 @@
 """What a tablet server does with its replicas, and what a crash in between leaves."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.errors import TargetError
 from targets.kudu import messages as m
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.raft.replica import IndeterminateError, NotLeaderError, OverloadedError
 from targets.kudu.tserver import _manager, _tablet
@@ -24,10 +24,10 @@ def _fake_raft(monkeypatch):
 
 def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> TabletManager:
     marks = [] if dirty is None else dirty
-    consensus: Any = SimpleNamespace(rpc_client=None)
-    return TabletManager(
-        FakeEnv(disk), uuid=UUID, consensus=consensus, flags=Flags(), on_dirty=marks.append
-    )
+    nothing: Any = None
+    env: Any = FakeEnv(disk)
+    node = NodeContext(env, UUID, "t1:7050", Flags(), frozenset(), nothing)
+    return TabletManager(node, consensus=nothing, on_dirty=marks.append)
 
 
 def code(error: m.TabletError | None) -> Code | None:
@@ -299,6 +299,7 @@ async def test_dump_is_plain_data():
                     "opid_index": -1,
                     "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
                 },
+                "rows": tablets.find("x").dump()["rows"],
                 "raft": {"term": 1},
             }
         ],

@@ -30,14 +30,13 @@ import asyncio
 import heapq
 from typing import Final
 
-from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.raft.errors import RaftError
 from targets.kudu.raft.machine import Waiter
 from targets.kudu.raft.replica import Replica
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import RpcError
 from targets.kudu.tserver._machine import AdvanceOp, TabletMachine
 
 __all__ = ["SafeTime"]
@@ -52,20 +51,18 @@ class SafeTime:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         *,
-        rpc: RpcClient,
         replica: Replica,
         machine: TabletMachine,
         clock: HybridClock,
-        flags: Flags,
     ) -> None:
-        self._env = env
-        self._rpc = rpc
+        self._env = node.env
+        self._rpc = node.rpc
         self._replica = replica
         self._machine = machine
         self._clock = clock
-        self._lag_max_s = flags.safe_time_max_lag_ms / 1000
+        self._lag_max_s = node.flags.safe_time_max_lag_ms / 1000
         self._waiting: list[tuple[int, int, Waiter]] = []  # a heap by timestamp
         self._wait_count = 0
         self._advancing: Waiter | None = None

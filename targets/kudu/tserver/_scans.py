@@ -21,6 +21,8 @@ from typing import Final
 import msgspec
 
 from targets.kudu import messages as m
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import ClockError, HybridClock
 from targets.kudu.partitions import decode_key
 from targets.kudu.raft.errors import RaftError
@@ -60,14 +62,15 @@ class Scans:
 
     def __init__(
         self,
+        node: NodeContext,
         *,
-        uuid: str,
         replica: Replica,
         machine: TabletMachine,
         clock: HybridClock,
         safe_time: SafeTime,
     ) -> None:
-        self._uuid = uuid
+        self._uuid = node.uuid
+        self._confirms = Bug.NO_LEASE not in node.bugs
         self._replica = replica
         self._machine = machine
         self._clock = clock
@@ -110,7 +113,7 @@ class Scans:
         if request.mode is m.ReadMode.READ_LATEST:
             if self._replica.role != "LEADER" and request.allow_followers:
                 return self._machine.last_timestamp, False
-            return await self._confirmed(request.timeout_ms), True
+            return await self._latest(request.timeout_ms), self._confirms
         if request.mode is m.ReadMode.READ_YOUR_WRITES:
             newest = max(request.propagated_timestamp, self._machine.last_timestamp)
             return await self._at(newest, request.timeout_ms), False
@@ -123,10 +126,12 @@ class Scans:
         except ClockError as error:
             raise _RefusedError(code, str(error)) from error
 
-    async def _confirmed(self, timeout_ms: int) -> int:
-        """The newest timestamp of a confirmed leader."""
+    async def _latest(self, timeout_ms: int) -> int:
+        """The newest timestamp of a leader, confirmed to be one."""
         if self._replica.role != "LEADER":
             raise _RefusedError(_Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere")
+        if not self._confirms:
+            return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
         except TimeoutError as error:

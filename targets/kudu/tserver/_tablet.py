@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.raft.replica import (
     ConsensusService,
@@ -37,66 +36,57 @@ class Tablet:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         superblock: Superblock,
         *,
         consensus: ConsensusService,
-        uuid: str,
-        flags: Flags,
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """A replica on server `uuid`, which has one `clock`; `on_dirty` hears its id whenever
-        masters should know.
+        """A replica on a server, which has one `clock`; `on_dirty` hears its id whenever masters
+        should know.
         """
         self.superblock = superblock
-        self._env = env
+        self._env = node.env
         self._on_dirty = on_dirty
-        self._alter_limit_s = flags.master_ts_rpc_timeout_ms / 1000
-        self._safe_time_limit_s = flags.safe_time_max_lag_ms / 1000
+        self._alter_limit_s = node.flags.master_ts_rpc_timeout_ms / 1000
+        self._safe_time_limit_s = node.flags.safe_time_max_lag_ms / 1000
         self._altering = False
         self._machine = TabletMachine(
             table_name=superblock.table_name,
             schema=superblock.schema,
             schema_version=superblock.schema_version,
-            flags=flags,
+            flags=node.flags,
             on_change=self._changed,
             on_timestamp=self._time_passed,
         )
         folder = SuperblockStore.raft_folder(superblock.tablet_id)
-        self._files = RowFiles(env.disk, folder, self._machine.digest)
+        self._files = RowFiles(node.env.disk, folder, self._machine.digest)
         self._replica = Replica(
-            env,
+            node.env,
             consensus=consensus,
             group_id=superblock.tablet_id,
             folder=folder,
-            local_uuid=uuid,
+            local_uuid=node.uuid,
             initial_config=superblock.initial_config,
-            flags=flags,
+            flags=node.flags,
             machine=self._machine,
-            snapshot_every=flags.tablet_snapshot_every,
+            snapshot_every=node.flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
             files=self._files,
         )
         self._clock = clock
-        self._safe_time = SafeTime(
-            env,
-            rpc=consensus.rpc_client,
-            replica=self._replica,
-            machine=self._machine,
-            clock=clock,
-            flags=flags,
-        )
+        self._safe_time = SafeTime(node, replica=self._replica, machine=self._machine, clock=clock)
         self.writes = Writes(
             replica=self._replica,
             machine=self._machine,
             clock=clock,
-            flags=flags,
+            flags=node.flags,
             partition=superblock.partition,
             partition_schema=superblock.partition_schema,
         )
         self.scans = Scans(
-            uuid=uuid,
+            node,
             replica=self._replica,
             machine=self._machine,
             clock=clock,
