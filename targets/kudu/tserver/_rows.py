@@ -179,7 +179,8 @@ class RowStore:
         over its limit.
         """
         while self._superseded and (
-            self._superseded[0][0] <= oldest or self.history_bytes > self._history_bytes_max
+            self._superseded[0][0] <= max(oldest, self.history_start)
+            or self.history_bytes > self._history_bytes_max
         ):
             timestamp, key, size = self._superseded.popleft()
             self.history_bytes -= size
