@@ -65,7 +65,7 @@ class Bug(enum.Enum):
         fixed="open by design",
         profiles=STILL,
         topic="P10",
-        where=(f"{_MASTER}.epoch", f"{_MASTER}.node"),
+        where=(f"{_MASTER}.epoch", f"{_MASTER}.node", "targets.kudu.tserver._scans"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_765 = Row(

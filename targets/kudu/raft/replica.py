@@ -37,7 +37,7 @@ from targets.kudu.raft.errors import (
     OverloadedError,
     RaftError,
 )
-from targets.kudu.raft.machine import Applier, StateMachine, Waiter
+from targets.kudu.raft.machine import Applier, SnapshotFiles, StateMachine, Waiter
 from targets.kudu.raft.senders import Senders
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
@@ -89,6 +89,7 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
+        files: SnapshotFiles | None = None,
         copy_source: Callable[[], bytes] | None = None,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
@@ -97,7 +98,8 @@ class Replica:
         event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
         contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
         `copy_source` gives what a server that lacks this group needs to make an empty replica of
-        it (`ConsensusService.on_missing_group`); without it, none is made.
+        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
+        the snapshots of a large machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -129,7 +131,13 @@ class Replica:
             segments_min=flags.log_min_segments_to_retain,
             on_durable=self._on_durable,
         )
-        self._applier = Applier(env, machine, self._group_label, checkpoint_every=checkpoint_every)
+        self._applier = Applier(
+            env,
+            machine,
+            self._group_label,
+            checkpoint_every=checkpoint_every,
+            digest=None if files is None else files.digest,
+        )
         self._snapshots = Snapshots(
             env.disk,
             folder,
@@ -137,6 +145,7 @@ class Replica:
             self._applier,
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+            files=files,
         )
         self._election = ElectionTimeouts(flags, env.random)
         self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
