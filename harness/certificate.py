@@ -22,9 +22,9 @@ EXEMPT_SHARE_MAX: Final = 0.5
 
 
 def weighed(result: CheckResult) -> CheckResult:
-    """The result; `unknown` where it is `valid` only for want of anything to judge."""
+    """The result; `unknown` where it holds only for want of anything to judge."""
     looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
-    if result.verdict is not Verdict.VALID or not (looked or exempt):
+    if not result.verdict.holds or not (looked or exempt):
         return result
     doubts = [
         f"{check} exempted {count} of {count + looked.get(check, 0)}"
