@@ -22,13 +22,13 @@ from checkers._disturbances import (
 )
 from checkers._permitted import permitted_result
 from checkers._sentences import seconds
+from checkers.invariants import KEY, counted, invariant_of
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
 from harness.permits import Permit, permits_of
 from harness.timeline import EXCUSED_AFTER_NS
 
 __all__ = ["CrashChecker"]
 
-CHECK: Final = "I9 exits"
 EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
@@ -56,13 +56,15 @@ class CrashChecker:
         failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}
         crashes = [op for op in unexpected if doubts[op.index] is None]
+        looked = {"exits": max(1, len(exits))}
         details: dict[str, Any] = {
             "exits": len(exits),
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
             # Every process that was seen to end, and at least that all were watched to the end.
-            "looked": {CHECK: max(1, len(exits))},
+            "looked": looked,
+            KEY: counted(looked, [invariant_of("exits")]),
         }
         if not unexpected and allowed:
             held = CheckResult(

@@ -51,6 +51,7 @@ from checkers.linearizability.models.register import (
     Write,
     distinct,
 )
+from checkers.invariants import KEY, counted, invariant_of
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of
@@ -133,6 +134,8 @@ class CatalogLinearizable(_Linearizable):
         del case
         end_s = time.monotonic() + time_limit_s
         result = self._strictly(history, end_s)
+        looked = {**result.details.get("looked", {})}
+        result.details[KEY] = counted(looked, [invariant_of("answers")])
         if result.verdict is not Verdict.INVALID:
             return result
         return _under_permits(history, result, end_s)

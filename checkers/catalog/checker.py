@@ -6,11 +6,14 @@ from typing import Any, Final
 
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
+from checkers.catalog.dumps import check_checksums, check_forward, check_members
 from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.state import check_checkpoints, check_column_ids, check_state
+from checkers.invariants import CATALOG, KEY, invariant_of
+from checkers.invariants import counted as counted_by_name
 from harness.ops import CheckResult, History, Verdict
 
 __all__ = ["CatalogInvariantsChecker"]
@@ -43,6 +46,10 @@ class CatalogInvariantsChecker:
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_state(snapshot, findings)
+                check_forward(snapshot, findings)
+                check_checksums(snapshot, findings)
+                if at_rest:
+                    check_members(snapshot, findings)
                 check_acknowledged(history, snapshot, findings)
                 if not settled:
                     findings.gaps.append("the run ended before it was known to have settled")
@@ -64,6 +71,7 @@ class CatalogInvariantsChecker:
         found = findings.violations
         details: dict[str, Any] = {
             "looked": dict(sorted(findings.looked.items())),
+            KEY: counted_by_name(findings.looked, CATALOG),
             "exempt": dict(sorted(findings.exempt.items())),
             "gaps": findings.gaps[:GAPS_MAX],
             "violations": len(found),
@@ -78,7 +86,7 @@ class CatalogInvariantsChecker:
                 for name in details["by_invariant"]
                 for violation in [v for v in found if v.invariant == name][:PER_INVARIANT_MAX]
             ]
-            text = [f"[{v.invariant}] {v.sentence}" for v in shown]
+            text = [f"[{invariant_of(v.invariant).name}] {v.invariant}: {v.sentence}" for v in shown]
             if len(found) > len(shown):
                 more = counted(len(found) - len(shown), "more violation")
                 text.append(f"{more} {'is' if len(found) - len(shown) == 1 else 'are'} not shown.")
@@ -95,7 +103,12 @@ class CatalogInvariantsChecker:
             details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
-        reason = f"{counted(total, 'check')} of {len(findings.looked)} invariants hold"
+        by_name = details[KEY]
+        held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
+        reason = f"{counted(total, 'check')} of {held or 'no invariant'} hold"
+        unseen = [name for name, count in by_name.items() if not count]
+        if unseen:
+            reason += f"; not looked at: {', '.join(unseen)}"
         if exempt:
             reason += f"; {exempt} more are exempt, since a lost answer may explain what is there"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)

@@ -175,10 +175,20 @@ def check_checkpoints(history: History, findings: Findings) -> None:
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
+        findings.look("elections", op.value.get("elections", 0))
     for op in history.facts("divergence"):
         value = op.value
         (one, other), (then, later) = value["nodes"], value["times_ns"]
         group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
+        if value["what"] == "leader":
+            findings.look("elections")
+            findings.violate(
+                "elections",
+                f"{one} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
+                f"in term {value['index']}.",
+                op.index,
+            )
+            continue
         had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")
         again = "again " if one == other else ""
         findings.violate(
