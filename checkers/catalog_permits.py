@@ -101,9 +101,7 @@ class _Relaxed:
     def __init__(self, history: History, permits: frozenset[str]) -> None:
         self._permits = permits
         self._converted = catalog_history(history, again=DDL_TWICE in permits)
-        self._facts = {
-            index: _facts_of(self._converted, index) for index in self._converted.pairs
-        }
+        self._facts = {index: _facts_of(self._converted, index) for index in self._converted.pairs}
         self._own = self._converted.operations
         self._names = Catalog(self._own, self._converted.bindings).names
         self._touching = _spans_by_name(self._own, Delete, Rename)
@@ -243,7 +241,7 @@ class _Relaxed:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
         if not counts:  # only what two answers show together needed it
-            counts = {name: 1 for name in sorted(self._permits)[:1]}
+            counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 
 
@@ -324,9 +322,7 @@ def _observes(operation: CatalogOperation) -> bool:
 Span = tuple[float, float]
 
 
-def _spans_by_name(
-    operations: Sequence[CatalogOperation], *kinds: type
-) -> dict[str, list[Span]]:
+def _spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
     """When such changes may have been under way, by each name that they touch."""
     found: dict[str, list[Span]] = {}
     for operation in operations:
@@ -343,4 +339,3 @@ def _spans_by_name(
 def _overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
     end = operation.return_time
     return any(begin < (end or 0) and until > operation.call for begin, until in spans)
-

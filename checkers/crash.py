@@ -1,9 +1,10 @@
 """No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
 
 Only an exit of the target's own is `invalid`. One that a fault of its disk or clock may have caused
-is excused, and no other. One whose log says what the run's profile permits (`Permit.signs`: the
-exit after a catch-up of 30 s, which `strict` does not know) is permitted. One by the host (its OOM killer, a signal that nobody of us sent), by
-nobody knows whom, or beside a failure of the infrastructure is `unknown`.
+is excused, and no other. One whose log says what the run's profile permits is permitted
+(`Permit.signs`), such as the exit after a catch-up of 30 s, which `strict` does not know. One by
+the host (its OOM killer, a signal that nobody of us sent), by nobody knows whom, or beside a
+failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from msgspec.structs import replace as replace_result
 
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
+from checkers._permitted import permit_rules, permitted_result
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import fields_of, table_words
-from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.catalog_permits import judge_permitted
 from checkers.history_models.engine import (
@@ -33,6 +33,7 @@ from checkers.history_models.engine import (
     linearizable,
     operation_of,
 )
+from checkers.invariants import KEY, counted, invariant_of
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
@@ -51,7 +52,6 @@ from checkers.linearizability.models.register import (
     Write,
     distinct,
 )
-from checkers.invariants import KEY, counted, invariant_of
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of

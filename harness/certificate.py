@@ -78,9 +78,7 @@ def _counts(result: CheckResult, name: str) -> dict[str, int]:
     return {str(check): count for check, count in counts.items() if isinstance(count, int)}
 
 
-def _with(
-    result: CheckResult, looked: dict[str, str], invariants: dict[str, str]
-) -> CheckResult:
+def _with(result: CheckResult, looked: dict[str, str], invariants: dict[str, str]) -> CheckResult:
     certificate = result.details.get("certificate")
     if not isinstance(certificate, Mapping) or not looked:
         return result

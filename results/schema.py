@@ -27,7 +27,11 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("key", "string", "which key of the workload; null: the whole history"),
         ("verdict", "string", "valid, permitted, unknown or invalid"),
         ("rule", "string", "which rule was broken, or what is permitted; null where valid"),
-        ("signature", "string", "equal for equal failures (harness.signatures); null where it holds"),
+        (
+            "signature",
+            "string",
+            "equal for equal failures (harness.signatures), or null",
+        ),
         ("reason", "string", "one line"),
         ("permitted", "int64", "how often something happened that the profile permits"),
         ("n_ops", "int64", "operations judged"),

@@ -65,13 +65,14 @@ def _went_back(row: Json, after: Json) -> str | None:
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
     for name in _NUMBERS:
-        if isinstance(row.get(name), int) and isinstance(after.get(name), int):
-            if after[name] < row[name]:
-                return f"fell from {name} {row[name]} to {after[name]}"
+        if _fell(row.get(name), after.get(name)):
+            return f"fell from {name} {row[name]} to {after[name]}"
     old, new = ((one.get("consensus") or {}).get("opid_index") for one in (row, after))
-    if isinstance(old, int) and isinstance(new, int) and new < old:
-        return f"fell from opid_index {old} to {new}"
-    return None
+    return f"fell from opid_index {old} to {new}" if _fell(old, new) else None
+
+
+def _fell(before: object, now: object) -> bool:
+    return isinstance(before, int) and isinstance(now, int) and now < before
 
 
 def _reaches(before: str, now: str) -> bool:

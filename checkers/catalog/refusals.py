@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, fields_of, is_ok, tried
+from checkers.catalog.permissions import Permissions
 from harness.ops import History, OpType, Pair
 
 __all__ = ["check_refusals", "demanded_refusals"]
@@ -68,7 +69,7 @@ class _Limits:
         return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
 
 
-def check_refusals(history: History, findings: Findings) -> None:
+def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
     """Every `fail` without a result, and "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
@@ -91,6 +92,7 @@ def check_refusals(history: History, findings: Findings) -> None:
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
+                permit=permissions.superseded(pair),
             )
 
 

@@ -123,7 +123,6 @@ def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> 
     _logs_agree(snapshot, findings)
     _names_unique(snapshot, findings)
     _states_legal(snapshot, findings, settled=settled)
-    _coverage(snapshot, findings)
     _replica_logs_agree(snapshot, findings)
     if settled:
         # Nodes are dumped one after another; only at rest do their dumps fit together.
@@ -272,53 +271,6 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
             continue
         words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
         findings.violate(check, f"{words} {what}.")
-
-
-def _coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Every partition exactly once; keys are hex, the empty one is both ends of the key space.
-
-    A table whose ranges do not fill it says by `covers`, a sorted list of [start, end], what does.
-    """
-    for table in snapshot.live_tables:
-        findings.look("coverage")
-        words = table_words(table["id"], table["name"])
-        position = ""
-        ended = False
-        before = ""
-        held = [(row["start"], row["end"], row["id"]) for row in snapshot.live_tablets(table["id"])]
-        for start, end, ident in sorted([*held, *_not_covered(table.get("covers"))]):
-            if ended or start < position:
-                where = start or "the start"
-                findings.violate(
-                    "coverage",
-                    f"{words} is covered twice from key {where}: tablet {ident} overlaps the one "
-                    "before it."
-                    if ident and before
-                    else f"{words} has tablet {ident or before} at keys from {where} on, which "
-                    "are in none of its ranges.",
-                )
-            elif start > position:
-                findings.violate(
-                    "coverage",
-                    f"{words} has no tablet for keys from {position or 'the start'} to {start}.",
-                )
-            before = ident
-            ended = ended or end == ""
-            position = max(position, end)
-        if not ended:
-            findings.violate(
-                "coverage", f"{words} has no tablet for keys from {position or 'the start'} on."
-            )
-
-
-def _not_covered(covers: Any) -> list[tuple[str, str, str]]:
-    """What is left between the ranges of a table, like tablets without an id."""
-    gaps, position = [], ""
-    for start, end in covers or ():
-        if start > position:
-            gaps.append((position, start, ""))
-        position = end
-    return [*gaps, (position, "", "")] if covers and position else gaps
 
 
 def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:

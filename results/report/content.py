@@ -132,10 +132,7 @@ def _failures(report: _Report) -> Section:
 
 
 def _verdicts(report: _Report) -> Section:
-    bars = [
-        (row["of"], _shares(row))
-        for row in report.rows("populations")
-    ]
+    bars = [(row["of"], _shares(row)) for row in report.rows("populations")]
     shared = report.of.shared
     return Section(
         id="verdicts",

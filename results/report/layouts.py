@@ -14,7 +14,8 @@ from results.report.tables import ROWS_MAX, Layout
 __all__ = ["LAYOUTS"]
 
 _WAYS: Final = {
-    "count": "runs times valid permitted unknown invalid ops ok fail refused info unanswered results crashed "
+    "count": "runs times valid permitted unknown invalid ops ok fail refused info unanswered "
+    "results crashed "
     "detected runs_to_first faults hit healed bit outages unended heals in_outage never untried n "
     "elections least most runs_without highest_term baseline_runs label_runs",
     "ns": "length_ns ns_to_first ns active_ns mutation_down_ns read_down_ns mutation_down_max_ns "

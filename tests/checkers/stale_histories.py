@@ -4,6 +4,8 @@ import copy
 import random
 from typing import Any
 
+import msgspec
+
 from harness.ops import HARNESS, History, Op, OpType, Pair
 from harness.permits import Permit, fact_of
 from tests.checkers.catalogs import PlainCatalog, _outcomes, random_call
@@ -24,8 +26,6 @@ def permits_fact(*names: str, profile: str = "modern", **given: Any) -> Op:
 
 def permitting(history: History, *names: str, **given: Any) -> History:
     """The same history of a run whose profile permits these."""
-    import msgspec
-
     ops = [msgspec.structs.replace(op, index=op.index + 1) for op in history]
     return History([permits_fact(*names, **given), *ops])
 
@@ -128,7 +128,8 @@ def _must_precede(one: Pair, other: Pair) -> bool:
         info = one.type is OpType.INFO
         return not info and one.completion.index < other.invoke.index  # type: ignore[union-attr]
     first, second = one.completion, other.completion
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     if first.index > other.invoke.index:
         return False
     observes = second.f not in CHANGES or second.type is OpType.FAIL
