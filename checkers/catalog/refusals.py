@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, fields_of, is_ok, tried
+from checkers.catalog.permissions import Permissions
 from harness.ops import NEMESIS, History, OpType, Pair
 from harness.timeline import KILL, OPERATION, PAUSE, POWER_CUT, RESTART, faults_of
 
@@ -70,7 +71,7 @@ class _Limits:
         return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
 
 
-def check_refusals(history: History, findings: Findings) -> None:
+def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
     """Every `fail` without a result, and "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
@@ -93,6 +94,7 @@ def check_refusals(history: History, findings: Findings) -> None:
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
+                permit=permissions.superseded(pair),
             )
 
 
