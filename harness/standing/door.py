@@ -17,14 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import (
-    EXIT_CRASH,
-    EXIT_USAGE,
-    HarnessError,
-    InfrastructureError,
-    TargetError,
-    UsageError,
-)
+from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.standing.place import Failure
 
 __all__ = ["ANSWER_TIMEOUT_S", "Break", "Down", "Heal", "Question", "Status", "ask", "open_door"]
 
@@ -71,8 +65,7 @@ Question = Status | Break | Heal | Down
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     value: Any = None
-    error: str = ""
-    exit_code: int = 0
+    failure: Failure | None = None
 
 
 @contextlib.contextmanager
@@ -116,13 +109,14 @@ async def _reply(
 ) -> _Answer:
     try:
         question = msgspec.json.decode(await reader.readline(), type=Question)
+    except (ValueError, msgspec.DecodeError) as error:
+        return _Answer(failure=Failure.of(UsageError(f"this is no question: {error}")))
+    try:
         return _Answer(value=await answer(question))
     except HarnessError as error:
-        return _Answer(error=str(error), exit_code=error.exit_code)
-    except (ValueError, msgspec.DecodeError) as error:
-        return _Answer(error=f"this is no question: {error}", exit_code=EXIT_USAGE)
+        return _Answer(failure=Failure.of(error))
     except Exception as error:  # noqa: BLE001 - told to whoever asked; the cluster goes on
-        return _Answer(error=f"the holder failed: {error!r}", exit_code=EXIT_CRASH)
+        return _Answer(failure=Failure(error=f"the holder failed: {error!r}"))
 
 
 def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
@@ -151,7 +145,6 @@ def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S
             f"the holder of {folder.name!r} does not open its door: {error.strerror}"
         ) from error
     answer = msgspec.json.decode(data, type=_Answer)
-    if answer.error:
-        kinds = {each.exit_code: each for each in (TargetError, UsageError)}
-        raise kinds.get(answer.exit_code, InfrastructureError)(answer.error)
+    if answer.failure is not None:
+        raise answer.failure.as_error()
     return answer.value

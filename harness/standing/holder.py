@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> int:
             return 0
         place.write_failure(Failure(error="its holder was told to end by a signal"))
     except HarnessError as error:
-        place.write_failure(Failure(error=str(error), kind=type(error).__name__))
+        place.write_failure(Failure.of(error))
     except KeyboardInterrupt:
         place.write_failure(Failure(error="interrupted"))
         return EXIT_INTERRUPTED

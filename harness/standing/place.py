@@ -88,10 +88,15 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a holder ended."""
+    """Why a holder ended, or did not do what it was asked."""
 
     error: str
     kind: str = ""  # the class of `harness.errors` that it was
+
+    @classmethod
+    def of(cls, error: HarnessError) -> Failure:
+        """That of an error."""
+        return cls(error=str(error), kind=type(error).__name__)
 
     def as_error(self) -> HarnessError:
         """The same, to be raised."""
