@@ -17,7 +17,6 @@ from targets.kudu.master.validation import (
     bad_partitioning,
     bad_schema,
     invalid_schema,
-    partitions_of,
     with_ids,
 )
 from targets.kudu.messages import (
@@ -27,6 +26,7 @@ from targets.kudu.messages import (
     MasterErrorCode,
     Schema,
 )
+from targets.kudu.partitions import partition_count, partitions_of
 
 __all__ = ["check_create", "check_placement", "plan_create", "replicas_of"]
 
@@ -83,7 +83,7 @@ def check_placement(
             f"not enough live tablet servers to create a table with the replication factor "
             f"{replicas}: {live_tservers} tablet servers are alive",
         )
-    tablets = request.partition_schema.num_hash_buckets
+    tablets = partition_count(request.partition_schema)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:
         return MasterError(
