@@ -1,8 +1,8 @@
 """Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
 
-Tables `r0`, `r1`, ... hold rows that clients fight over. Every cell that is written has a value of
-its own, `n7.0`, so that a read tells whose write it saw. Inserts and updates of few keys are refused
-often, which is an answer as well.
+Tables `r0`, `r1`, ... hold rows that clients fight over. Every cell that is written has a value
+of its own, `n7.0`, so that a read tells whose write it saw. Inserts and updates of few keys are
+refused often, which is an answer as well.
 
 The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
 all of its rows at once, with balances that it made up and that add up to the same every time. So it
@@ -48,9 +48,9 @@ _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions"
 class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
-    `missing` are tables to be created, `creating` those whose create is under way, by process; until
-    `begun` nothing else is asked for. Bursts, of up to `burst` operations, meet on one table and
-    key; `left` are to come. `past` holds timestamps that scans were answered with, oldest first.
+    `missing` are tables to be created, `creating` those whose create is under way, by process;
+    until `begun` nothing else is asked for. Bursts, of up to `burst` operations, meet on one table
+    and key; `left` are to come. `past` holds timestamps that scans were answered with.
     """
 
     tables: int

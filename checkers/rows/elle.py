@@ -25,6 +25,7 @@ or none. How timestamps follow real time is judged by `linearizable-rows` and `r
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -62,11 +63,16 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """What a part wrote, or may have written."""
+        """What a part wrote, or may have written.
+
+        Of a row that an unknown part has several times nobody knows which of them were refused.
+        """
+        times = Counter(row.key for row in part.rows)
         return [
             ["w", _named(self._read, cell), value]
             for row in part.rows
-            if row.result in {"ok", None} and row.step.kind != "delete"
+            if row.result == "ok" or (row.result is None and times[row.key] == 1)
+            if row.step.kind != "delete"
             for column, value in row.step.cells
             if value is not None and (cell := (part.table, row.key, column)) not in self._left_out
         ]

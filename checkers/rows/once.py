@@ -1,4 +1,4 @@
-"""Exactly once: each row that was written has one effect, and every answer to a request is the same.
+"""Exactly once: a row that was written has one effect, and a request one answer.
 
 Six rules, each a pass over the history, each sound by itself whatever became of lost answers:
 
@@ -155,10 +155,12 @@ def _tell_return(
     value: Any,
     looks: tuple[Look, Look, Look],
 ) -> None:
+    last, missing, back = looks
+    if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
+        return  # they contradict each other, but do not show that anything came back
     effective = [found for found in writers.of(cell, value) if _may_have(found)]
     if len(effective) != 1:
         return
-    last, missing, back = looks
     part = effective[0][0]
     findings.violate(
         "took-twice",

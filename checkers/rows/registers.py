@@ -17,6 +17,7 @@ that a search finds is told in terms of the operations of the history.
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,15 +93,15 @@ def _end(pair: Pair) -> int:
 
 def floors(history: RowsHistory) -> Mapping[int, int]:
     """By the index of each write: the highest timestamp that its process had been answered."""
-    events: list[tuple[int, int, Any, int | None]] = []
-    for part in history.parts:
-        process = part.pair.invoke.process
-        events.append((part.pair.invoke.index, 1, process, None))
-        if part.timestamp is not None:
-            events.append((_end(part.pair), 0, process, part.timestamp))
-    for look in history.looks:
-        if look.timestamp is not None:
-            events.append((_end(look.pair), 0, look.pair.invoke.process, look.timestamp))
+    events: list[tuple[int, int, Any, int | None]] = [
+        (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
+    ]
+    items: list[Part | Look] = [*history.parts, *history.looks]
+    events += [
+        (_end(item.pair), 0, item.pair.invoke.process, item.timestamp)
+        for item in items
+        if item.timestamp is not None
+    ]
     known: dict[Any, int] = {}
     found: dict[int, int] = {}
     for index, _, process, timestamp in sorted(events, key=lambda event: event[:2]):
@@ -111,7 +112,7 @@ def floors(history: RowsHistory) -> Mapping[int, int]:
     return found
 
 
-class _RowsChecker:
+class _RowsChecker(abc.ABC):
     """What both have: a search with limits, and how they tell what it found."""
 
     api_version = 1
@@ -140,13 +141,15 @@ class _RowsChecker:
             result.details["exempt"] = {"absent rows": left_out}
         return result
 
+    @abc.abstractmethod
     def _judges(self, look: Look) -> bool:
-        raise AssertionError("each of the two says which looks it judges")
+        """Whether it is about this look."""
 
+    @abc.abstractmethod
     def _problem(
         self, read: RowsHistory, looks: Sequence[tuple[Look, list[tuple[str, Any]]]]
     ) -> _Problem:
-        raise AssertionError("each of the two has a time of its own")
+        """All operations in the time of this checker."""
 
     def _judged(self, read: RowsHistory, problem: _Problem, end_s: float) -> CheckResult:
         model, operations = Rows(), problem.operations
@@ -155,7 +158,16 @@ class _RowsChecker:
         left = [
             o for group, order in zip(groups, orders, strict=True) if order is None for o in group
         ]
-        outcome = CheckOutcome(Result.OK, "a legal order exists", (), decided_by="timestamps")
+        outcome = CheckOutcome(
+            result=Result.OK,
+            reason="a legal order exists",
+            witness=(),
+            decided_by="the order of timestamps",
+            steps=0,
+            configurations=0,
+            progress=sum(not operation.is_unknown for operation in operations),
+            returns=sum(not operation.is_unknown for operation in operations),
+        )
         if left:
             timeout_s = max(0.0, end_s - time.monotonic())
             outcome = check_operations(model, left, timeout_s=timeout_s, limits=self._limits)
@@ -258,8 +270,7 @@ class LinearizableRows(_RowsChecker):
         for look, seen in looks:
             times = (look.pair.invoke.index, _end(look.pair))
             for key, row in seen:
-                given = RowInput((look.table, key))
-                problem.add(look.pair, given, Seen(row), times, None)
+                problem.add(look.pair, RowInput((look.table, key)), Seen(row), times, None)
         return problem
 
 

@@ -75,7 +75,8 @@ def _looks(read: RowsHistory, findings: Findings) -> None:
             if row.step.kind == "delete" and row.result in {"ok", None}:
                 deleters.setdefault((part.table, row.key), []).append(part)
     events: list[tuple[int, int, Part | Look]] = []
-    for item in (*read.parts, *read.looks):
+    items: list[Part | Look] = [*read.parts, *read.looks]
+    for item in items:
         if isinstance(item, Look) or item.is_known:
             events.append((_end(item), 1, item))
         if isinstance(item, Look):

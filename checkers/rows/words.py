@@ -89,10 +89,11 @@ def _stamped(pair: Pair, key: str) -> str:
 def wrote(history: RowsHistory, part: Part) -> str:
     """One part: what was written to which rows, without a full stop."""
     name = history.name_of(part.table)
-    keys = listed([repr(row.key) for row in part.rows], limit=_KEYS_MAX)
+    shown = list(dict.fromkeys(row.key for row in part.rows))
+    keys = listed([repr(key) for key in shown], limit=_KEYS_MAX)
     verb = "wrote" if part.is_known else "tried to write"
     at = f" at timestamp {part.timestamp}" if part.timestamp is not None else ""
-    many = "rows" if len(part.rows) > 1 else "row"
+    many = "rows" if len(shown) > 1 else "row"
     who = f"Process {part.pair.invoke.process}"
     return f"{who} {verb} {many} {keys} of table {name!r}{at} {where(part.pair)}"
 

@@ -106,7 +106,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
             told = "" if not isinstance(output, Seen) else f": {self.describe_state(output.row)}"
             return f"read {place}{told}"
         steps = ", ".join(f"{kind} {_words(cells)}".strip() for kind, cells in input_.steps)
-        if not isinstance(output, tuple):
+        if output is UNKNOWN or isinstance(output, Seen):
             return f"{steps} {place} (unknown)"
         return f"{steps} {place}: {', '.join(output)}"
 
