@@ -79,6 +79,7 @@ LARGE = {
     "results/units.py": (420, "one unit of work, the same for all executors"),
     "targets/kudu/raft/core.py": (440, "terms, votes and roles, which change together"),
     "targets/kudu/raft/replica.py": (500, "the owner's door, and the order of all effects"),
+    "targets/kudu/raft/replica.py:__init__": (80, "what a replica is made of"),
     "targets/kudu/rpc/client.py": (440, "one connection and its calls"),
 }
 

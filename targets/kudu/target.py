@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
-from targets.kudu.behaviour import BUGS, PROFILES
+from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
 from targets.kudu.system import (
     CATALOG,

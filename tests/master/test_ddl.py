@@ -394,8 +394,14 @@ async def test_a_fresh_leader_refuses_after_two_heartbeats() -> None:
     assert asyncio.get_running_loop().time() - start < 0.1
 
 
-async def test_an_operation_larger_than_a_message_is_refused() -> None:
-    master = await FakeMaster(flags=Flags(rpc_max_message_size=300)).lead()
-    error = refusal(await master.create("t", partitions=20))
-    assert Status.INVALID_ARGUMENT is error.status
-    assert "rpc_max_message_size" in error.message
+async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_lives() -> None:
+    flags = Flags(rpc_max_message_size=64 * 1024 + 5000, max_create_tablets_per_ts=10_000)
+    master = await FakeMaster(flags=flags).lead()
+    entries = len(master.replica.log)
+    for partitions in (2_000_000_000, 140):  # refused before it is made, and before it is written
+        error = refusal(await master.create("t", partitions=partitions))
+        assert Status.INVALID_ARGUMENT is error.status
+        assert "rpc_max_message_size" in error.message
+    assert entries == len(master.replica.log)
+    assert (await master.create("t", partitions=100)).error is None
+    assert (await master.delete("t")).error is None

@@ -68,9 +68,9 @@ class FakeReplica:
 
     def __init__(
         self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
-        on_role_change, snapshot_every,
+        on_role_change, snapshot_every, files,
     ):  # fmt: skip
-        del snapshot_every
+        del snapshot_every, files
         self._env = env
         self._file = f"{folder}/meta"
         self._machine = machine

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+
 from targets.kudu.messages.base import Message
 
-__all__ = ["Column", "Partition", "PartitionSchema", "PeerConfig", "RaftConfig", "Schema"]
+__all__ = [
+    "Column",
+    "Partition",
+    "PartitionSchema",
+    "PeerConfig",
+    "PeerHealth",
+    "RaftConfig",
+    "Schema",
+]
 
 
 class Column(Message, frozen=True):
@@ -57,3 +67,12 @@ class RaftConfig(Message, frozen=True):
 
     opid_index: int
     peers: tuple[PeerConfig, ...]
+
+
+class PeerHealth(enum.StrEnum):
+    """`HealthReportPB.HealthStatus`: how a leader replica sees one of its peers."""
+
+    HEALTHY = "HEALTHY"
+    FAILED = "FAILED"  # silent for `follower_unavailable_considered_failed_sec`
+    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"  # it cannot come back by itself
+    UNKNOWN = "UNKNOWN"  # not heard since this leadership began
