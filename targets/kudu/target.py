@@ -38,8 +38,8 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
-    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
+    profiles: ClassVar[tuple[str, ...]] = PROFILES
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
         "partition-leader",
