@@ -12,9 +12,11 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from harness.cluster import NodeSpec, Variant
+from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
+from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import (
     CATALOG,
     CHANGED,
@@ -105,6 +107,10 @@ class KuduTarget:
             *(spec(n, a, "master", MASTER_PORT) for n, a in layout.masters.items()),
             *(spec(n, a, "tserver", TSERVER_PORT) for n, a in layout.tservers.items()),
         ]
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """What the profile does not promise."""
+        return permits_of_profile(settings.profile, Layout(settings).flags)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a seed of a soak runs with: what is `given`, and drawn sizes and flags beside it."""
