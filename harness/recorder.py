@@ -175,12 +175,18 @@ class EventScribe:
             self._recorder.fact("infrastructure", value)
         elif event.kind == "starvation" and not event.node:
             self._starved(event)
-        elif (
-            event.kind == "leader"
-            and event.node in self._candidates
-            and event.data.get("main", True)
-        ):
-            self._lead(event.node, int(event.data.get("term", 0)))
+        elif event.kind == "leader":
+            self._led(event)
+
+    def _led(self, event: ClusterEvent) -> None:
+        """A node leads a group: it is compared for all, and written down for the main one."""
+        group, term = event.data.get("group"), int(event.data.get("term", 0))
+        if isinstance(group, str) and term > 0:
+            said_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.lead(event.node, group, term, said_ns):
+                self._recorder.fact("divergence", divergence)
+        if event.node in self._candidates and event.data.get("main", True):
+            self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
         """It was before the event, and maybe long before anybody subscribed."""

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
-from targets.kudu.behaviour import BUGS, PROFILES
+from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
 from targets.kudu.system import (
     CATALOG,
@@ -38,8 +38,8 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
-    profiles: ClassVar[tuple[str, ...]] = PROFILES
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
+    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
         "partition-leader",

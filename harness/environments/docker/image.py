@@ -36,7 +36,7 @@ _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
 """The image that was made last has this name besides: for files that cannot follow a hash."""
-_NODE_REQUIREMENTS: Final = ("msgspec",)  # everything a node imports beyond the standard library
+_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # all that a node imports and Python lacks
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 300
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
