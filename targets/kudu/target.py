@@ -39,7 +39,7 @@ class KuduTarget:
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
     vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
-    profiles: ClassVar[tuple[str, ...]] = PROFILES
+    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
         "partition-leader",
