@@ -38,6 +38,7 @@ from targets.kudu.messages import (
     PeerConfig,
     RaftConfig,
 )
+from targets.kudu.pages.master import MasterPages
 from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
 
@@ -70,8 +71,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     client = RpcClient(env)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership = _wire(env, settings, uuid, server, client, rows, tservers)
+    leadership, pages = _wire(env, settings, uuid, server, client, rows, tservers)
     try:
+        await pages.serve()
         await server.start()
         first_config = await _first_config(env, client, settings, uuid)
         replica = Replica(
@@ -106,7 +108,7 @@ def _wire(
     client: RpcClient,
     rows: SystemTablet,
     tservers: TServerMap,
-) -> Leadership:
+) -> tuple[Leadership, MasterPages]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
     flags = settings.flags
     behaviour = behaviour_of(settings.profile, settings.bugs)
@@ -130,9 +132,13 @@ def _wire(
         heartbeats=Heartbeats(env, uuid, flags, leadership, tservers),
         monotonic_ns=env.clock.monotonic_ns,
         list_files=env.disk.list,
+        start_ns=env.clock.wall_ns(),
     )
     service.register(server)
-    return leadership
+    pages = MasterPages(
+        env, uuid=uuid, flags=flags, leadership=leadership, service=service, rpc=client
+    )
+    return leadership, pages
 
 
 def _checked(config: dict[str, Any]) -> MasterConfig:

@@ -78,7 +78,10 @@ class MasterService:
         heartbeats: Heartbeats,
         monotonic_ns: Callable[[], int],
         list_files: Callable[[], Awaitable[list[str]]],
+        start_ns: int = 0,
     ) -> None:
+        """`start_ns` is the wall clock at the start of this master."""
+        self.start_ns = start_ns
         self._uuid = uuid
         self._address = address
         self._flags = flags
@@ -238,6 +241,7 @@ class MasterService:
             address=self._address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -259,7 +263,11 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._list_files())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -267,7 +275,6 @@ class MasterService:
             self._monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -21,6 +21,7 @@ from targets.kudu import checked_file
 from targets.kudu import messages as m
 from targets.kudu.behaviour import behaviour_of
 from targets.kudu.flags import Flags
+from targets.kudu.pages.tserver import TServerPages
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver._heartbeater import Heartbeater
@@ -76,6 +77,15 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         on_dirty=heartbeater.mark_dirty,
     )
     _register(server, manager, env.disk)
+    await TServerPages(
+        env,
+        address=settings.address,
+        masters=settings.masters,
+        start_ns=instance.seqno,
+        flags=settings.flags,
+        tablets=manager.dump,
+        server=server,
+    ).serve()
     await manager.open_all()
     await server.start()
     env.event("tserver-started", uuid=uuid)
