@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -37,6 +38,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leader_failure_max_missed_heartbeat_periods: Annotated[float, Within(1, 6)] = 3.0
     leader_failure_exp_backoff_max_delta_ms: Annotated[int, Within(10_000, 30_000)] = 20_000
     raft_enable_pre_election: bool = True
+    follower_unavailable_considered_failed_sec: Annotated[float, Within(1, 86_400)] = 300.0
     consensus_rpc_timeout_ms: Annotated[int, Within(500, 600_000)] = 30_000
     consensus_max_batch_size_bytes: Annotated[int, Within(500, 50 * 1024 * 1024)] = 1024 * 1024
     log_force_fsync_all: bool = True  # profile `strict`; Kudu's own default is false
@@ -49,6 +51,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Entries. Ours, as the next: Kudu flushes by size and time
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 100)] = 4  # tablets see little but alters
+    raft_prepare_replacement_before_eviction: bool = True  # 3-4-3; before 1.7: 3-2-3
     # masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
@@ -74,9 +77,12 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
 
-def parse_flags(text: str) -> Flags:
-    """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values."""
-    given: dict[str, str] = {}
+def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
+    """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values.
+
+    `usual`: the defaults of a profile, where they are not those of `strict`.
+    """
+    given: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
         name, separator, value = part.partition("=")
         if not separator:

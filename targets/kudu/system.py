@@ -17,8 +17,8 @@ from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.plugins import Client, Convergence, NodeRole, Roles, TargetSettings
 from targets.kudu import messages as m
-from targets.kudu.behaviour import behaviour_of
 from targets.kudu.bounds import describe_accepted, describe_bounds
+from targets.kudu.bugs import FLAGS, bugs_of
 from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
@@ -57,11 +57,12 @@ class Layout:
                 "more failures than the odd one below it"
             )
         self.resend_percent: int = options["resend"]
-        behaviour_of(settings.profile, settings.bugs)
-        self.flags: Flags = parse_flags(options["kudu_flag"])
+        self.bugs = bugs_of(settings.profile, settings.bugs)
+        usual = FLAGS[settings.profile]
+        self.flags: Flags = parse_flags(options["kudu_flag"], usual)
         changed = options.get("changed_flag", "")
         both = ",".join(filter(None, [options["kudu_flag"], changed]))
-        self.changed: Flags | None = parse_flags(both) if changed else None
+        self.changed: Flags | None = parse_flags(both, usual) if changed else None
         self.masters = {
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + 1)
         }

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
-from targets.kudu.behaviour import BUGS, PROFILES
+from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.system import (
@@ -40,7 +40,7 @@ class KuduTarget:
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
     vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
-    profiles: ClassVar[tuple[str, ...]] = PROFILES
+    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
         "partition-leader",

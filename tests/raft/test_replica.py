@@ -264,7 +264,9 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
     heir = next(name for name in group.names if name != leader)
     await group.write_all(3)
     await asyncio.sleep(1)
-    request = msg.LeaderStepDownRequest(f"uuid-{leader}", GROUP, f"uuid-{heir}")
+    request = msg.LeaderStepDownRequest(
+        f"uuid-{leader}", GROUP, msg.StepDownMode.GRACEFUL, f"uuid-{heir}"
+    )
     start_s = asyncio.get_running_loop().time()
     answer = await group.client.call(
         f"{leader}:{PORT}",

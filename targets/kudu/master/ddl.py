@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master.alter import plan_alter
-from targets.kudu.master.create import check_create, check_placement, plan_create
+from targets.kudu.master.create import check_create, check_live, check_placement, plan_create
 from targets.kudu.master.delete import plan_delete
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.placement import available
 from targets.kudu.master.plan import Plan
 from targets.kudu.master.records import Reply
 from targets.kudu.master.refusals import RefusedError, busy, invalid_argument
@@ -45,10 +45,10 @@ _RESOLVE_ATTEMPTS_MAX: Final = 8
 class Ddl:
     """The three operations, on the epoch they are given."""
 
-    def __init__(self, env: Env, flags: Flags, behaviour: Behaviour, tservers: TServerMap) -> None:
-        self._env = env
-        self._flags = flags
-        self._behaviour = behaviour
+    def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
         self._tservers = tservers
 
     async def create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
@@ -62,11 +62,15 @@ class Ddl:
             now_ns = self._env.clock.wall_ns()
             return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
 
-        return await self._once(
-            epoch,
-            request.request_id,
-            lambda: self._on_table(epoch, request.table, request.request_id, plan),
-        )
+        async def execute() -> Outcome:
+            replicas = request.num_replicas
+            if replicas is not None:
+                error = await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
+                if error is not None:
+                    return error
+            return await self._on_table(epoch, request.table, request.request_id, plan)
+
+        return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
         """Delete a table; done when it is committed, before replicas are gone."""
@@ -120,7 +124,9 @@ class Ddl:
     async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
         error = check_create(request, self._flags)
         if error is None:
-            error = await self._wait_placeable(epoch, request)
+            error = await self._wait_alive(
+                epoch, lambda alive: check_placement(request, self._flags, alive)
+            )
         if error is not None:
             return error
 
@@ -129,7 +135,7 @@ class Ddl:
                 epoch.catalog,
                 request,
                 self._flags,
-                new_id=self._new_id,
+                new_id=self._node.new_id,
                 now_ns=self._env.clock.wall_ns(),
             )
 
@@ -139,16 +145,17 @@ class Ddl:
             plan = plan_again()
             if isinstance(plan, MasterError):
                 return plan
-        if self._behaviour.replicate_before_publish:
-            return await self._commit(epoch, plan, request.request_id)
-        reply = _reply(plan, request.request_id)
-        await create_unordered(self._env, epoch, plan, reply)
-        return epoch.catalog.replies[reply.key]
+        if Bug.ORDER_CREATE in self._node.bugs:
+            reply = _reply(plan, request.request_id)
+            await create_unordered(self._env, epoch, plan, reply)
+            return epoch.catalog.replies[reply.key]
+        return await self._commit(epoch, plan, request.request_id)
 
-    async def _wait_placeable(
-        self, epoch: Epoch, request: CreateTableRequest
+    async def _wait_alive(
+        self, epoch: Epoch, check: Callable[[int], MasterError | None]
     ) -> MasterError | None:
-        """The placement error, if it is still one two heartbeats after this leader got ready.
+        """What `check` says of the number of available tablet servers, if it still does two
+        heartbeats after this leader got ready.
 
         A master that has just started has heard nobody yet (KUDU-1358).
         """
@@ -156,9 +163,7 @@ class Ddl:
         until_ns = epoch.ready_ns + 2 * interval_ns
         while True:
             now_ns = self._env.clock.monotonic_ns()
-            unresponsive_ns = self._flags.tserver_unresponsive_timeout_ms * 1_000_000
-            alive = len(self._tservers.alive(now_ns, unresponsive_ns))
-            error = check_placement(request, self._flags, alive)
+            error = check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
             if error is None or now_ns >= until_ns:
                 return error
             await asyncio.sleep(min(interval_ns / 4, until_ns - now_ns) / 1e9)
@@ -211,9 +216,6 @@ class Ddl:
             epoch.tasks.abort_table(plan.table_id)
         epoch.after_commit(plan.calls)
         return _at(reply, applied.index, epoch.term)
-
-    def _new_id(self) -> str:
-        return f"{self._env.random.getrandbits(128):032x}"
 
 
 def _reply(plan: Plan, request_id: RequestId) -> Reply:

@@ -33,6 +33,7 @@ def dump_entities(
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())
+    maintenance = [uuid for uuid, server in rows.tservers.items() if server.in_maintenance]
     if epoch is None:
         names = {table.name: table.id for _, table in tables if table.is_live}
     else:
@@ -60,6 +61,7 @@ def dump_entities(
                 "address": server.address,
                 "millis_since_heartbeat": (now_ns - server.heard_ns) // 1_000_000,
                 "num_live_tablets": server.num_live_tablets,
+                "in_maintenance": server.uuid in maintenance,
             }
             for server in tservers
         ],
@@ -120,7 +122,13 @@ def _consensus(state: ConsensusState) -> dict[str, Any]:
         "leader_uuid": state.leader_uuid,
         "opid_index": state.config.opid_index,
         "peers": [
-            {"uuid": peer.uuid, "address": peer.address, "member_type": peer.member_type}
+            {
+                "uuid": peer.uuid,
+                "address": peer.address,
+                "member_type": peer.member_type,
+                "promote": peer.promote,
+                "replace": peer.replace,
+            }
             for peer in state.config.peers
         ],
     }

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master.assignment import create_replicas
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.epoch import Epoch, SystemReplica
@@ -41,17 +40,14 @@ class Leadership:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         rows: SystemTablet,
-        flags: Flags,
-        behaviour: Behaviour,
         make_tasks: Callable[[Catalog], Tasks],
         serve: Callable[[Epoch], None],
     ) -> None:
-        self._env = env
+        self._node = node
+        self._env = node.env
         self._rows = rows
-        self._flags = flags
-        self._behaviour = behaviour
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: SystemReplica | None = None
@@ -100,18 +96,17 @@ class Leadership:
             self._epoch.close()
 
     async def _prepare(self, replica: SystemReplica, term: int) -> None:
-        if self._behaviour.load_after_commit and not await self._wait_caught_up(replica):
+        waits = Bug.KUDU_765 not in self._node.bugs
+        if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
             return  # deposed meanwhile; the next election brings its own task
         catalog = Catalog.load(self._rows, term)
-        epoch = Epoch(
-            self._env, replica, catalog, self._make_tasks(catalog), self._flags, self._behaviour
-        )
+        epoch = Epoch(self._node, replica, catalog, self._make_tasks(catalog))
         self._epoch, self._is_ready = epoch, False
         if self._rows.cluster_id is None:
             try:
-                await epoch.write(cluster_id=f"{self._env.random.getrandbits(128):032x}")
+                await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
                     replica.step_down()  # else this term would stay without a ready leader
@@ -136,7 +131,7 @@ class Leadership:
         """Wait until an operation of our own term has committed and is applied."""
         try:
             await replica.confirm_leadership(
-                timeout_s=self._flags.master_failover_catchup_timeout_ms / 1000
+                timeout_s=self._node.flags.master_failover_catchup_timeout_ms / 1000
             )
         except NotLeaderError:
             return False

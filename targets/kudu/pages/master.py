@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from harness.env import Address, Env
-from targets.kudu.flags import Flags
+from harness.env import Address
+from targets.kudu.context import NodeContext
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.service import MasterService
 from targets.kudu.messages import (
@@ -20,7 +20,7 @@ from targets.kudu.pages.master_data import MasterAnswer
 from targets.kudu.pages.metrics import master_metrics, metrics_page
 from targets.kudu.pages.shared import flags_page, health_page
 from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import RpcError
 
 __all__ = ["MasterPages"]
 
@@ -31,22 +31,12 @@ Query = Mapping[str, str]
 class MasterPages:
     """`serve` puts them on the node's page port."""
 
-    def __init__(
-        self,
-        env: Env,
-        *,
-        uuid: str,
-        flags: Flags,
-        leadership: Leadership,
-        service: MasterService,
-        rpc: RpcClient,
-    ) -> None:
-        self._env = env
-        self._uuid = uuid
-        self._flags = flags
+    def __init__(self, node: NodeContext, leadership: Leadership, service: MasterService) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
         self._leadership = leadership
         self._service = service
-        self._rpc = rpc
         self._site = Site(self._identity, self._routes())
 
     async def serve(self) -> None:
@@ -107,11 +97,11 @@ class MasterPages:
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
         """One live call to a master; none to this one."""
         request = GetMasterRegistrationRequest()
-        if peer.uuid == self._uuid:
+        if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")
         else:
             try:
-                answer = await self._rpc.call(
+                answer = await self._node.rpc.call(
                     peer.address,
                     "MasterService.GetMasterRegistration",
                     request,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from harness.env import Address, Env
-from targets.kudu.flags import Flags
+from harness.env import Address
+from targets.kudu.context import NodeContext
 from targets.kudu.pages import TSERVER_PAGES_PORT, Dump, tserver_data, tserver_views
 from targets.kudu.pages.metrics import metrics_page, tserver_metrics
 from targets.kudu.pages.shared import flags_page, health_page
@@ -24,21 +24,19 @@ class TServerPages:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         *,
-        address: str,
         masters: tuple[str, ...],
         start_ns: int,
-        flags: Flags,
         tablets: Callable[[], Dump],
         server: RpcServer,
     ) -> None:
         """`masters` are the addresses it heartbeats to; `tablets` says what it holds now."""
-        self._env = env
-        self._address = address
+        self._env = node.env
+        self._address = node.address
         self._masters = masters
         self._start_ns = start_ns
-        self._flags = flags
+        self._flags = node.flags
         self._tablets_dump = tablets
         self._server = server
         self._site = Site(self._identity, self._routes())

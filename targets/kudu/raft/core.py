@@ -44,6 +44,7 @@ from targets.kudu.raft.messages import (
     Entry,
     InstallSnapshotResponse,
     OpId,
+    PeerHealth,
     RequestConsensusVoteRequest,
     RequestConsensusVoteResponse,
 )
@@ -116,7 +117,9 @@ class RaftCore:
             ev.SnapshotReceived: self._on_snapshot_received,
             ev.SnapshotProgress: self._leader.snapshot_progress,
             ev.SnapshotSent: self._on_answered,
+            ev.CopyStarted: self._leader.copy_started,
             ev.Propose: self._on_propose,
+            ev.ChangeConfig: self._on_change_config,
             ev.ReadRequested: self._on_read_requested,
             ev.Synced: self._on_synced,
             ev.Compact: self._on_compact,
@@ -160,6 +163,12 @@ class RaftCore:
     def committed_in_term(self) -> bool:
         """Whether this is a leader that has committed an entry of its own term."""
         return self._leader.committed_in_term
+
+    def peer_health(self) -> dict[str, PeerHealth]:
+        """What a leader makes of each member now, itself included, by uuid; others of nobody."""
+        if not self._leader.leads:
+            return {}
+        return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
@@ -421,8 +430,17 @@ class RaftCore:
         if self._leader.leads:
             self._leader.propose(event)
         else:
-            reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"
-            self._state.effects.append(ev.ProposalRejected(event.token, reason))
+            self._refuse_proposal(event.token)
+
+    def _on_change_config(self, event: ev.ChangeConfig) -> None:
+        if self._leader.leads:
+            self._leader.change_config(event)
+        else:
+            self._refuse_proposal(event.token)
+
+    def _refuse_proposal(self, token: Any) -> None:
+        reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"
+        self._state.effects.append(ev.ProposalRejected(token, reason))
 
     def _on_read_requested(self, event: ev.ReadRequested) -> None:
         if self._leader.leads:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from targets.kudu.raft import messages as msg
 from targets.kudu.raft.calls import ConsensusCalls
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
 from targets.kudu.raft.errors import (
+    ConfigRefusedError,
     IndeterminateError,
     NotAppendedError,
     NotLeaderError,
@@ -45,6 +46,7 @@ from targets.kudu.raft.wal import Wal
 
 __all__ = [
     "SYS_CATALOG_ID",
+    "ConfigRefusedError",
     "ConsensusService",
     "IndeterminateError",
     "NotAppendedError",
@@ -87,12 +89,15 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
+        copy_source: Callable[[], bytes] | None = None,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
-        role, term, leader or committed configuration changed; it must not block. `trace_steps`
-        announces every append, sync, vote, commit and apply as an event, for nemeses that
-        trigger on them. Without `needs_majority` a leader that has lost contact to its majority
-        leads on in its own eyes, as Kudu's does, instead of stepping down.
+        role, term, leader, committed configuration or, on a leader, the health of a peer changed;
+        it must not block. `trace_steps` announces every append, sync, vote, commit and apply as an
+        event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
+        contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
+        `copy_source` gives what a server that lacks this group needs to make an empty replica of
+        it (`ConsensusService.on_missing_group`); without it, none is made.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -105,6 +110,7 @@ class Replica:
         self._on_role_change = on_role_change
         self._trace_steps = trace_steps
         self._needs_majority = needs_majority
+        self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
         self._calls: ConsensusCalls | None = None
@@ -144,6 +150,7 @@ class Replica:
             vote_timeout_s=self._election.min_ns / _NS,
             step=self.step,
             spawn=self._spawn,
+            copy_source=copy_source,
         )
         self._carry_out = self._effect_handlers()
 
@@ -182,6 +189,17 @@ class Replica:
         """The newest committed configuration."""
         return self.config if self._core is None else self._core.configs.committed
 
+    @property
+    def pending_config(self) -> RaftConfig | None:
+        """The configuration that waits for its commit, if one does; it is active already."""
+        if self._core is None or not self._core.configs.pending:
+            return None
+        return self._core.config
+
+    def peer_health(self) -> dict[str, msg.PeerHealth]:
+        """What this leader makes of each member, itself included, by uuid; {} on all others."""
+        return {} if self._core is None else self._core.peer_health()
+
     # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -219,6 +237,8 @@ class Replica:
                 step_down_ns=self._election.max_ns(0) if self._needs_majority else _NEVER_NS,
                 batch_bytes_max=self._flags.consensus_max_batch_size_bytes,
                 pre_election=self._flags.raft_enable_pre_election,
+                failed_ns=int(self._flags.follower_unavailable_considered_failed_sec * _NS),
+                tablet_copy=self._can_copy,
             ),
         )
 
@@ -237,7 +257,7 @@ class Replica:
         self._wal.close()
         stopped = NotLeaderError("the replica was stopped")
         for event in self._events:
-            if isinstance(event, ev.Propose | ev.ReadRequested):
+            if isinstance(event, ev.Propose | ev.ChangeConfig | ev.ReadRequested):
                 event.token.finish(stopped)
         self._events.clear()
         self._effects.clear()
@@ -321,6 +341,7 @@ class Replica:
             ev.SendVote: senders.send_vote,
             ev.SendUpdate: senders.send_update,
             ev.SendSnapshot: senders.send_snapshot,
+            ev.SendStartCopy: senders.send_start_copy,
             ev.SendRunElection: senders.send_run_election,
             ev.Reply: self._reply,
             ev.Committed: self._committed,
@@ -330,6 +351,7 @@ class Replica:
             ev.ReadRejected: self._read_rejected,
             ev.ResetElectionTimer: lambda _: self._timer.reset(),
             ev.StateChanged: self._state_changed,
+            ev.HealthChanged: lambda _: self._tell_owner(),
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
@@ -358,7 +380,10 @@ class Replica:
             self.step(ev.Compact(index))
 
     def _proposal_rejected(self, effect: ev.ProposalRejected) -> None:
-        effect.token.finish(NotLeaderError(effect.reason))
+        error: RaftError = NotLeaderError(effect.reason)
+        if effect.code is not msg.ConsensusErrorCode.NOT_THE_LEADER:
+            error = ConfigRefusedError(effect.code, effect.reason)
+        effect.token.finish(error)
 
     def _read_ready(self, effect: ev.ReadReady) -> None:
         assert effect.index <= self._applier.journal.index, "a read is ready before it was applied"
@@ -375,6 +400,9 @@ class Replica:
             self._senders.drop()
             self._applier.fail("leadership was lost")
         self._announce()
+        self._tell_owner()
+
+    def _tell_owner(self) -> None:
         if self._on_role_change is not None:
             self._on_role_change(self)
 
@@ -423,12 +451,30 @@ class Replica:
             raise OverloadedError(f"{waiting} writes wait for their commit already")
         waiter = Waiter()
         self.step(ev.Propose(msg.EntryKind.WRITE, payload, waiter))
-        try:
-            outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
-        except TimeoutError as error:
-            message = f"not committed within {timeout_s} s; it may be later"
-            raise IndeterminateError(message) from error
-        return outcome
+        return await _committed(waiter, timeout_s)
+
+    async def change_config(
+        self,
+        changes: Sequence[msg.PeerChange],
+        *,
+        cas_config_opid_index: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RaftConfig:
+        """Change the membership; returns the committed configuration once the change is in it.
+
+        At most one of `changes` may concern a vote, no other change may be pending, an operation of
+        this leader's term must have committed (KUDU-872), and the committed configuration must be
+        at `cas_config_opid_index`, where that is given. A leader neither removes nor demotes
+        itself. A member that is added as NON_VOTER with `promote` gets its vote by itself.
+
+        Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
+        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        """
+        self._check_running()
+        waiter = Waiter()
+        self.step(ev.ChangeConfig(tuple(changes), cas_config_opid_index, waiter))
+        await _committed(waiter, timeout_s)
+        return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
         """Make sure that this replica leads *now* and has applied all that was acknowledged before.
@@ -443,9 +489,16 @@ class Replica:
         index: int = await waiter.wait(timeout_s)
         return index
 
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None:
-        """Give up leadership, to `new_leader_uuid` if given; nothing happens on a follower."""
-        self.step(ev.StepDown(new_leader_uuid))
+    def step_down(self) -> None:
+        """Give up leadership at once; nothing happens on a follower."""
+        self.step(ev.StepDown())
+
+    def hand_over(self, *, new_leader_uuid: str | None = None) -> None:
+        """Refuse writes, and ask `new_leader_uuid` or any voter to run as soon as it has the whole
+        log; after an election timeout without a successor this replica goes on. Nothing happens on
+        a follower.
+        """
+        self.step(ev.StepDown(msg.StepDownMode.GRACEFUL, new_leader_uuid))
 
     def _check_running(self) -> None:
         if self.state_text != "RUNNING":
@@ -472,6 +525,7 @@ class Replica:
             },
             "committed_config_index": self.committed_config.opid_index,
             "elections": dict(self._elections),
+            "peer_health": dict(self.peer_health()),
         }
         if core is not None:
             data["first_index"] = core.log.base.index + 1
@@ -482,6 +536,16 @@ class Replica:
             }
             data |= self._applier.journal.dump(core.log)
         return data
+
+
+async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
+    """Wait until what was proposed is applied: index, term, result."""
+    try:
+        outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+    except TimeoutError as error:
+        message = f"not committed within {timeout_s} s; it may be later"
+        raise IndeterminateError(message) from error
+    return outcome
 
 
 async def _raise(error: Exception) -> None:

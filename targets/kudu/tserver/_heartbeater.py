@@ -9,12 +9,10 @@ answer costs only its own loop.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from harness.env import Env
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.messages import (
     ReportedTablet,
     TabletReport,
@@ -22,7 +20,7 @@ from targets.kudu.messages import (
     TSHeartbeatResponse,
     TSRegistration,
 )
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import RpcError
 from targets.kudu.tserver._reports import BeatPlan, ReportKind, ReportTracker
 from targets.kudu.wakeup import Wakeup
 
@@ -46,25 +44,14 @@ class TabletReports(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Identity:
-    """Who heartbeats; `seqno` grows with every start, so that masters notice restarts."""
-
-    uuid: str
-    seqno: int
-    address: str
-
-
 class _MasterLoop:
     """The heartbeats to one master."""
 
-    def __init__(
-        self, env: Env, rpc: RpcClient, master: str, *, identity: _Identity, flags: Flags
-    ) -> None:
-        self._env = env
-        self._rpc = rpc
+    def __init__(self, node: NodeContext, master: str, *, seqno: int) -> None:
+        flags = node.flags
+        self._node = node
         self._master = master
-        self._identity = identity
+        self._seqno = seqno
         self._interval_s = flags.heartbeat_interval_ms / 1000
         self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
         self._tracker = ReportTracker(
@@ -93,7 +80,7 @@ class _MasterLoop:
     async def _beat(self, tablets: TabletReports) -> None:
         plan = self._tracker.plan()
         try:
-            response = await self._rpc.call(
+            response = await self._node.rpc.call(
                 self._master,
                 "MasterService.TSHeartbeat",
                 self._request(plan, tablets),
@@ -114,11 +101,10 @@ class _MasterLoop:
             is_incremental = plan.kind is ReportKind.INCREMENTAL
             updated, removed = tablets.report(plan.tablet_ids if is_incremental else None)
             report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
-        identity = self._identity
         return TSHeartbeatRequest(
-            ts_uuid=identity.uuid,
-            ts_seqno=identity.seqno,
-            registration=TSRegistration(identity.address) if plan.register else None,
+            ts_uuid=self._node.uuid,
+            ts_seqno=self._seqno,
+            registration=TSRegistration(self._node.address) if plan.register else None,
             report=report,
             num_live_tablets=tablets.live_tablets,
         )
@@ -127,23 +113,10 @@ class _MasterLoop:
 class Heartbeater:
     """Keeps every master informed."""
 
-    def __init__(
-        self,
-        env: Env,
-        rpc: RpcClient,
-        masters: Sequence[str],
-        *,
-        uuid: str,
-        seqno: int,
-        address: str,
-        flags: Flags,
-    ) -> None:
-        """Heartbeat to all `masters` as tablet server `uuid`, reachable at `address`."""
-        self._env = env
-        identity = _Identity(uuid, seqno, address)
-        self._loops = [
-            _MasterLoop(env, rpc, master, identity=identity, flags=flags) for master in masters
-        ]
+    def __init__(self, node: NodeContext, masters: Sequence[str], *, seqno: int) -> None:
+        """Heartbeat to all `masters`; `seqno` grows with every start, so that they notice it."""
+        self._env = node.env
+        self._loops = [_MasterLoop(node, master, seqno=seqno) for master in masters]
 
     def mark_dirty(self, tablet_id: str) -> None:
         """The tablet changed: every master has to hear it."""

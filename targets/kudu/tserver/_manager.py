@@ -19,9 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.tserver._superblock import (
     DELETED,
@@ -44,20 +43,18 @@ class TabletManager:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         *,
-        uuid: str,
         consensus: ConsensusService,
-        flags: Flags,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """Manage the tablets of server `uuid`; `on_dirty` hears what masters should know."""
-        self._env = env
-        self._uuid = uuid
+        """Manage the tablets of a server; `on_dirty` hears what masters should know."""
+        self._node = node
+        self._env = node.env
+        self._uuid = node.uuid
         self._consensus = consensus
-        self._flags = flags
         self._on_dirty = on_dirty
-        self._store = SuperblockStore(env.disk)
+        self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
         self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
         self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
@@ -174,14 +171,7 @@ class TabletManager:
     # --- steps -------------------------------------------------------------------------------
 
     def _tablet(self, superblock: Superblock) -> Tablet:
-        return Tablet(
-            self._env,
-            superblock,
-            consensus=self._consensus,
-            uuid=self._uuid,
-            flags=self._flags,
-            on_dirty=self._on_dirty,
-        )
+        return Tablet(self._node, superblock, consensus=self._consensus, on_dirty=self._on_dirty)
 
     async def _delete(self, tablet: Tablet) -> None:
         self._deleted[tablet.tablet_id] = None

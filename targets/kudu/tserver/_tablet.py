@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.flags import Flags
+from targets.kudu.context import NodeContext
 from targets.kudu.raft.replica import (
     ConsensusService,
     IndeterminateError,
@@ -28,19 +27,17 @@ class Tablet:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         superblock: Superblock,
         *,
         consensus: ConsensusService,
-        uuid: str,
-        flags: Flags,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """A replica on server `uuid`; `on_dirty` hears its id whenever masters should know."""
+        """A replica on a server; `on_dirty` hears its id whenever masters should know."""
         self.superblock = superblock
-        self._env = env
+        self._env = node.env
         self._on_dirty = on_dirty
-        self._alter_limit_s = flags.master_ts_rpc_timeout_ms / 1000
+        self._alter_limit_s = node.flags.master_ts_rpc_timeout_ms / 1000
         self._altering = False
         self._machine = TabletMachine(
             table_name=superblock.table_name,
@@ -49,15 +46,15 @@ class Tablet:
             on_change=self._changed,
         )
         self._replica = Replica(
-            env,
+            node.env,
             consensus=consensus,
             group_id=superblock.tablet_id,
             folder=SuperblockStore.raft_folder(superblock.tablet_id),
-            local_uuid=uuid,
+            local_uuid=node.uuid,
             initial_config=superblock.initial_config,
-            flags=flags,
+            flags=node.flags,
             machine=self._machine,
-            snapshot_every=flags.tablet_snapshot_every,
+            snapshot_every=node.flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
         )
 
