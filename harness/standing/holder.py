@@ -116,7 +116,13 @@ class _Holder:
             for port in spec.ports:
                 host, real = session.env.endpoint(Address(name, port))
                 addresses[f"{name}:{port}"] = f"{host}:{real}"
-            return NodeRow(name=name, role=spec.role, addresses=addresses, data=place_of(name))
+            pages = ""
+            if spec.pages is not None:
+                host, real = session.env.endpoint(Address(name, spec.pages))
+                pages = f"http://{host}:{real}/"
+            return NodeRow(
+                name=name, role=spec.role, addresses=addresses, pages=pages, data=place_of(name)
+            )
 
         return Standing(
             name=self._place.name,
