@@ -36,6 +36,8 @@ __all__ = [
     "OpIdType",
     "PeerChange",
     "PeerHealth",
+    "ReadIndexRequest",
+    "ReadIndexResponse",
     "RequestConsensusVoteRequest",
     "RequestConsensusVoteResponse",
     "RunLeaderElectionRequest",
@@ -251,6 +253,23 @@ class GetLastOpIdResponse(_Message, frozen=True):
     """The answer; `OpId(0, 0)` of an empty log."""
 
     opid: OpId = OpId(0, 0)
+    error: ConsensusError | None = None
+
+
+class ReadIndexRequest(_Message, frozen=True):
+    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
+
+    dest_uuid: str
+    tablet_id: str
+
+
+class ReadIndexResponse(_Message, frozen=True):
+    """Everything acknowledged before the request arrived is at or before `index`: a majority has
+    confirmed the leader since (dissertation 6.4). Ours; Kudu has no such reads (KUDU-500).
+    """
+
+    term: int = 0
+    index: int = 0
     error: ConsensusError | None = None
 
 
