@@ -34,13 +34,14 @@ def _headline(standing: Standing) -> str:
 
 
 def _ports(standing: Standing) -> list[str]:
-    rows = [["node", "role", "address", "from outside"]]
+    shown = any(node.pages for node in standing.nodes)
+    rows = [["node", "role", "address", "from outside", *["pages"] * shown]]
     for node in standing.nodes:
         for number, (address, outside) in enumerate(node.addresses.items()):
             port = address.rpartition(":")[2]
-            page = next((url for url in node.pages.values() if url.startswith(outside)), outside)
             first = [node.name, node.role] if number == 0 else ["", ""]
-            rows.append([*first, f"{node.name}:{port}", page])
+            last = [node.pages if number == 0 else ""] * shown
+            rows.append([*first, f"{node.name}:{port}", outside, *last])
     return table(rows)
 
 
