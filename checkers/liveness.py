@@ -22,8 +22,10 @@ from checkers._disturbances import (
     disturbances_of,
     excuses,
 )
+from checkers._permitted import permit_rules
 from checkers.catalog.refusals import demanded_refusals
 from harness.ops import CheckResult, History, Op, Verdict, worst
+from harness.permits import permits_of
 
 __all__ = ["LivenessChecker"]
 
@@ -102,7 +104,10 @@ class LivenessChecker:
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
             details["rule"] = PROMISES[at].fact
-        return CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+            broken = zip(PROMISES, findings, strict=True)
+            details["by_rule"] = {p.fact: 1 for p, f in broken if f.verdict is Verdict.INVALID}
+        found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+        return permit_rules(found, permits_of(history))
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
