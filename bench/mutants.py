@@ -1,11 +1,13 @@
-"""Which planted defects a soak finds: mutant by configuration, in how many seeds, at what cost.
+"""The exam: which defects a soak finds, in how many seeds, at what cost.
 
     python -m bench.mutants --seeds 1..30                     every mutant, default soaks
+    python -m bench.mutants --seeds 1..100 --first --bugs     every switch of the target's ledger
     python -m bench.mutants --seeds 1..10 --first --jobs 2    stop at the first seed that finds it
     python -m bench.mutants --only long-lease --set rate=20 --option burst=0 --json out.json
 
-The mutants are those of `tests/mutants`; without `--clean` the target as it is runs as well, in
-which anything but `valid` is our own mistake.
+The mutants are those of `tests/mutants`. Switches run as their rows in the ledger say
+(`targets/kudu/bugs.py`), each with its own faults. With `--clean` the target as it is runs as well,
+in which anything but `valid` is our own mistake.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import concurrent.futures
 import logging
 import multiprocessing
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,10 +25,12 @@ from pathlib import Path
 import msgspec
 
 from harness.case import Case
-from harness.cli.case_options import parse_pair
+from harness.cli.case_options import case_from, parse_case_options, parse_pair
+from harness.cli.parser import Parser
 from harness.cli.soak_options import parse_seeds
 from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
+from targets.kudu.bugs import Bug
 from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted
 
@@ -44,6 +49,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
+def case_of(bug: Bug, seed: int = 1, *, switched_on: bool = True) -> Case:
+    """The case by which the ledger says that it is found, or the control without the switch."""
+    assert bug.value.find is not None, f"nothing finds {bug.id}"
+    words = [*shlex.split(bug.value.find.words), *(["--bug", bug.id] if switched_on else [])]
+    return case_from(parse_case_options(Parser(prog="exam"), words, nemesis=ANY), seed)
+
+
 def run_one(mutant: str | None, case: Case) -> Finding:
     """Run one seed in this process."""
     begin_s = time.process_time()
@@ -51,7 +63,7 @@ def run_one(mutant: str | None, case: Case) -> Finding:
     with planted(mutant):
         result = run_seed(job)
     return Finding(
-        mutant=mutant or CLEAN,
+        mutant=mutant or " ".join(case.bugs) or CLEAN,
         seed=case.seed,
         verdict=result.verdict,
         checkers=tuple(c.checker for c in result.checkers if c.verdict == "invalid"),
@@ -61,7 +73,7 @@ def run_one(mutant: str | None, case: Case) -> Finding:
 
 
 def run_mutant(mutant: str | None, case: Case, seeds: range, *, first: bool) -> list[Finding]:
-    """All seeds of one mutant, or until one is invalid."""
+    """All seeds of one mutant or of one switch, which is in the case, or until one is invalid."""
     logging.disable(logging.CRITICAL)
     found = []
     for seed in seeds:
@@ -89,10 +101,7 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
     """The findings of each mutant, as they come."""
     first, last = parse_seeds(arguments.seeds)
     seeds = range(first, last + 1)
-    only = MUTANTS if arguments.only is None else arguments.only.split(",")
-    chosen: list[str | None] = [name for name in MUTANTS if name in only]
-    if arguments.clean:
-        chosen.insert(0, None)
+    only = None if arguments.only is None else arguments.only.split(",")
     fields = dict(parse_pair(text, "--set") for text in arguments.set)
     case = Case(
         seed=1,
@@ -105,11 +114,19 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
         ),
         **fields,
     )
+    switches = [bug for bug in Bug if bug.value.find is not None]
+    chosen: list[tuple[str | None, Case]] = [(None, case)] if arguments.clean else []
+    if arguments.bugs:
+        chosen += [(None, case_of(bug)) for bug in switches if only is None or bug.id in only]
+    else:
+        chosen += [(name, case) for name in MUTANTS if only is None or name in only]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         runs = {
-            pool.submit(run_mutant, name, case, seeds, first=arguments.first): name or CLEAN
-            for name in chosen
+            pool.submit(run_mutant, name, case, seeds, first=arguments.first): (
+                name or " ".join(case.bugs) or CLEAN
+            )
+            for name, case in chosen
         }
         for done in concurrent.futures.as_completed(runs):
             yield runs[done], done.result()
@@ -120,7 +137,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="1..30")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", help="mutants, with commas between")
+    parser.add_argument("--only", help="mutants or switches, with commas between")
+    parser.add_argument("--bugs", action="store_true", help="switches, each by its row")
     parser.add_argument("--first", action="store_true", help="stop a mutant when it is found")
     parser.add_argument("--clean", action="store_true", help="the target without a defect, too")
     parser.add_argument("--nemesis", default=ANY)

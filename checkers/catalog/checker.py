@@ -11,6 +11,7 @@ from checkers.catalog.coverage import check_coverage
 from checkers.catalog.dumps import check_checksums, check_forward, check_members
 from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
+from checkers.catalog.maps import check_maps, check_named_tablets
 from checkers.catalog.permissions import Permissions
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
@@ -51,6 +52,8 @@ class CatalogInvariantsChecker:
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_coverage(snapshot, findings)
                 check_state(snapshot, findings)
+                check_maps(snapshot, findings)
+                check_named_tablets(history, snapshot, findings, permissions)
                 check_forward(snapshot, findings)
                 check_checksums(snapshot, findings)
                 if at_rest:

@@ -39,6 +39,10 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{group}:")
         for entry in entries:
             say(f"  {entry['name']:24} {entry['doc']}")
+            if entry.get("profiles"):
+                say(f"    profiles: {', '.join(entry['profiles'])}")
+            for bug, text in entry.get("bugs", {}).items():
+                say(f"    --bug {bug:20} {text}")
         say("")
     _print_faults()
     return 0

@@ -48,7 +48,7 @@ def test_flags_and_switches_reach_every_node():
         (settings(masters=9), "--masters is 9"),
         (settings(kudu_flag="heartbeat_interval_ms"), "has no value"),
         (settings(kudu_flag="no_such=1"), "no_such"),
-        (settings(profile="legacy"), "'legacy'"),
+        (settings(profile="ancient"), "'ancient'"),
         (settings(bugs=("KUDU-0",)), "'KUDU-0'"),
     ],
 )

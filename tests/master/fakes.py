@@ -16,8 +16,10 @@ import msgspec
 
 from harness.env import Address
 from targets.kudu import messages as m
-from targets.kudu.behaviour import behaviour_of
+from targets.kudu.bugs import bugs_of
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.heartbeats import Heartbeats
@@ -40,9 +42,15 @@ async def settle(rounds: int = 50) -> None:
         await asyncio.sleep(0)
 
 
+class FakeDisk:
+    async def list(self, prefix: str = "") -> list[str]:
+        return ["instance"]
+
+
 class FakeEnv:
     def __init__(self, seed: int = 1) -> None:
         self.name = "m1"
+        self.disk = FakeDisk()
         self.boot = 0
         self.clock = VirtualClock(wall_begin_ns=WALL_START_NS)
         self.random = random.Random(seed)
@@ -105,7 +113,7 @@ class FakeReplica:
             await asyncio.sleep(0.01)
         return self.applied
 
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None:
+    def step_down(self) -> None:
         self.depose()
 
     def dump(self) -> dict[str, Any]:
@@ -190,6 +198,7 @@ class FakeMaster:
         self,
         *bugs: str,
         flags: Flags | None = None,
+        profile: str = "strict",
         log_of: FakeReplica | None = None,
         seed: int = 1,
     ) -> None:
@@ -202,42 +211,29 @@ class FakeMaster:
             self.replica.term = log_of.term
         self.client = FakeTServers()
         self.tservers = TServerMap()
-        behaviour = behaviour_of("strict", bugs)
+        client: Any = self.client
+        node = NodeContext(
+            self.env, "a" * 32, "m1:7051", self.flags, bugs_of(profile, bugs), client
+        )
         self.leadership = Leadership(
-            self.env,
+            node,
             self.rows,
-            self.flags,
-            behaviour,
-            lambda catalog: Tasks(
-                self.env,
-                self.client,
-                self.tservers,
-                catalog,
-                self.flags,  # type: ignore[arg-type]
-            ),
+            lambda catalog: Tasks(node, self.tservers, catalog),
             lambda epoch: epoch.adopt(
-                self.env.spawn(
-                    run_background(self.env, epoch, self.tservers, self.flags), name="background"
-                )
+                self.env.spawn(run_background(node, epoch, self.tservers), name="background")
             ),
         )
         self.replica.observer = self.leadership.on_role_change
+        self.heartbeats = Heartbeats(node, self.leadership, self.tservers)
         self.service = MasterService(
-            uuid="a" * 32,
-            address="m1:7051",
-            flags=self.flags,
+            node,
             rows=self.rows,
             leadership=self.leadership,
             tservers=self.tservers,
-            ddl=Ddl(self.env, self.flags, behaviour, self.tservers),
-            heartbeats=Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers),
-            monotonic_ns=self.env.clock.monotonic_ns,
-            list_files=self._list_files,
+            ddl=Ddl(node, self.tservers),
+            admin=Admin(node, self.tservers),
+            heartbeats=self.heartbeats,
         )
-        self.heartbeats = Heartbeats(self.env, "a" * 32, self.flags, self.leadership, self.tservers)
-
-    async def _list_files(self) -> list[str]:
-        return ["instance"]
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
         """Win an election, load the catalog, hear of tablet servers."""

@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import TargetError, UsageError
 from targets.kudu import messages as m
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import node
@@ -59,11 +60,10 @@ class Masters:
 
 
 @contextlib.asynccontextmanager
-async def beating(masters: Masters, addresses=("m1:7051", "m2:7051")):
+async def beating(masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=()):
     env = VirtualEnv()
-    heartbeater = Heartbeater(
-        env, masters, addresses, uuid="u", seqno=9, address="t1:7050", flags=Flags()
-    )
+    node = NodeContext(env, "u", "t1:7050", Flags(), frozenset(bugs), masters)
+    heartbeater = Heartbeater(node, addresses, seqno=9)
     tasks = heartbeater.start(Tablets())
     yield heartbeater
     for task in tasks:

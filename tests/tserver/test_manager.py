@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import TargetError
 from targets.kudu import messages as m
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.raft.replica import IndeterminateError, NotLeaderError, OverloadedError
 from targets.kudu.tserver import _manager, _tablet
@@ -23,10 +24,10 @@ def _fake_raft(monkeypatch):
 
 def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> TabletManager:
     marks = [] if dirty is None else dirty
-    consensus: Any = None
-    return TabletManager(
-        FakeEnv(disk), uuid=UUID, consensus=consensus, flags=Flags(), on_dirty=marks.append
-    )
+    nothing: Any = None
+    env: Any = FakeEnv(disk)
+    node = NodeContext(env, UUID, "t1:7050", Flags(), frozenset(), nothing)
+    return TabletManager(node, consensus=nothing, on_dirty=marks.append)
 
 
 def code(error: m.TabletError | None) -> Code | None:
@@ -298,6 +299,7 @@ async def test_dump_is_plain_data():
                     "opid_index": -1,
                     "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
                 },
+                "rows": tablets.find("x").dump()["rows"],
                 "raft": {"term": 1},
             }
         ],

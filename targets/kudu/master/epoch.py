@@ -21,12 +21,12 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
+from targets.kudu.master.batches import encode_batch, entry_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, encode_batch
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -63,12 +63,14 @@ class SystemReplica(Protocol):
     def term(self) -> int: ...  # noqa: D102
     @property
     def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
 
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...
     async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None: ...  # noqa: D102
+    def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
 
 
@@ -76,24 +78,16 @@ class Epoch:
     """The state of one leadership. `close` ends it for good."""
 
     def __init__(
-        self,
-        env: Env,
-        replica: SystemReplica,
-        catalog: Catalog,
-        tasks: Tasks,
-        flags: Flags,
-        behaviour: Behaviour,
+        self, node: NodeContext, replica: SystemReplica, catalog: Catalog, tasks: Tasks
     ) -> None:
         self.term: Final = catalog.term
         self.catalog: Final = catalog
         self.tasks: Final = tasks
         self.in_flight: Final[dict[tuple[str, int], asyncio.Future[Outcome]]] = {}
-        self.ready_ns: Final = env.clock.monotonic_ns()
+        self.ready_ns: Final = node.env.clock.monotonic_ns()
         self.wake: Final = Wakeup()  # of the background loop
-        self._env = env
+        self._node = node
         self._replica = replica
-        self._flags = flags
-        self._behaviour = behaviour
         self._closed = False
         self._locks: dict[str, asyncio.Lock] = {}
         self._lock_users: dict[str, int] = {}
@@ -105,6 +99,8 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership lasts, as far as this master knows."""
         replica = self._replica
+        if Bug.RELOAD_NO_LOCK in self._node.bugs:  # no matter in which term, or what was reloaded
+            return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
@@ -143,11 +139,11 @@ class Epoch:
         applied. Raises `RefusedError`. Under switch NO-LEASE nobody is asked.
         """
         self.check()
-        if not self._behaviour.confirm_leadership:
+        if Bug.NO_LEASE in self._node.bugs:
             return
         try:
             await self._replica.confirm_leadership(
-                timeout_s=self._flags.master_read_confirm_timeout_ms / 1000
+                timeout_s=self._node.flags.master_read_confirm_timeout_ms / 1000
             )
         except NotLeaderError as error:
             raise RefusedError(not_the_leader()) from error
@@ -198,6 +194,7 @@ class Epoch:
         *,
         reply: Reply | None = None,
         cluster_id: str | None = None,
+        tservers: Sequence[TServerRecord] = (),
     ) -> Applied:
         """Replicate one batch and wait until it is applied here, hence published.
 
@@ -206,21 +203,23 @@ class Epoch:
         """
         self.check()
         self._assert_locked(tables, tablets)
+        reloaded = Bug.RELOAD_NO_LOCK in self._node.bugs
         batch = Batch(
-            self.term,
-            self._env.clock.wall_ns(),
+            self._replica.term if reloaded else self.term,
+            self._node.env.clock.wall_ns(),
             tuple(tables),
             tuple(tablets),
             reply,
             cluster_id,
+            tuple(tservers),
         )
         payload = encode_batch(batch)
-        limit = self._flags.rpc_max_message_size
+        limit = entry_limit(self._node.flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
             raise RefusedError(
                 invalid_argument(
                     f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                    f"{limit} (flag rpc_max_message_size)"
+                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
                 )
             )
         try:
@@ -230,6 +229,8 @@ class Epoch:
         except OverloadedError as error:
             raise RefusedError(overloaded(str(error))) from error
         except IndeterminateError as error:
+            if Bug.KUDU_495_ABORT in self._node.bugs:
+                self._node.check_failed(f"writing to the sys-catalog failed: {error}")
             self._abandon()
             raise RefusedError(write_lost(str(error))) from error
         assert isinstance(applied, Applied)

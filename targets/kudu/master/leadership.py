@@ -6,6 +6,9 @@ committed and is applied, for only then is everything that older terms committed
 That wait is the fix of KUDU-765; the switch leaves it out. Where Kudu exits because the wait took
 longer than `master_failover_catchup_timeout_ms`, profile `strict` steps down and stays up.
 
+Followers keep maps as well, moved forward at every batch they apply and never loaded but from a
+snapshot: `view`. Both are to equal a scan of the rows at any time, which every dump tells.
+
 A term that is already loaded, or being loaded, is never loaded again (SPURIOUS-RELOAD).
 """
 
@@ -13,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.env import Env
-from targets.kudu.behaviour import Behaviour
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master.assignment import create_replicas
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.epoch import Epoch, SystemReplica
@@ -41,29 +43,33 @@ class Leadership:
 
     def __init__(
         self,
-        env: Env,
+        node: NodeContext,
         rows: SystemTablet,
-        flags: Flags,
-        behaviour: Behaviour,
         make_tasks: Callable[[Catalog], Tasks],
         serve: Callable[[Epoch], None],
     ) -> None:
-        self._env = env
+        self._node = node
+        self._env = node.env
         self._rows = rows
-        self._flags = flags
-        self._behaviour = behaviour
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: SystemReplica | None = None
         self._epoch: Epoch | None = None  # ready, or writing the cluster id
         self._is_ready = False
         self._last_term: int = -1  # the newest own term that was taken up
+        self._view = Catalog.load(rows, 0)
         rows.observer = self._publish
+        rows.on_restore = self._scan
 
     @property
     def replica(self) -> SystemReplica | None:
         """The replica of the system tablet; `None` while this master starts."""
         return self._replica
+
+    @property
+    def view(self) -> Catalog:
+        """The maps of what is applied here, whatever the role: what a follower can show."""
+        return self._view
 
     @property
     def epoch(self) -> Epoch | None:
@@ -100,18 +106,19 @@ class Leadership:
             self._epoch.close()
 
     async def _prepare(self, replica: SystemReplica, term: int) -> None:
-        if self._behaviour.load_after_commit and not await self._wait_caught_up(replica):
+        waits = Bug.KUDU_765 not in self._node.bugs
+        if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
             return  # deposed meanwhile; the next election brings its own task
         catalog = Catalog.load(self._rows, term)
-        epoch = Epoch(
-            self._env, replica, catalog, self._make_tasks(catalog), self._flags, self._behaviour
-        )
+        if Bug.KUDU_1353 in self._node.bugs:
+            catalog.heard = {}
+        epoch = Epoch(self._node, replica, catalog, self._make_tasks(catalog))
         self._epoch, self._is_ready = epoch, False
         if self._rows.cluster_id is None:
             try:
-                await epoch.write(cluster_id=f"{self._env.random.getrandbits(128):032x}")
+                await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
                     replica.step_down()  # else this term would stay without a ready leader
@@ -136,16 +143,21 @@ class Leadership:
         """Wait until an operation of our own term has committed and is applied."""
         try:
             await replica.confirm_leadership(
-                timeout_s=self._flags.master_failover_catchup_timeout_ms / 1000
+                timeout_s=self._node.flags.master_failover_catchup_timeout_ms / 1000
             )
         except NotLeaderError:
             return False
         except TimeoutError:
             self._env.event("catch-up-timed-out", group=SYSTEM_TABLET_ID, term=replica.term)
-            if replica.role == "LEADER":
+            if Bug.CATCH_UP_EXIT in self._node.bugs:
+                self._node.check_failed("failed to catch up with older terms in time")
+            elif replica.role == "LEADER":
                 replica.step_down()
             return False
         return True
+
+    def _scan(self) -> None:
+        self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
         """Rows were put: move the maps forward, in the same step.
@@ -153,5 +165,6 @@ class Leadership:
         Operations of older terms are in the maps already, since loading waited for them; under
         switch KUDU-765 it did not, and here they are lost.
         """
+        self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:
             self._epoch.catalog.publish(batch, index)

@@ -19,8 +19,10 @@ import msgspec
 from harness.env import Env
 from harness.errors import UsageError
 from targets.kudu import checked_file
-from targets.kudu.behaviour import behaviour_of
+from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
@@ -38,6 +40,7 @@ from targets.kudu.messages import (
     PeerConfig,
     RaftConfig,
 )
+from targets.kudu.pages.master import MasterPages
 from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
 
@@ -68,10 +71,13 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     uuid = await _instance_uuid(env)
     server = RpcServer(env, parse_address(settings.address).port)
     client = RpcClient(env)
+    bugs = bugs_of(settings.profile, settings.bugs)
+    node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership = _wire(env, settings, uuid, server, client, rows, tservers)
+    leadership, pages = _wire(node, server, rows, tservers)
     try:
+        await pages.serve()
         await server.start()
         first_config = await _first_config(env, client, settings, uuid)
         replica = Replica(
@@ -86,7 +92,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             snapshot_every=settings.flags.master_snapshot_every,
             checkpoint_every=_CHECKPOINT_EVERY,
             on_role_change=leadership.on_role_change,
-            needs_majority=behaviour_of(settings.profile, settings.bugs).confirm_leadership,
+            needs_majority=Bug.NO_LEASE not in bugs,
         )
         await replica.start()
         leadership.on_role_change(replica)
@@ -99,40 +105,29 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 def _wire(
-    env: Env,
-    settings: MasterConfig,
-    uuid: str,
-    server: RpcServer,
-    client: RpcClient,
-    rows: SystemTablet,
-    tservers: TServerMap,
-) -> Leadership:
+    node: NodeContext, server: RpcServer, rows: SystemTablet, tservers: TServerMap
+) -> tuple[Leadership, MasterPages]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
-    flags = settings.flags
-    behaviour = behaviour_of(settings.profile, settings.bugs)
 
     def make_tasks(catalog: Catalog) -> Tasks:
-        return Tasks(env, client, tservers, catalog, flags)
+        return Tasks(node, tservers, catalog)
 
     def serve(epoch: Epoch) -> None:
-        loop = run_background(env, epoch, tservers, flags)
-        epoch.adopt(env.spawn(loop, name=f"background-{epoch.term}"))
+        loop = run_background(node, epoch, tservers)
+        epoch.adopt(node.env.spawn(loop, name=f"background-{epoch.term}"))
 
-    leadership = Leadership(env, rows, flags, behaviour, make_tasks, serve)
+    leadership = Leadership(node, rows, make_tasks, serve)
     service = MasterService(
-        uuid=uuid,
-        address=settings.address,
-        flags=flags,
+        node,
         rows=rows,
         leadership=leadership,
         tservers=tservers,
-        ddl=Ddl(env, flags, behaviour, tservers),
-        heartbeats=Heartbeats(env, uuid, flags, leadership, tservers),
-        monotonic_ns=env.clock.monotonic_ns,
-        list_files=env.disk.list,
+        ddl=Ddl(node, tservers),
+        admin=Admin(node, tservers),
+        heartbeats=Heartbeats(node, leadership, tservers),
     )
     service.register(server)
-    return leadership
+    return leadership, MasterPages(node, leadership, service)
 
 
 def _checked(config: dict[str, Any]) -> MasterConfig:

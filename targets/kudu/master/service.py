@@ -7,13 +7,16 @@ error answers of reads go the same way, since "not found" is an observation as w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from targets.kudu.flags import Flags
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
@@ -27,6 +30,8 @@ from targets.kudu.messages import (
     METHODS,
     AlterTableRequest,
     AlterTableResponse,
+    ChangeTServerStateRequest,
+    ChangeTServerStateResponse,
     ConnectToMasterRequest,
     ConnectToMasterResponse,
     CreateTableRequest,
@@ -51,11 +56,16 @@ from targets.kudu.messages import (
     ListTabletServersResponse,
     MasterError,
     Meta,
+    ReplaceTabletRequest,
+    ReplaceTabletResponse,
     TabletServerEntry,
 )
 from targets.kudu.rpc import RpcServer
 
 __all__ = ["MasterService"]
+
+_TORN_S: Final = 0.001
+"""What a master needs for one table of a list, about, when others work beside it."""
 
 Request = TypeVar("Request", bound=msgspec.Struct)
 Response = TypeVar("Response", bound=msgspec.Struct)
@@ -67,28 +77,24 @@ class MasterService:
 
     def __init__(
         self,
+        node: NodeContext,
         *,
-        uuid: str,
-        address: str,
-        flags: Flags,
         rows: SystemTablet,
         leadership: Leadership,
         tservers: TServerMap,
         ddl: Ddl,
+        admin: Admin,
         heartbeats: Heartbeats,
-        monotonic_ns: Callable[[], int],
-        list_files: Callable[[], Awaitable[list[str]]],
     ) -> None:
-        self._uuid = uuid
-        self._address = address
-        self._flags = flags
+        self.start_ns = node.env.clock.wall_ns()
+        self._node = node
+        self._uuid = node.uuid
         self._rows = rows
         self._leadership = leadership
         self._tservers = tservers
         self._ddl = ddl
+        self._admin = admin
         self._heartbeats = heartbeats
-        self._monotonic_ns = monotonic_ns
-        self._list_files = list_files
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -106,6 +112,8 @@ class MasterService:
             "ConnectToMaster": self.connect_to_master,
             "GetMasterRegistration": self.get_master_registration,
             "ListTabletServers": self.list_tablet_servers,
+            "ReplaceTablet": self.replace_tablet,
+            "ChangeTServerState": self.change_tserver_state,
             "TSHeartbeat": self._heartbeats.handle,
             "DumpEntities": self.dump_entities,
         }
@@ -154,6 +162,28 @@ class MasterService:
             return self._meta(epoch), outcome
         return Meta(self._uuid, outcome.term, outcome.index), outcome
 
+    async def replace_tablet(
+        self, request: ReplaceTabletRequest, _peer: str
+    ) -> ReplaceTabletResponse:
+        """`MasterService.ReplaceTablet`."""
+        try:
+            epoch = self._leadership.ready()
+            new_id = await self._admin.replace_tablet(epoch, request)
+        except RefusedError as refusal:
+            return ReplaceTabletResponse(self._meta(), error=refusal.error)
+        return ReplaceTabletResponse(self._meta(epoch), replacement_tablet_id=new_id)
+
+    async def change_tserver_state(
+        self, request: ChangeTServerStateRequest, _peer: str
+    ) -> ChangeTServerStateResponse:
+        """`MasterService.ChangeTServerState`."""
+        try:
+            epoch = self._leadership.ready()
+            await self._admin.change_tserver_state(epoch, request)
+        except RefusedError as refusal:
+            return ChangeTServerStateResponse(self._meta(), error=refusal.error)
+        return ChangeTServerStateResponse(self._meta(epoch))
+
     # --- reads -------------------------------------------------------------------------------
 
     async def is_create_table_done(
@@ -176,7 +206,23 @@ class MasterService:
 
     async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
         """`MasterService.ListTables`."""
+        if Bug.LIST_TORN in self._node.bugs:
+            return await self._list_torn(request)
         return await self._read(reads.list_tables, request, ListTablesResponse)
+
+    async def _list_torn(self, request: ListTablesRequest) -> ListTablesResponse:
+        """Switch LIST-TORN: the names are copied, then one table after the other is read."""
+        try:
+            epoch = self._leadership.ready()
+            await epoch.confirm()
+            meta, found = self._meta(epoch), []
+            for table_id in [table_id for _, table_id in sorted(epoch.catalog.by_name.items())]:
+                await asyncio.sleep(_TORN_S)
+                epoch.check()
+                found.append(epoch.catalog.tables[table_id])
+        except RefusedError as refusal:
+            return ListTablesResponse(self._meta(), error=refusal.error)
+        return reads.list_of(found, request, meta)
 
     async def get_table_locations(
         self, request: GetTableLocationsRequest, _peer: str
@@ -186,7 +232,9 @@ class MasterService:
         def locate(
             catalog: Catalog, request: GetTableLocationsRequest, meta: Meta
         ) -> GetTableLocationsResponse:
-            return reads.get_table_locations(catalog, self._tservers, self._flags, request, meta)
+            return reads.get_table_locations(
+                catalog, self._tservers, self._node.flags, request, meta
+            )
 
         return await self._read(locate, request, GetTableLocationsResponse)
 
@@ -230,44 +278,50 @@ class MasterService:
         replica = self._leadership.replica
         if replica is None:
             return GetMasterRegistrationResponse(
-                self._meta(), error=not_initialized(), address=self._address
+                self._meta(), error=not_initialized(), address=self._node.address
             )
         types = [m.member_type for m in replica.config.peers if m.uuid == self._uuid]
         return GetMasterRegistrationResponse(
             self._meta(),
-            address=self._address,
+            address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
         self, _request: ListTabletServersRequest, _peer: str
     ) -> ListTabletServersResponse:
         """`MasterService.ListTabletServers`: this master's own view, whatever its role."""
-        now_ns = self._monotonic_ns()
+        now_ns = self._node.env.clock.monotonic_ns()
         servers = tuple(
             TabletServerEntry(
                 server.uuid,
                 server.address,
                 (now_ns - server.heard_ns) // 1_000_000,
                 server.num_live_tablets,
+                maintenance is not None and maintenance.in_maintenance,
             )
             for server in self._tservers
+            for maintenance in (self._rows.tservers.get(server.uuid),)
         )
         return ListTabletServersResponse(self._meta(), servers=servers)
 
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
-        files = len(await self._list_files())
-        data = dump_entities(
+        files = len(await self._node.env.disk.list())
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
             self._tservers,
-            self._monotonic_ns(),
+            self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -19,12 +19,15 @@ from harness.env import Disk, Env
 from harness.errors import UsageError
 from targets.kudu import checked_file
 from targets.kudu import messages as m
-from targets.kudu.behaviour import behaviour_of
+from targets.kudu.bugs import bugs_of
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.pages.tserver import TServerPages
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver._heartbeater import Heartbeater
 from targets.kudu.tserver._manager import TabletManager
+from targets.kudu.tserver._row_service import register_row_service
 
 __all__ = ["TServerConfig", "main"]
 
@@ -53,29 +56,24 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         settings = msgspec.convert(config, type=TServerConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"bad tablet server configuration: {error}") from error
-    behaviour_of(settings.profile, settings.bugs)  # refuses unknown names
+    bugs = bugs_of(settings.profile, settings.bugs)
     instance = await _start_instance(env)
     uuid = instance.uuid
     client = RpcClient(env)
     server = RpcServer(env, parse_address(settings.address).port)
+    node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
-    heartbeater = Heartbeater(
-        env,
-        client,
-        settings.masters,
-        uuid=uuid,
-        seqno=instance.seqno,
-        address=settings.address,
-        flags=settings.flags,
-    )
-    manager = TabletManager(
-        env,
-        uuid=uuid,
-        consensus=consensus,
-        flags=settings.flags,
-        on_dirty=heartbeater.mark_dirty,
-    )
+    heartbeater = Heartbeater(node, settings.masters, seqno=instance.seqno)
+    manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
     _register(server, manager, env.disk)
+    register_row_service(server, manager)
+    await TServerPages(
+        node,
+        masters=settings.masters,
+        start_ns=instance.seqno,
+        tablets=manager.dump,
+        server=server,
+    ).serve()
     await manager.open_all()
     await server.start()
     env.event("tserver-started", uuid=uuid)

@@ -1,0 +1,39 @@
+"""What every part of a node needs: who it is, its door to the world, its flags and switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.env import Env
+from targets.kudu.bugs import Bug
+from targets.kudu.flags import Flags
+from targets.kudu.rpc import RpcClient
+
+__all__ = ["NodeContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One master or tablet server, from its start to its end.
+
+    Made once its uuid is known. `bugs` are the rows of its profile and the switches beside them.
+    """
+
+    env: Env
+    uuid: str
+    address: str
+    flags: Flags
+    bugs: frozenset[Bug]
+    rpc: RpcClient
+
+    def check_failed(self, why: str) -> None:
+        """End this node, as a failed CHECK ends Kudu's. Only broken paths come here."""
+        self.env.spawn(_raise(why), name="check-failed")
+
+    def new_id(self) -> str:
+        """A fresh id of 32 hex digits."""
+        return f"{self.env.random.getrandbits(128):032x}"
+
+
+async def _raise(why: str) -> None:
+    raise AssertionError(f"check failed: {why}")

@@ -1,0 +1,102 @@
+"""The ledger tells the truth about our own code and about the README."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from bench import track_record
+from bench.mutants import case_of
+from harness.errors import UsageError
+from harness.planning import plan_case
+from harness.registry import load_plugin
+from targets.kudu import KuduTarget
+from targets.kudu.bugs import BUGS, FLAGS, PROFILES, Bug, bugs_of
+from targets.kudu.flags import Flags, parse_flags
+
+ROOT = Path(__file__).parent.parent.parent
+FOUND = [bug for bug in Bug if bug.value.find is not None]
+
+
+def asked():
+    """Switch -> the modules whose code asks for it."""
+    found = {}
+    for path in sorted((ROOT / "targets/kudu").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if module in {"targets.kudu.bugs", "targets.kudu.permits"}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "Bug"
+            ):
+                found.setdefault(node.attr, set()).add(module)
+    return found
+
+
+def test_every_row_says_where_it_is_in_our_code():
+    assert {bug.name: set(bug.value.where) for bug in Bug} == asked()
+    for bug in Bug:
+        for module in bug.value.where:
+            importlib.import_module(module)
+
+
+def test_rows_are_complete():
+    assert len({bug.value for bug in Bug}) == len(Bug.__members__) == len(BUGS)
+    for bug in Bug:
+        row = bug.value
+        assert row.title, bug.id
+        assert row.upstream, bug.id
+        assert re.fullmatch(r"open.*|20\d\d(-\d\d){0,2}.*", row.fixed), bug.id
+        assert set(row.profiles) <= {"legacy", "modern"}, bug.id
+        assert not row.topic or re.fullmatch(r"P([1-9]|1\d|2[0-3])", row.topic), bug.id
+
+
+def test_what_today_has_kudu_of_2016_had_as_well():
+    assert PROFILES["strict"] == frozenset()
+    worse_once = {Bug.LEADER_FLAP_ABA}  # KUDU-1374 in those days
+    assert PROFILES["modern"] - worse_once < PROFILES["legacy"]
+    assert tuple(PROFILES) == tuple(FLAGS) == KuduTarget.profiles
+    for bug in PROFILES["modern"]:
+        assert bug.value.fixed.startswith("open"), bug.id
+
+
+def test_switches_come_on_top_of_a_profile():
+    assert bugs_of("strict", ()) == frozenset()
+    assert bugs_of("strict", ("KUDU-765",)) == {Bug.KUDU_765}
+    assert bugs_of("modern", ("KUDU-765",)) == PROFILES["modern"] | {Bug.KUDU_765}
+
+
+@pytest.mark.parametrize(("profile", "ids"), [("ancient", ()), ("strict", ("KUDU_765",))])
+def test_unknown_names_are_usage_errors(profile, ids):
+    with pytest.raises(UsageError):
+        bugs_of(profile, ids)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_flags_of_a_profile_are_defaults_only(profile):
+    usual = FLAGS[profile]
+    flags = parse_flags("log_force_fsync_all=true,heartbeat_interval_ms=100", usual)
+    assert flags.log_force_fsync_all
+    assert flags.heartbeat_interval_ms == 100
+    for name, value in usual.items():
+        assert getattr(parse_flags("", usual), name) is value is not getattr(Flags(), name)
+
+
+@pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
+def test_the_case_of_a_row_can_be_run(bug):
+    case = case_of(bug, bug.value.find.seed)
+    assert case.bugs == (bug.id,)
+    plan = plan_case(case, load_plugin("environments", "sim"))
+    assert bug.value.find.checker in {checker.name for checker in plan.checkers}
+    assert case_of(bug, switched_on=False).bugs == ()
+
+
+def test_the_track_record_is_the_ledger():
+    text = track_record.README.read_text()
+    found = track_record.TABLE.search(text)
+    assert found is not None
+    assert found[0] == track_record.table(), "run `python -m bench.track_record --write`"
