@@ -41,14 +41,13 @@ def permitted_result(
 def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
     """`found`, permitted if each rule that is broken is one that a permit gives up as a whole.
 
-    The rules are `details["by_invariant"]` or `"by_rule"` with their counts, else the one of
-    `details["rule"]`.
+    The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
     """
     if found.verdict is not Verdict.INVALID or not permits:
         return found
     rule = found.details.get("rule")
     details = found.details
-    broken = details.get("by_invariant") or details.get("by_rule") or ({rule: 1} if rule else {})
+    broken = details.get("by_invariant") or ({rule: 1} if rule else {})
     counts: dict[str, int] = {}
     for name, times in broken.items():
         permit = next(

@@ -199,7 +199,7 @@ class BoundsChecker:
         }
         if judged.text:
             details["rule"] = judged.rules[0]
-            details["by_rule"] = dict(Counter(judged.rules))
+            details["by_invariant"] = dict(Counter(judged.rules))
             shown = judged.text[:SHOWN_MAX]
             if len(judged.text) > len(shown):
                 shown.append(f"{len(judged.text) - len(shown)} more are not shown.")

@@ -87,12 +87,12 @@ class LivenessChecker:
             details[promise.fact] = {
                 name: op.value.get(name) for name in ("ok", "took_s", "bound_s")
             }
-            found = _judge(promise, op, disturbances)
-            if found.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
-                text = f"{found.text} Its own limits had it refuse to {kind}."
-                found = _Finding(Verdict.UNKNOWN, text)
-            findings.append(found)
-            if found.verdict is not Verdict.VALID:
+            judged = _judge(promise, op, disturbances)
+            if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
+                text = f"{judged.text} Its own limits had it refuse to {kind}."
+                judged = _Finding(Verdict.UNKNOWN, text)
+            findings.append(judged)
+            if judged.verdict is not Verdict.VALID:
                 operations.append(op.index)
         verdict = worst(finding.verdict for finding in findings)
         texts = tuple(finding.text for finding in findings if finding.text is not None)
@@ -104,8 +104,12 @@ class LivenessChecker:
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
             details["rule"] = PROMISES[at].fact
-            broken = zip(PROMISES, findings, strict=True)
-            details["by_rule"] = {p.fact: 1 for p, f in broken if f.verdict is Verdict.INVALID}
+        if verdict is Verdict.INVALID:
+            details["by_invariant"] = {
+                promise.fact: 1
+                for promise, finding in zip(PROMISES, findings, strict=True)
+                if finding.verdict is verdict
+            }
         found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
         return permit_rules(found, permits_of(history))
 
