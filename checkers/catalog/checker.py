@@ -119,8 +119,8 @@ class CatalogInvariantsChecker:
             return permitted_result(
                 held,
                 permissions.permits,
-                findings.permitted,
-                findings.permitted_ops[:OPERATIONS_MAX],
+                {permit: len(each) for permit, each in findings.permitted.items()},
+                sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],
                 details,
             )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
