@@ -34,13 +34,15 @@ def _headline(standing: Standing) -> str:
 
 
 def _ports(standing: Standing) -> list[str]:
-    rows = [["node", "role", "address", "from outside"]]
+    rows = [["node", "role", "address", "from outside", "pages"]]
     for node in standing.nodes:
-        for number, (address, outside) in enumerate(node.addresses.items()):
-            port = address.rpartition(":")[2]
-            page = next((url for url in node.pages.values() if url.startswith(outside)), outside)
-            first = [node.name, node.role] if number == 0 else ["", ""]
-            rows.append([*first, f"{node.name}:{port}", page])
+        ports = list(node.addresses.items()) or [("", "")]
+        for number, (address, outside) in enumerate(ports):
+            first, pages = [node.name, node.role], node.pages or ""
+            rows.append([*(first if number == 0 else ["", ""]), address, outside])
+            rows[-1].append(pages if number == 0 else "")
+    if not any(node.pages for node in standing.nodes):
+        rows = [row[:-1] for row in rows]
     return table(rows)
 
 

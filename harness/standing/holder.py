@@ -110,11 +110,18 @@ class _Holder:
 
         def row(name: str) -> NodeRow:
             spec = session.cluster.nodes[name]
-            addresses = {}
-            for port in spec.ports:
+
+            def outside(port: int) -> str:
                 host, real = session.env.endpoint(Address(name, port))
-                addresses[f"{name}:{port}"] = f"{host}:{real}"
-            return NodeRow(name=name, role=spec.role, addresses=addresses, data=place_of(name))
+                return f"{host}:{real}"
+
+            return NodeRow(
+                name=name,
+                role=spec.role,
+                addresses={f"{name}:{port}": outside(port) for port in spec.ports},
+                pages=None if spec.pages is None else f"http://{outside(spec.pages)}/",
+                data=place_of(name),
+            )
 
         return Standing(
             name=self._place.name,

@@ -71,8 +71,7 @@ def test_several_stand_at_once_each_under_its_name(up):
     assert up.call("status", "--json")["cluster"]["name"] == second["name"]
 
 
-@pytest.mark.parametrize("verb", ["down", "clean"])
-@pytest.mark.parametrize("kill", ["holder", "holder-and-warden"])
+@pytest.mark.parametrize(("kill", "verb"), [("holder", "down"), ("holder-and-warden", "clean")])
 def test_a_killed_holder_leaves_nothing_that_is_not_removed(kill, verb, up):
     cluster, other = up.start(*SMALL), up.start(*SMALL)
     name = cluster["name"]
@@ -122,7 +121,7 @@ def interrupted_start(up, name, moment):
     return run_id, process.wait(60)
 
 
-@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize("count", [0, 4])
 def test_an_interrupt_while_it_starts_leaves_nothing(count, up):
     name = f"t-interrupted-{count}"
     run_id, code = interrupted_start(up, name, lambda run_id: len(processes_of(run_id)) >= count)
