@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.errors import counted, listed, measured
 from harness.standing.cluster import Broken, Healed, StatusReport
-from harness.standing.place import Standing
+from harness.standing.place import NodeRow, Standing
 
 __all__ = ["broken_text", "healed_text", "overview_text", "standing_text", "status_text"]
 
@@ -49,14 +49,14 @@ def _ports(standing: Standing) -> list[str]:
 def standing_text(standing: Standing) -> list[str]:
     """Where it is, and what can be done with it."""
     name = standing.name
-    data = [node.data for node in standing.nodes if node.data]
+    data = [_with_node(node) for node in standing.nodes if node.data]
     return [
         _headline(standing),
         "",
         *_ports(standing),
         "",
         f"logs   {standing.folder}/logs",
-        *([f"data   {listed(data, limit=DATA_LISTED_MAX)}"] if data else []),
+        *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
         f"look   harness status {name}",
         f"break  harness break {name} 'kill leader' --for 30s",
         f"heal   harness heal {name} --all",
@@ -64,10 +64,16 @@ def standing_text(standing: Standing) -> list[str]:
     ]
 
 
+def _with_node(node: NodeRow) -> str:
+    """Where its data are, as it reads for every node that has them at such a place."""
+    before, name, after = node.data.rpartition(node.name)
+    return f"{before}NODE{after}" if name else node.data
+
+
 def _left(broken: Broken) -> str:
     if broken.trouble:
         return f"could not be undone: {broken.trouble}"
-    return "until it is healed" if broken.left_s is None else f"for {broken.left_s:.0f} s yet"
+    return "until it is healed" if broken.left_s is None else f"{broken.left_s:.0f} s left"
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
@@ -77,7 +83,9 @@ def broken_text(name: str, broken: Broken) -> list[str]:
         return [*lines, healed_text(broken.healed)]
     if broken.fault.startswith("do "):
         return lines
-    return [*lines, f"on {_left(broken)}; harness heal {name} {broken.id} undoes it"]
+    heal = f"`harness heal {name} {broken.id}`"
+    lasts = f"until {heal}" if broken.left_s is None else f"{broken.left_s:g} s, or until {heal}"
+    return [*lines, f"it lasts {lasts}"]
 
 
 def healed_text(healed: Healed) -> str:
