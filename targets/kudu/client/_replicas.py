@@ -42,7 +42,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet of an operation, and what of its replicas was tried in this round."""
+    """The tablet of an operation; `tried` are replicas that turned it down in this round."""
 
     name: str
     table: Table
@@ -55,10 +55,8 @@ class Target:
     gone: bool = False
     """A master said that the table is gone, or is another one by now."""
 
-    @property
-    def node(self) -> str | None:
-        """The node asked last."""
-        return self.tried[-1].partition(":")[0] if self.tried else None
+    node: str | None = None
+    """The node asked last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +73,11 @@ class Answered:
         """The error in the answer."""
         error: m.TabletError | None = None if self.response is None else self.response.error
         return error
+
+
+def _leads(response: Any) -> bool:
+    """Whether who answered is the leader: writes nobody else answers, scans say it."""
+    return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
 class Replicas:
@@ -101,8 +104,7 @@ class Replicas:
         left_s = self.left_s(target)
         if address is None or left_s <= 0:
             return None
-        target.tried.append(address)
-        node = address.partition(":")[0]
+        node = target.node = address.partition(":")[0]
         start_ns = self._env.clock.monotonic_ns()
         response: R | None = None
         failure: RpcError | None = None
@@ -126,11 +128,10 @@ class Replicas:
     def _learn(self, target: Target, address: str, answered: Answered) -> None:
         error = answered.error
         if answered.failure is not None or (error is not None and error.code in _ELSEWHERE):
+            target.tried.append(address)
             target.tablet.not_leader(address)
-        elif error is None and not target.any_replica:
+        elif error is None and _leads(answered.response):
             target.tablet.leader = address
-        if error is not None and error.code not in _ELSEWHERE:
-            target.tried.remove(address)  # it is the right one, but cannot do it now
 
     async def pause(self, target: Target) -> None:
         """Wait before the same replica is asked again."""

@@ -379,7 +379,6 @@ class RowsClient:
                 return why
             rows += [_row(names, response.column_ids, row) for row in response.rows]
             token, pages = response.page_token, pages + 1
-            target.tried.clear()
             if not token:
                 return {
                     "tablet": target.tablet.tablet_id,
