@@ -177,6 +177,7 @@ class Target(Protocol):
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
     among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of
     checkers of what only this target promises (such as `bounds`), beside those of the workload;
+    `permits(settings) -> Sequence[Permit]`, what the profile does not promise (`harness.permits`);
     and, also of workloads, `draw_options(rng, given) -> dict`, what one seed of a soak runs with:
     the options in `given` as they are, and drawn ones beside them.
     """

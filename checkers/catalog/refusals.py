@@ -10,8 +10,9 @@ is not in the table is not judged, and counted as exempt.
 | INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
 | TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
 | TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
-| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader, or when |
-|                                      | there are fewer servers than replicas asked for           |
+| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
+|                                      | where only other masters were stopped), or when there are |
+|                                      | fewer servers than replicas asked for                     |
 | EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
 | TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
 | UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
@@ -35,7 +36,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, fields_of, is_ok, tried
-from harness.ops import History, OpType, Pair
+from checkers.catalog.permissions import Permissions
+from harness.ops import NEMESIS, History, OpType, Pair
+from harness.timeline import KILL, OPERATION, PAUSE, POWER_CUT, RESTART, faults_of
 
 __all__ = ["check_refusals", "demanded_refusals"]
 
@@ -68,7 +71,7 @@ class _Limits:
         return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
 
 
-def check_refusals(history: History, findings: Findings) -> None:
+def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
     """Every `fail` without a result, and "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
@@ -91,6 +94,7 @@ def check_refusals(history: History, findings: Findings) -> None:
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
+                permit=permissions.superseded(pair),
             )
 
 
@@ -131,6 +135,7 @@ class _Context:
         self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
         self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
         self.disturbed = _first_disturbance(history)
+        self.unheard = _first_that_hides_servers(history)
         self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
         self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
         self._creates: list[tuple[int, frozenset[str]]] = []
@@ -179,6 +184,17 @@ class _Context:
             self.adds.setdefault(names[-1], []).append(index)
         if kind in {"drop", "rename"}:
             self.drops.setdefault(names[0], []).append(index)
+
+    def may_lack_servers(self, pair: Pair) -> bool:
+        """Whether the master that answered may not have heard of all tablet servers.
+
+        All heartbeat to all masters, so that one which was never touched knows them, no matter who
+        led before (KUDU-1358).
+        """
+        assert pair.completion is not None
+        if self.disturbed >= _end(pair):
+            return False
+        return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
 
     def may_be_full(self, more: int) -> bool:
         """Whether some table may have no room for so many more columns.
@@ -230,6 +246,36 @@ def _first_disturbance(history: History) -> float:
             if leaders > 1:
                 return op.index
     return math.inf
+
+
+_STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
+"""Kinds of faults that touch their targets and nothing else."""
+ALL: Final = ("all",)
+"""No name of a master."""
+
+
+def _first_that_hides_servers(history: History) -> dict[str, float]:
+    """Master -> the index from which on it may not have heard a tablet server.
+
+    That is the first disturbance, except where it only stopped other masters; masters are those of
+    the last snapshot, and without one nothing is known.
+    """
+    found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+    masters = found[-1].get("masters") if found else None
+    if not isinstance(masters, Mapping):
+        return {}
+    first: dict[str, float] = dict.fromkeys(map(str, masters), math.inf)
+
+    def touch(index: int, nodes: Sequence[str]) -> None:
+        for master in nodes if set(nodes) <= set(first) else list(first):
+            first[master] = min(first[master], index)
+
+    for fault in faults_of(history, most=None):
+        touch(fault.begin.index, fault.targets if fault.kind in _STOPS_NODES else ALL)
+    for op in history:
+        if op.f in _DISTURBING and not op.is_client and op.process != NEMESIS:
+            touch(op.index, (str(op.value.get("node")),) if op.f == "node-exit" else ALL)
+    return first
 
 
 Rule = Callable[[_Context, Pair], str | None]
@@ -332,11 +378,11 @@ def _not_running(context: _Context, pair: Pair) -> str | None:
 def _unplaceable(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f != "create":
         return "it places nothing"
-    if context.disturbed < _end(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
+    if context.may_lack_servers(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
         return None
     if _too_many_replicas(pair, context.limits):
         return None
-    return "no fault and no change of leader had kept any tablet server away"
+    return "nothing had kept any tablet server from that master"
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:

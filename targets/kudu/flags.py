@@ -38,6 +38,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leader_failure_max_missed_heartbeat_periods: Annotated[float, Within(1, 6)] = 3.0
     leader_failure_exp_backoff_max_delta_ms: Annotated[int, Within(10_000, 30_000)] = 20_000
     raft_enable_pre_election: bool = True
+    raft_enable_tombstoned_voting: bool = True
     follower_unavailable_considered_failed_sec: Annotated[float, Within(1, 86_400)] = 300.0
     consensus_rpc_timeout_ms: Annotated[int, Within(500, 600_000)] = 30_000
     consensus_max_batch_size_bytes: Annotated[int, Within(500, 50 * 1024 * 1024)] = 1024 * 1024

@@ -90,12 +90,15 @@ class FakeReplica:
         self._on_role_change(self)
 
     async def stop(self) -> None:
-        assert self.state_text == "RUNNING"
         self.state_text = "STOPPED"
 
-    async def delete_data(self) -> None:
+    async def keep_last_logged(self) -> None:
+        assert self.state_text == "STOPPED"
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
         assert self.state_text in {"NOT_INITIALIZED", "STOPPED"}
-        await self._env.disk.remove(self._file)
+        if not keep_votes:
+            await self._env.disk.remove(self._file)
 
     async def replicate(self, payload: bytes, *, timeout_s: float | None = None):
         if self.raises is not None:

@@ -115,6 +115,7 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
+        self._last_logged = msg.OpId(0, 0)  # of a log that was given up
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
@@ -230,11 +231,13 @@ class Replica:
 
     async def _recover(self) -> RaftCore:
         found = await cmeta.recover(self._env.disk, self._folder, self._wal, self._initial_config)
+        self._last_logged = found.vote_state.last_logged
         if found.snapshot is not None:
             await self._snapshots.resume(found.snapshot)
         return RaftCore(
             self._local_uuid,
             self.group_id,
+            last_logged=self._last_logged,
             term=found.vote_state.current_term,
             voted_for=found.vote_state.voted_for,
             config=found.config,
@@ -273,8 +276,20 @@ class Replica:
         if self._calls is not None:
             self._calls.stop()
 
-    async def delete_data(self) -> None:
-        """Remove everything below the folder; only when stopped or never started.
+    async def keep_last_logged(self) -> None:
+        """Have the vote state remember the end of the log, which is about to be given up.
+
+        Only when stopped after a start. Until the log goes, this changes nothing.
+        """
+        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        core = self.core
+        ends = (self._last_logged, core.log.last)
+        self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
+        await self._save_votes(core.term, core.voted_for, core.configs.committed)
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
+        """Remove everything below the folder, or leave a tombstone; only when stopped or never
+        started. Before a tombstone, `keep_last_logged`.
 
         Vote state goes last: without it, what is left of a log is refused at the next start.
         """
@@ -282,7 +297,8 @@ class Replica:
         paths = await self._env.disk.list(f"{self._folder}/")
         last = cmeta.vote_state_path(self._folder)
         for path in sorted(paths, key=lambda path: (path == last, path)):
-            await self._env.disk.remove(path)
+            if path != last or not keep_votes:
+                await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a task of this replica: it ends with `stop`, its failure panics the node."""
@@ -324,12 +340,15 @@ class Replica:
 
     async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
-            state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
-            await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
+            await self._save_votes(effect.term, effect.voted_for, effect.committed_config)
         else:
             assert isinstance(effect, ev.InstallSnapshot), effect
             await self._snapshots.install(effect)
         self._carry_on()
+
+    async def _save_votes(self, term: int, voted_for: str | None, config: RaftConfig) -> None:
+        state = cmeta.VoteState(term, voted_for, config, self._last_logged)
+        await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
 
     def _on_durable(self, sequence: int) -> None:
         self._trace("synced")

@@ -5,10 +5,11 @@ At most one such transition of a tablet is under way; a second caller is told so
 moves in steps of which each can be finished by the next start:
 
 * create: superblock `READY`, then the Raft group's files;
-* delete: superblock `DELETED`, then the group's files go, then the superblock.
+* delete: superblock `DELETED`, then the group's files go, then the superblock;
+* tombstone: the end of the log into the vote state, superblock `TOMBSTONED`, then the log goes.
 
 A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
-bring it back. A tombstone keeps the files of its group, the vote state above all (KUDU-871).
+bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ class TabletManager:
                 await self._remove_files(tablet)
                 continue
             self._tablets[tablet.tablet_id] = tablet
-            if tablet.has_data:
-                started.append(tablet)
+            started.append(tablet)
         await asyncio.gather(*(tablet.start() for tablet in started))
 
     # --- TabletServerAdminService ------------------------------------------------------------
@@ -199,8 +199,7 @@ class TabletManager:
             self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
         deleted = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
         await self._store.write(deleted)
-        if tablet.has_data:
-            await tablet.stop()
+        await tablet.stop()
         await self._remove_files(tablet)
         del self._tablets[tablet.tablet_id]
 
@@ -214,9 +213,7 @@ class TabletManager:
             data_state=TOMBSTONED,
             tombstone_config_index=tablet.committed_config_index,
         )
-        await self._store.write(tombstone)
-        await tablet.stop()
-        tablet.superblock = tombstone
+        await tablet.bury(tombstone, self._store)
 
     # --- reports and dumps -------------------------------------------------------------------
 

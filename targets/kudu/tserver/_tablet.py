@@ -17,6 +17,7 @@ from targets.kudu.raft.replica import (
     NotLeaderError,
     Replica,
 )
+from targets.kudu.raft.tombstones import TombstonedVoter
 from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
 from targets.kudu.tserver._row_files import RowFiles
 from targets.kudu.tserver._safe_time import SafeTime
@@ -30,8 +31,8 @@ _Code = m.TabletErrorCode
 
 
 class Tablet:
-    """A replica. One whose data are gone (`TOMBSTONED`) has no running Raft group. `writes` and
-    `scans` are for callers that found it serving.
+    """A replica. One whose data are gone (`TOMBSTONED`) only votes. `writes` and `scans` are for
+    callers that found it serving.
     """
 
     def __init__(
@@ -52,6 +53,15 @@ class Tablet:
         self._alter_limit_s = node.flags.master_ts_rpc_timeout_ms / 1000
         self._safe_time_limit_s = node.flags.safe_time_max_lag_ms / 1000
         self._altering = False
+        folder = SuperblockStore.raft_folder(superblock.tablet_id)
+        self._votes_dead = node.flags.raft_enable_tombstoned_voting
+        self._voter = TombstonedVoter(
+            node.env,
+            consensus=consensus,
+            group_id=superblock.tablet_id,
+            folder=folder,
+            local_uuid=node.uuid,
+        )
         self._machine = TabletMachine(
             table_name=superblock.table_name,
             schema=superblock.schema,
@@ -116,13 +126,31 @@ class Tablet:
         return self._replica.committed_config.opid_index
 
     async def start(self) -> None:
-        """Recover and take part in the group."""
+        """Recover and take part in the group; a tombstone removes what a crash left, and votes."""
+        if not self.has_data:
+            await self._replica.delete_data(keep_votes=True)
+            await self._vote_on()
+            return
         self._tell_version()
         await self._replica.start()
 
     async def stop(self) -> None:
         """Leave the group; the files stay."""
+        await self._voter.stop()
         await self._replica.stop()
+
+    async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
+        """Leave the group for good but for its votes. What a crash leaves, `start` finishes."""
+        await self._replica.stop()
+        await self._replica.keep_last_logged()
+        await store.write(tombstone)
+        self.superblock = tombstone
+        await self._replica.delete_data(keep_votes=True)
+        await self._vote_on()
+
+    async def _vote_on(self) -> None:
+        if self._votes_dead:
+            await self._voter.start()
 
     async def delete_data(self) -> None:
         """Remove the group's files; only after `stop`."""
