@@ -49,9 +49,7 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up, engine):
     broken = up.call("break", name, "shape leader from members loss=30%", "--json")
     up.call("break", name, "pause one@tserver")
     assert "already" in up.call("up", "--env", "docker", "--name", name, code=EXIT_USAGE)
-    (states,) = [
-        [node["state"] for node in up.call("status", name, "--json")["status"]["nodes"]]
-    ]
+    (states,) = [[node["state"] for node in up.call("status", name, "--json")["status"]["nodes"]]]
     assert sorted(states) == ["paused", *["running"] * 5]
     healed = {each["id"]: each for each in up.call("heal", name, "--all", "--json")["healed"]}
     assert healed[broken["id"]]["unit"] == "packets"
@@ -115,7 +113,9 @@ class Compose:
 def has_compose():
     if shutil.which("docker-compose"):
         return True
-    return bool(shutil.which("docker")) and run_program("docker", "compose", "version").returncode == 0
+    return (
+        bool(shutil.which("docker")) and run_program("docker", "compose", "version").returncode == 0
+    )
 
 
 @pytest.mark.skipif(not has_compose(), reason="there is no compose; apt-get install docker-compose")

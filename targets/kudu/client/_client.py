@@ -15,7 +15,7 @@ carry nothing of the operation. How it ends follows `_classify`:
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
 of its own success, and an old request may still be on its way.
 
-Rows go to tablet servers: `_rows`, `_replicas` and `_tables`.
+Rows go to tablet servers, by way of `_rows`, `_replicas` and `_tables`.
 """
 
 from __future__ import annotations

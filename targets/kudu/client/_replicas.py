@@ -25,7 +25,7 @@ from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._tables import Gone, Table, TableCache, Tablet
 from targets.kudu.rpc import RpcError
 
-__all__ = ["Answered", "Replicas", "Target"]
+__all__ = ["FINAL", "TOO_LATE", "Answered", "Replicas", "Target"]
 
 _ASK_MASTER_S: Final = 0.5
 """How long an operation waits for a master where it knows replicas that did not serve it."""
@@ -37,6 +37,15 @@ _ELSEWHERE: Final = frozenset(
         m.TabletErrorCode.NOT_THE_LEADER,
     }
 )
+FINAL: Final = frozenset(
+    {
+        m.TabletErrorCode.MISMATCHED_SCHEMA,
+        m.TabletErrorCode.INVALID_SCAN_SPEC,
+        m.TabletErrorCode.INVALID_SNAPSHOT,
+    }
+)
+"""Errors that asking again does not mend."""
+TOO_LATE: Final = "TIMED_OUT: the deadline passed"
 R = TypeVar("R", bound=msgspec.Struct)
 
 
