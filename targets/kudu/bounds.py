@@ -85,7 +85,7 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own, and the worst of its Raft groups; files are those beside the logs of groups."""
+    """A node's own, and the worst of its Raft groups; files are those beside logs and rows."""
     found = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
     groups: list[Json] = [(raft or {}).get("counters") or {} for raft in rafts]
@@ -93,8 +93,13 @@ def _counters(dump: Json) -> dict[str, int]:
         for name, value in group.items():
             key = f"{name} of a group"
             found[key] = max(found.get(key, 0), value)
+    rows = [(t.get("rows") or {}).get("counters", {}) for t in dump.get("tablets", ())]
+    row_files = [counters.get("row files", 0) for counters in rows]
+    if any(rows):
+        found["row files of a tablet"] = max(row_files)
     if "files" in dump:
-        found["files"] = dump["files"] - sum(group.get("log segments", 0) for group in groups)
+        segments = sum(group.get("log segments", 0) for group in groups)
+        found["files"] = dump["files"] - segments - sum(row_files)
     return found
 
 
@@ -233,6 +238,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             "files", "counter", "files", 12,
             "a replica has a superblock, a vote state and a snapshot, and takes them along",
             live_tablet=4,
+        ),
+        _limit(
+            "row files", "counter", "row files of a tablet", 64,
+            "a row file never follows one less than twice its size, up to 4 MiB",
         ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(
