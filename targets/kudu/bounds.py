@@ -245,6 +245,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             "a replica has a superblock, a vote state and a snapshot, and takes them along",
             live_tablet=4,
         ),
+        _limit(
+            "row files", "counter", "row files of a tablet", 64,
+            "a row file never follows one less than twice its size, up to 4 MiB",
+        ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(
             "log segments", "counter", "log segments of a group", retained,
