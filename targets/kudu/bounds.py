@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from targets.kudu.flags import Flags
+from targets.kudu.tserver.limits import RESULTS_MAX, WRITES_WAITING_MAX
 
 __all__ = ["describe_accepted", "describe_bounds"]
 
@@ -85,7 +86,9 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own, and the worst of its Raft groups; files are those beside the logs of groups."""
+    """A node's own, and the worst of its Raft groups and of its tablets' rows; files are those
+    beside the logs of groups and the rows of tablets.
+    """
     found = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
     groups: list[Json] = [(raft or {}).get("counters") or {} for raft in rafts]
@@ -93,8 +96,16 @@ def _counters(dump: Json) -> dict[str, int]:
         for name, value in group.items():
             key = f"{name} of a group"
             found[key] = max(found.get(key, 0), value)
+    rows: list[Json] = [
+        (tablet.get("rows") or {}).get("counters") or {} for tablet in dump.get("tablets", ())
+    ]
+    for tablet in rows:
+        for name, value in tablet.items():
+            key = f"{name} of a tablet"
+            found[key] = max(found.get(key, 0), value)
     if "files" in dump:
-        found["files"] = dump["files"] - sum(group.get("log segments", 0) for group in groups)
+        logs = sum(group.get("log segments", 0) for group in groups)
+        found["files"] = dump["files"] - logs - sum(tablet.get("row files", 0) for tablet in rows)
     return found
 
 
@@ -244,6 +255,17 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             retained * flags.log_segment_size_kb * 1024,
             "flags log_max_segments_to_retain and log_segment_size_kb",
         ),
+        _limit(
+            "history", "counter", "history bytes of a tablet", flags.tablet_history_max_kb * 1024,
+            "flag tablet_history_max_kb",
+        ),
+        _limit(
+            "results", "counter", "remembered results of a tablet",
+            RESULTS_MAX + WRITES_WAITING_MAX,
+            "new writes are turned away when so many results are remembered",
+        ),
+        _limit("waiting writes", "counter", "waiting writes of a tablet", 16, idle),
+        _limit("waiting reads", "counter", "waiting reads of a tablet", 16, idle),
         _limit(
             "garbage segments", "counter", "garbage segments of a group", 2,
             "segments go when a snapshot covers them",

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from harness.cluster import NodeSpec, Variant
+from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
+from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import (
     CATALOG,
     CHANGED,
@@ -39,7 +41,7 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows", "follower-reads"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
@@ -113,6 +115,10 @@ class KuduTarget:
                 for name, address in layout.tservers.items()
             ),
         ]
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """What the profile does not promise."""
+        return permits_of_profile(settings.profile, Layout(settings).flags)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a seed of a soak runs with: what is `given`, and drawn sizes and flags beside it."""

@@ -36,6 +36,8 @@ __all__ = [
     "OpIdType",
     "PeerChange",
     "PeerHealth",
+    "ReadIndexRequest",
+    "ReadIndexResponse",
     "RequestConsensusVoteRequest",
     "RequestConsensusVoteResponse",
     "RunLeaderElectionRequest",
@@ -254,6 +256,23 @@ class GetLastOpIdResponse(_Message, frozen=True):
     error: ConsensusError | None = None
 
 
+class ReadIndexRequest(_Message, frozen=True):
+    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
+
+    dest_uuid: str
+    tablet_id: str
+
+
+class ReadIndexResponse(_Message, frozen=True):
+    """Everything acknowledged before the request arrived is at or before `index`: a majority has
+    confirmed the leader since (dissertation 6.4). Ours; Kudu has no such reads (KUDU-500).
+    """
+
+    term: int = 0
+    index: int = 0
+    error: ConsensusError | None = None
+
+
 class StepDownMode(enum.StrEnum):
     """How a leader gives up its role."""
 
@@ -343,14 +362,17 @@ class ChangeConfigResponse(_Message, frozen=True):
 class StartTabletCopyRequest(_Message, frozen=True):
     """A leader asks a member's server, which has no such tablet, for an empty replica.
 
-    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). It is
-    refused where a tombstone has logged something of a term after `caller_term`.
+    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
+    is the committed one, which the new replica starts from: with the group's first configuration
+    it might take itself for a voter, and if that had one member, for the leader. It is refused
+    where a tombstone has logged something of a term after `caller_term`.
     """
 
     dest_uuid: str
     tablet_id: str
     caller_uuid: str
     caller_term: int
+    config: RaftConfig
     superblock: bytes
 
 

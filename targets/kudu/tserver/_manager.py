@@ -5,10 +5,11 @@ At most one such transition of a tablet is under way; a second caller is told so
 moves in steps of which each can be finished by the next start:
 
 * create: superblock `READY`, then the Raft group's files;
-* delete: superblock `DELETED`, then the group's files go, then the superblock.
+* delete: superblock `DELETED`, then the group's files go, then the superblock;
+* tombstone: the end of the log into the vote state, superblock `TOMBSTONED`, then the log goes.
 
 A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
-bring it back. A tombstone keeps the files of its group, the vote state above all (KUDU-871).
+bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
+from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.tserver._superblock import (
     DELETED,
@@ -54,6 +56,7 @@ class TabletManager:
         self._uuid = node.uuid
         self._consensus = consensus
         self._on_dirty = on_dirty
+        self._clock = HybridClock(node.env.clock, max_error_us=node.flags.max_clock_sync_error_usec)
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
         self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
@@ -68,8 +71,7 @@ class TabletManager:
                 await self._remove_files(tablet)
                 continue
             self._tablets[tablet.tablet_id] = tablet
-            if tablet.has_data:
-                started.append(tablet)
+            started.append(tablet)
         await asyncio.gather(*(tablet.start() for tablet in started))
 
     # --- TabletServerAdminService ------------------------------------------------------------
@@ -98,6 +100,7 @@ class TabletManager:
             schema=request.schema,
             schema_version=request.schema_version,
             initial_config=request.config,
+            partition_schema=request.partition_schema,
         )
         self._in_transition[tablet_id] = "creating"
         try:
@@ -158,6 +161,15 @@ class TabletManager:
             return _error(_Code.TABLET_NOT_FOUND, f"{request.tablet_id} is not here")
         return await tablet.alter_schema(request)
 
+    def find(self, tablet_id: str) -> Tablet | m.TabletError:
+        """The replica, if it serves; else TABLET_NOT_FOUND or TABLET_NOT_RUNNING."""
+        tablet = self._tablets.get(tablet_id)
+        if tablet is None:
+            return _error(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+        if not tablet.is_serving:
+            return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up")
+        return tablet
+
     def _check(self, dest_uuid: str, tablet_id: str) -> m.TabletError | None:
         if dest_uuid != self._uuid:
             return _error(
@@ -171,7 +183,13 @@ class TabletManager:
     # --- steps -------------------------------------------------------------------------------
 
     def _tablet(self, superblock: Superblock) -> Tablet:
-        return Tablet(self._node, superblock, consensus=self._consensus, on_dirty=self._on_dirty)
+        return Tablet(
+            self._node,
+            superblock,
+            consensus=self._consensus,
+            clock=self._clock,
+            on_dirty=self._on_dirty,
+        )
 
     async def _delete(self, tablet: Tablet) -> None:
         self._deleted[tablet.tablet_id] = None
@@ -181,8 +199,7 @@ class TabletManager:
             self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
         deleted = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
         await self._store.write(deleted)
-        if tablet.has_data:
-            await tablet.stop()
+        await tablet.stop()
         await self._remove_files(tablet)
         del self._tablets[tablet.tablet_id]
 
@@ -196,9 +213,7 @@ class TabletManager:
             data_state=TOMBSTONED,
             tombstone_config_index=tablet.committed_config_index,
         )
-        await self._store.write(tombstone)
-        await tablet.stop()
-        tablet.superblock = tombstone
+        await tablet.bury(tombstone, self._store)
 
     # --- reports and dumps -------------------------------------------------------------------
 
@@ -215,6 +230,11 @@ class TabletManager:
         here = [self._tablets[tablet_id] for tablet_id in asked if tablet_id in self._tablets]
         gone = tuple(tablet_id for tablet_id in asked if tablet_id not in self._tablets)
         return tuple(tablet.report() for tablet in here), gone
+
+    def list_tablets(self) -> m.ListTabletsResponse:
+        """All replicas."""
+        hosted = (tablet.hosted() for _, tablet in sorted(self._tablets.items()))
+        return m.ListTabletsResponse(self._uuid, tuple(hosted))
 
     def dump(self) -> dict[str, Any]:
         """Everything this server holds, as plain JSON data."""

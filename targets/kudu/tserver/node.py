@@ -27,6 +27,7 @@ from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver._heartbeater import Heartbeater
 from targets.kudu.tserver._manager import TabletManager
+from targets.kudu.tserver._row_service import register_row_service
 
 __all__ = ["TServerConfig", "main"]
 
@@ -65,6 +66,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     heartbeater = Heartbeater(node, settings.masters, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
     _register(server, manager, env.disk)
+    register_row_service(server, manager)
     await TServerPages(
         node,
         masters=settings.masters,
