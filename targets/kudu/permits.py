@@ -22,7 +22,7 @@ __all__ = ["permits_of_profile"]
 
 LIVENESS: Final = "liveness"
 CATALOG: Final = "catalog-invariants"
-UNDONE: Final = {LIVENESS: ("converged",)}
+UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",)}
 
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority (P10)"),
