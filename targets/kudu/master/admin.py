@@ -70,6 +70,4 @@ class Admin:
 
 
 def _not_found(message: str) -> RefusedError:
-    return RefusedError(
-        MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message)
-    )
+    return RefusedError(MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message))

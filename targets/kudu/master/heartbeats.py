@@ -18,8 +18,8 @@ from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
 from targets.kudu.master.refusals import RefusedError, not_initialized, not_the_leader
-from targets.kudu.master.rereplication import review
 from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
+from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
@@ -40,6 +40,7 @@ class Heartbeats:
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
+        self._flags = node.flags
         self._uuid = node.uuid
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership

@@ -9,6 +9,10 @@ moves in steps of which each can be finished by the next start:
 
 A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
 bring it back. A tombstone keeps the files of its group, the vote state above all (KUDU-871).
+
+A leader that finds a member without a replica has one made here (`start_copy`): empty, or from a
+tombstone, whose old log is as good a start as any. It is `COPYING` until it has caught up with what
+its source had committed then.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
+from targets.kudu.raft import messages as raft
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.tserver._superblock import (
+    COPYING,
     DELETED,
     READY,
     TOMBSTONED,
@@ -36,6 +42,8 @@ __all__ = ["TabletManager"]
 _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
 """How many deleted ids are refused; older ones are forgotten, as all are at a restart."""
+_COPY_LOOK_S: Final = 0.2
+"""How often it is looked whether a copy is complete."""
 
 
 class TabletManager:
@@ -54,6 +62,7 @@ class TabletManager:
         self._uuid = node.uuid
         self._consensus = consensus
         self._on_dirty = on_dirty
+        consensus.on_missing_group = self.start_copy
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
         self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
@@ -71,6 +80,8 @@ class TabletManager:
             if tablet.has_data:
                 started.append(tablet)
         await asyncio.gather(*(tablet.start() for tablet in started))
+        for tablet in started:
+            self._watch_copy(tablet)
 
     # --- TabletServerAdminService ------------------------------------------------------------
 
@@ -99,15 +110,7 @@ class TabletManager:
             schema_version=request.schema_version,
             initial_config=request.config,
         )
-        self._in_transition[tablet_id] = "creating"
-        try:
-            await self._store.write(superblock)
-            tablet = self._tablet(superblock)
-            self._tablets[tablet_id] = tablet
-            await tablet.start()
-        finally:
-            del self._in_transition[tablet_id]
-        self._on_dirty(tablet_id)
+        await self._make(superblock, "creating")
         return None
 
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> m.TabletError | None:
@@ -168,10 +171,72 @@ class TabletManager:
             return _error(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
         return None
 
+    async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
+        """Make an empty replica for a leader to fill, or wake a tombstone (`MissingGroupHook`).
+
+        What was deleted here for good is refused, and so is a leader of a term before that of the
+        tombstone's last entry: it is not the one that wrote it, nor any after.
+        """
+        code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
+        doing = self._in_transition.get(tablet_id)
+        if doing is not None:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
+        if tablet_id in self._deleted:
+            return raft.ConsensusError(code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here")
+        found = self._tablets.get(tablet_id)
+        if found is not None and found.has_data:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is starting")
+        superblock = msgspec.json.decode(request.superblock, type=Superblock)
+        if found is not None:
+            if found.last_term > request.caller_term:
+                message = f"the tombstone has logged term {found.last_term}"
+                return raft.ConsensusError(code.INVALID_TERM, message)
+            superblock = msgspec.structs.replace(
+                found.superblock, data_state=COPYING, copied_at=superblock.copied_at
+            )
+        await self._make(superblock, "copying")
+        self._env.event("tablet-copy-started", tablet=tablet_id, source=request.caller_uuid)
+        return None
+
     # --- steps -------------------------------------------------------------------------------
 
     def _tablet(self, superblock: Superblock) -> Tablet:
         return Tablet(self._node, superblock, consensus=self._consensus, on_dirty=self._on_dirty)
+
+    async def _make(self, superblock: Superblock, doing: str) -> None:
+        """Write a superblock and start its replica."""
+        tablet_id = superblock.tablet_id
+        self._in_transition[tablet_id] = doing
+        try:
+            await self._store.write(superblock)
+            tablet = self._tablet(superblock)
+            self._tablets[tablet_id] = tablet
+            await tablet.start()
+        finally:
+            del self._in_transition[tablet_id]
+        self._watch_copy(tablet)
+        self._on_dirty(tablet_id)
+
+    def _watch_copy(self, tablet: Tablet) -> None:
+        if tablet.superblock.data_state == COPYING:
+            self._env.spawn(self._finish_copy(tablet), name=f"copy-{tablet.tablet_id}")
+
+    async def _finish_copy(self, tablet: Tablet) -> None:
+        """Make a copy `READY` once it is complete."""
+        tablet_id = tablet.tablet_id
+        while not tablet.is_copied or tablet_id in self._in_transition:
+            await asyncio.sleep(_COPY_LOOK_S)  # nothing tells of an entry that was applied
+            if tablet.superblock.data_state != COPYING:
+                return  # deleted or tombstoned meanwhile
+        self._in_transition[tablet_id] = "copying"
+        try:
+            ready = msgspec.structs.replace(tablet.superblock, data_state=READY)
+            await self._store.write(ready)
+            tablet.superblock = ready
+        finally:
+            del self._in_transition[tablet_id]
+        self._env.event("tablet-copy-done", tablet=tablet_id)
+        self._on_dirty(tablet_id)
 
     async def _delete(self, tablet: Tablet) -> None:
         self._deleted[tablet.tablet_id] = None
@@ -179,9 +244,10 @@ class TabletManager:
             oldest = next(iter(self._deleted))
             del self._deleted[oldest]
             self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
-        deleted = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
-        await self._store.write(deleted)
-        if tablet.has_data:
+        had_data = tablet.has_data
+        tablet.superblock = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
+        await self._store.write(tablet.superblock)
+        if had_data:
             await tablet.stop()
         await self._remove_files(tablet)
         del self._tablets[tablet.tablet_id]
@@ -191,11 +257,7 @@ class TabletManager:
         await self._store.remove(tablet.tablet_id)
 
     async def _tombstone(self, tablet: Tablet) -> None:
-        tombstone = msgspec.structs.replace(
-            tablet.superblock,
-            data_state=TOMBSTONED,
-            tombstone_config_index=tablet.committed_config_index,
-        )
+        tombstone = tablet.tombstone()
         await self._store.write(tombstone)
         await tablet.stop()
         tablet.superblock = tombstone
@@ -205,7 +267,7 @@ class TabletManager:
     @property
     def live_tablets(self) -> int:
         """How many replicas hold data."""
-        return sum(tablet.superblock.data_state == READY for tablet in self._tablets.values())
+        return sum(tablet.has_data for tablet in self._tablets.values())
 
     def report(
         self, tablet_ids: Sequence[str] | None

@@ -16,8 +16,9 @@ from harness.env import Disk
 from targets.kudu import checked_file
 from targets.kudu.messages import Partition, RaftConfig, Schema
 
-__all__ = ["DELETED", "READY", "TOMBSTONED", "Superblock", "SuperblockStore"]
+__all__ = ["COPYING", "DELETED", "READY", "TOMBSTONED", "Superblock", "SuperblockStore"]
 
+COPYING: Final = "COPYING"
 READY: Final = "READY"
 DELETED: Final = "DELETED"
 TOMBSTONED: Final = "TOMBSTONED"
@@ -40,6 +41,8 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     initial_config: RaftConfig
     data_state: str = READY
     tombstone_config_index: int = -1  # the committed configuration when it was tombstoned
+    tombstone_last_term: int = 0  # of the last entry in the log that it kept
+    copied_at: int = -1  # a copy is complete once it has committed this, as its source had before
 
 
 class SuperblockStore:

@@ -1,9 +1,17 @@
-"""One replica of a tablet on this server: its superblock, its state machine, its Raft group."""
+"""One replica of a tablet on this server: its superblock, its state machine, its Raft group.
+
+A replica whose data are being copied is a member of its group like any other, with a log that is
+empty or old, which the leader brings up to date by entries or a snapshot. Its files are consistent
+at every moment, so a crash in between costs nothing: it goes on where it was. (Kudu copies files,
+has to tombstone what a crash left of them, and copies anew.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
@@ -15,7 +23,13 @@ from targets.kudu.raft.replica import (
     Replica,
 )
 from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
-from targets.kudu.tserver._superblock import READY, Superblock, SuperblockStore
+from targets.kudu.tserver._superblock import (
+    COPYING,
+    READY,
+    TOMBSTONED,
+    Superblock,
+    SuperblockStore,
+)
 
 __all__ = ["Tablet"]
 
@@ -56,6 +70,7 @@ class Tablet:
             machine=self._machine,
             snapshot_every=node.flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
+            copy_source=self._describe,
         )
 
     @property
@@ -65,8 +80,18 @@ class Tablet:
 
     @property
     def has_data(self) -> bool:
-        """Whether it is `READY`."""
-        return self.superblock.data_state == READY
+        """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
+        return self.superblock.data_state in {COPYING, READY}
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a replica that is `COPYING` has what its source had when the copy began."""
+        return self._replica.core.commit_index >= self.superblock.copied_at
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry in the log of a tombstone."""
+        return self.superblock.tombstone_last_term
 
     @property
     def committed_config_index(self) -> int:
@@ -142,6 +167,29 @@ class Tablet:
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
+    def _describe(self) -> bytes:
+        """What another server needs for an empty replica of this tablet."""
+        config = self._replica.committed_config
+        superblock = msgspec.structs.replace(
+            self.superblock,
+            initial_config=config,
+            data_state=COPYING,
+            copied_at=config.opid_index,
+            tombstone_config_index=-1,
+            tombstone_last_term=0,
+        )
+        return msgspec.json.encode(superblock)
+
+    def tombstone(self) -> Superblock:
+        """The superblock that it leaves as a tombstone."""
+        core = self._replica.core
+        return msgspec.structs.replace(
+            self.superblock,
+            data_state=TOMBSTONED,
+            tombstone_config_index=self.committed_config_index,
+            tombstone_last_term=core.log.last.term,
+        )
+
     def report(self) -> m.ReportedTablet:
         """The replica as masters hear of it."""
         replica, machine = self._replica, self._machine
@@ -158,11 +206,13 @@ class Tablet:
         return m.ReportedTablet(
             tablet_id=self.tablet_id,
             state=replica.state_text,
-            data_state=READY,
+            data_state=self.superblock.data_state,
             term=replica.term,
             leader_uuid=replica.leader_uuid,
             committed_config=replica.committed_config,
             schema_version=machine.schema_version,
+            has_pending_config=replica.pending_config is not None,
+            peer_health=replica.peer_health(),
         )
 
     def dump(self) -> dict[str, Any]:
