@@ -10,7 +10,7 @@ SMALL = Size(tablets=60, replicas=1, seed=3)
 
 
 def test_a_table_is_whole_or_absent_wherever_its_leader_is_killed(capsys):
-    assert run(SMALL, 4) == 0
+    assert run(SMALL, 6) == 0
     printed = capsys.readouterr().out
     assert "absent" in printed
     assert "whole" in printed
