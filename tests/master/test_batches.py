@@ -25,7 +25,7 @@ from targets.kudu.master.records import (
     TabletRecord,
     TabletState,
 )
-from targets.kudu.master.validation import partitions_of
+from targets.kudu.partitions import partitions_of
 
 COLUMNS = tuple(m.Column(i, f"column_{i}", is_key=i == 0) for i in range(5))
 SERVERS = [m.PeerConfig(f"{i + 1:032x}", f"t{i}:7050") for i in range(5)]

@@ -55,8 +55,20 @@ BAD_CREATES = {
         {"partition_schema": m.PartitionSchema(2, ("key", "key"))},
         Code.INVALID_SCHEMA,
     ),
-    "ranges": (
-        {"partition_schema": m.PartitionSchema(1, (), ("key",))},
+    "range of no key": (
+        {"partition_schema": m.PartitionSchema(1, (), ("a",), (b"m",))},
+        Code.INVALID_SCHEMA,
+    ),
+    "splits of no range": (
+        {"partition_schema": m.PartitionSchema(1, (), (), (b"m",))},
+        Code.INVALID_SCHEMA,
+    ),
+    "splits that fall": (
+        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"m", b"a"))},
+        Code.INVALID_SCHEMA,
+    ),
+    "empty split": (
+        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"",))},
         Code.INVALID_SCHEMA,
     ),
     "above the limit": ({"num_replicas": 9}, Code.REPLICATION_FACTOR_TOO_HIGH),
@@ -65,6 +77,10 @@ BAD_CREATES = {
     "more than live": ({"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "too many tablets": (
         {"partition_schema": m.PartitionSchema(61)},
+        Code.TOO_MANY_TABLETS,
+    ),
+    "too many tablets by ranges": (
+        {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
     # the earlier check wins

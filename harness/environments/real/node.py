@@ -46,7 +46,11 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a node is told. `listen` is keyed by declared port, `connect` by `node:port`."""
+    """Everything a node is told.
+
+    `listen` is keyed by declared port, `connect` by `node:port`, and so is `pages`: where a browser
+    finds those of nodes.
+    """
 
     name: str
     boot: int
@@ -56,6 +60,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
+    pages: dict[str, tuple[str, int]] = {}
     power_cut: PowerCut | None = None  # what happened to its disk since the last boot
     condition: Condition = Condition()
 
@@ -121,6 +126,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         data=Path(node.data),
         listen={int(port): where for port, where in node.listen.items()},
         connect=node.connect,
+        pages=node.pages,
         on_event=on_event,
         on_panic=lambda task, error: output.panic(f"task {task!r}", error),
         clock=clock,

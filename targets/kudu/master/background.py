@@ -1,8 +1,8 @@
 """The leader's background loop: every second, or when woken.
 
 Places PREPARING tablets, replaces those that stay CREATING, completes alters that all tablets have
-reported. One table at a time, under its lock, one batch each. Then it looks at tablets of whose
-peers their leaders had something to say, and adds or evicts replicas.
+reported. One table at a time, under its lock, one batch each. Then it looks at tablets whose
+leaders had something to say of their peers, and adds or evicts replicas.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from targets.kudu.master.validation import (
     bad_partitioning,
     bad_schema,
     invalid_schema,
-    partitions_of,
     with_ids,
 )
 from targets.kudu.messages import (
@@ -29,6 +28,7 @@ from targets.kudu.messages import (
     MasterErrorCode,
     Schema,
 )
+from targets.kudu.partitions import partition_count, partitions_of
 
 __all__ = ["check_create", "check_live", "check_placement", "check_replicas", "plan_create"]
 
@@ -49,7 +49,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | Non
     )
     if problem is not None:
         return invalid_schema(problem)
-    tablets, limit = request.partition_schema.num_hash_buckets, tablets_limit(flags)
+    tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
     if tablets > limit:  # not even worth making: the leader must outlive what it is asked for
         return invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
@@ -91,7 +91,7 @@ def check_placement(
     error = check_live(replicas, live_tservers)
     if error is not None:
         return error
-    tablets = request.partition_schema.num_hash_buckets
+    tablets = partition_count(request.partition_schema)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:
         return MasterError(

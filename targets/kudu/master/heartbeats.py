@@ -40,8 +40,8 @@ class Heartbeats:
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
-        self._flags = node.flags
         self._uuid = node.uuid
+        self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers

@@ -215,6 +215,7 @@ class Tasks:
         config, origin = tablet.consensus.config, tablet.origin
         if not is_first_member(config, call.ts_uuid):
             return _Step.DONE
+        table = self._catalog.tables[tablet.table_id]
         request = CreateTabletRequest(
             dest_uuid=call.ts_uuid,
             table_id=tablet.table_id,
@@ -224,6 +225,7 @@ class Tasks:
             schema=origin.schema,
             schema_version=origin.schema_version,
             config=config,
+            partition_schema=table.partition_schema,
         )
         return await self._send(call.ts_uuid, "CreateTablet", request, _DONE_CREATE)
 

@@ -34,11 +34,15 @@ class Schema(Message, frozen=True):
 
 
 class PartitionSchema(Message, frozen=True):
-    """How rows map to tablets: hash buckets over `hash_columns`, then ranges of the key."""
+    """How rows map to tablets: hash buckets over `hash_columns` (none: the whole key), and in each
+    bucket ranges of `range_columns`, which begin where `range_splits` say: encoded, rising
+    (`targets.kudu.partitions`).
+    """
 
     num_hash_buckets: int = 1
     hash_columns: tuple[str, ...] = ()
     range_columns: tuple[str, ...] = ()
+    range_splits: tuple[bytes, ...] = ()
 
 
 class Partition(Message, frozen=True):
