@@ -62,7 +62,6 @@ class TabletManager:
         self._uuid = node.uuid
         self._consensus = consensus
         self._on_dirty = on_dirty
-        consensus.on_missing_group = self.start_copy
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
         self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
