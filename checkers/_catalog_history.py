@@ -60,6 +60,7 @@ class CatalogHistory:
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
     seen_creates: Mapping[int, int]  # lost creates that took effect -> the invocation that saw it
+    sent_again: Mapping[int, str]  # changes sent more than once -> the key of what a second makes
 
 
 def _value(op: Op) -> dict[str, Any]:
@@ -181,7 +182,28 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
         yield ident, nonce
 
 
-def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+def _again(key: str) -> str:
+    """The key of a table that the second effect of a create made."""
+    return f"{key}, sent again"
+
+
+def _sent_again(history: History) -> dict[int, str]:
+    """Acknowledged changes with several attempts, by invocation; of creates, their other key."""
+    return {
+        pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
+        for pair in history.pairs
+        if pair.invoke.f in MUTATIONS
+        and pair.type is OpType.OK
+        and pair.completion is not None
+        and len(pair.completion.attempts) > 1
+        and isinstance(fields := pair.invoke.value, dict)
+    }
+
+
+def _bind(
+    history: History, again: frozenset[str] = frozenset()
+) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+    """What belongs together; the keys in `again` are there for one second id of a nonce."""
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -191,12 +213,17 @@ def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
                 continue
             at = pair.invoke.index
             other_nonce, first = ids.setdefault(ident, (nonce, at))
+            if other_nonce == _again(nonce):
+                continue
             if other_nonce != nonce:
                 text = (
                     f"table {ident} was made by two creates, with nonces {other_nonce} and {nonce}"
                 )
                 conflicts.setdefault((ident, nonce), Conflict(text, first, at))
             other_id, first = nonces.setdefault(nonce, (ident, at))
+            if other_id != ident and _again(nonce) in again:
+                ids[ident] = (_again(nonce), at)
+                other_id, first = nonces.setdefault(_again(nonce), (ident, at))
             if other_id != ident:
                 text = f"the create with nonce {nonce} made two tables, {other_id} and {ident}"
                 conflicts.setdefault((nonce, ident), Conflict(text, first, at))
@@ -268,11 +295,15 @@ def _shown_nonces(history: History) -> set[str]:
     return {comment for comment in comments if comment is not None}
 
 
-def catalog_history(history: History) -> CatalogHistory:
-    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl"."""
+def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
+    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
+
+    With `again`, a create that was sent twice may have made two tables.
+    """
     for pair in history.pairs:
         _check_shapes(pair)
-    bindings, conflicts = _bind(history)
+    sent_again = _sent_again(history) if again else {}
+    bindings, conflicts = _bind(history, frozenset(sent_again.values()))
     ids = {nonce: ident for ident, nonce in bindings.items()}
     sights = _first_sights(history)
     operations: list[CatalogOperation] = []
@@ -305,6 +336,8 @@ def catalog_history(history: History) -> CatalogHistory:
             if pair.type is OpType.FAIL and not _is_observation(pair.completion):
                 continue
             answer, returned = _answer(pair.completion), pair.completion.index
+            if answer.key is not None and bindings.get(str(answer.table_id)) == _again(answer.key):
+                answer = answer._replace(key=_again(answer.key))
         operations.append(
             Operation(
                 call.process if isinstance(call.process, int) else -1,
@@ -321,6 +354,7 @@ def catalog_history(history: History) -> CatalogHistory:
         conflicts,
         {pair.invoke.index: pair for pair in history.pairs},
         seen,
+        sent_again,
     )
 
 

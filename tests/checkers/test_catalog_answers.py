@@ -8,6 +8,7 @@ import pytest
 from checkers.catalog.answers import check_answers
 from checkers.catalog.findings import Findings
 from checkers.catalog.history_invariants import check_history
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import read_snapshot
 from harness.ops import OpType
@@ -64,9 +65,9 @@ def made() -> Writer:
 def looked_at(h: Writer, dump: Json | None = None) -> Findings:
     findings = Findings()
     found = read_snapshot(dump or snapshot(), findings)
-    check_answers(h.history, found, findings)
-    check_refusals(h.history, findings)
-    check_history(h.history, findings)
+    check_answers(h.history, found, findings, Permissions(h.history))
+    check_refusals(h.history, findings, Permissions(h.history))
+    check_history(h.history, findings, Permissions(h.history))
     return findings
 
 
@@ -264,7 +265,7 @@ def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
     ask_done(h, done=True)
     h.ok(4, "is-alter-done", {"name": "z"}, {"result": "not-found"})
     findings = Findings()
-    check_answers(h.history, None, findings)
+    check_answers(h.history, None, findings, Permissions(h.history))
     assert findings.looked["done-at-rest"] == 1
     assert findings.violations == []
 

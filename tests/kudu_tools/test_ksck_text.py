@@ -77,7 +77,7 @@ def test_an_empty_cluster() -> None:
 
 def test_checksums_are_listed_by_replica() -> None:
     replicas = (
-        ReplicaChecksum(ts_uuid=uuid("t1"), ts_address="t1:7050", checksum=7),
+        ReplicaChecksum(ts_uuid=uuid("t1"), ts_address="t1:7050", checksum="7"),
         ReplicaChecksum(ts_uuid=uuid("t2"), ts_address="t2:7050", status="TIMED_OUT"),
     )
     found = TabletChecksum(tablet_id="tab", mismatch=False, replica_checksums=replicas)

@@ -77,9 +77,9 @@ class FakeReplica:
 
     def __init__(
         self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
-        on_role_change, snapshot_every, copy_source,
+        on_role_change, snapshot_every, copy_source, files,
     ):  # fmt: skip
-        del snapshot_every
+        del snapshot_every, files
         self._env = env
         self._file = f"{folder}/meta"
         self._machine = machine
@@ -103,12 +103,15 @@ class FakeReplica:
         self._on_role_change(self)
 
     async def stop(self) -> None:
-        assert self.state_text == "RUNNING"
         self.state_text = "STOPPED"
 
-    async def delete_data(self) -> None:
+    async def keep_last_logged(self) -> None:
+        assert self.state_text == "STOPPED"
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
         assert self.state_text in {"NOT_INITIALIZED", "STOPPED"}
-        await self._env.disk.remove(self._file)
+        if not keep_votes:
+            await self._env.disk.remove(self._file)
 
     @property
     def core(self) -> Any:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
@@ -36,6 +37,7 @@ from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.docker.sources import DATA_FOLDER
 from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import check_slow
 from harness.environments.real.cluster import RealCluster
@@ -140,6 +142,16 @@ class DockerCluster(RealCluster[DockerNode]):
     async def memory_bytes(self, node: str) -> int | None:
         """What the processes in the node's container hold now."""
         return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
+
+    def data_place(self, node: str) -> str:
+        """Where the data of a node are, for people."""
+        where = self._disks.paths().get(node)
+        return f"volume {self._blueprint.places[node].volume}" if where is None else where
+
+    async def save_data(self, node: str, folder: Path) -> None:
+        """Copy the data of a node that is down to a new folder."""
+        container = self._node(node).container
+        await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
 
     # --- deployment --------------------------------------------------------------------------
 

@@ -115,6 +115,11 @@ class ProcessNode(RealNode):
         self.control.foreign_clock = ForeignClock(self.spec, clock)
         return clock
 
+    @property
+    def data_folder(self) -> Path:
+        """Where its data are."""
+        return self._data
+
     def _make_data_folder(self) -> None:
         self._data.mkdir(parents=True)
         if self._account is not None:

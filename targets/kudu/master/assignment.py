@@ -48,11 +48,15 @@ ASSIGNED_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve."""
+    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve.
+
+    With `counts_own_time_only` (switch BG-CLOCK-RESET) nobody's time counts but this leader's.
+    """
 
     wall_ns: int
     monotonic_ns: int
     ready_ns: int
+    counts_own_time_only: bool = False
 
 
 def tables_with_work(catalog: Catalog) -> list[str]:
@@ -86,7 +90,7 @@ def plan_assignments(
                 continue  # there is nowhere to go yet: the old one may still come up
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
-            calls.extend(delete_replicas(tablet, reason))
+            calls.extend(delete_replicas(catalog, tablet, reason))
         elif tablet.state is TabletState.PREPARING:
             placed = _place(tablet, table, alive, moment, rng)
             if placed is None:
@@ -115,7 +119,7 @@ def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int)
         table.id,
         table.version,
         tablets=(tablet.buried(TabletState.DELETED, now_ns, reason), fresh),
-        calls=delete_replicas(tablet, reason),
+        calls=delete_replicas(catalog, tablet, reason),
     )
 
 
@@ -134,10 +138,12 @@ def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
 
 def _is_overdue(tablet: TabletRecord, flags: Flags, moment: Moment) -> bool:
     timeout_ns = flags.tablet_creation_timeout_ms * 1_000_000
-    if moment.wall_ns - tablet.created_ns > timeout_ns:
-        return True
+    is_old = moment.wall_ns - tablet.created_ns > timeout_ns
+    is_old_to_us = moment.monotonic_ns - moment.ready_ns > timeout_ns
+    if moment.counts_own_time_only:
+        return is_old and is_old_to_us
     from_the_future = tablet.created_ns > moment.wall_ns
-    return from_the_future and moment.monotonic_ns - moment.ready_ns > timeout_ns
+    return is_old or (from_the_future and is_old_to_us)
 
 
 def _place(

@@ -7,6 +7,7 @@ leaders had something to say of their peers, and adds or evicts replicas.
 
 from __future__ import annotations
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.assignment import (
     ASSIGNED_MAX,
@@ -20,12 +21,15 @@ from targets.kudu.master.placement import available
 from targets.kudu.master.refusals import RefusedError
 from targets.kudu.master.rereplication import plan_change, review
 from targets.kudu.master.tservers import TServerMap
+from targets.kudu.master.unordered import replace_unordered
 
 __all__ = ["run_background"]
 
 
 async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
     """Work until the leadership ends."""
+    if Bug.KUDU_1358 in node.bugs:
+        tservers.forget_liveness()
     interval_s = node.flags.catalog_manager_bg_task_wait_ms / 1000
     while epoch.is_current():
         epoch.wake.clear()
@@ -45,7 +49,12 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
     catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     if table_id not in catalog.unsettled:
         return
-    moment = Moment(clock.wall_ns(), clock.monotonic_ns(), epoch.ready_ns)
+    moment = Moment(
+        clock.wall_ns(),
+        clock.monotonic_ns(),
+        epoch.ready_ns,
+        counts_own_time_only=Bug.BG_CLOCK_RESET in node.bugs,
+    )
     plan = plan_assignments(
         catalog,
         catalog.tables[table_id],
@@ -56,8 +65,11 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
         new_id=node.new_id,
     )
     if plan.tablets:
-        await epoch.write(tablets=plan.tablets)
-        epoch.tasks.submit(plan.calls)
+        if Bug.ORDER_REPLACE in node.bugs:
+            await replace_unordered(node.env, epoch, plan)
+        else:
+            await epoch.write(tablets=plan.tablets)
+            epoch.tasks.submit(plan.calls)
         epoch.check()
         if len(plan.tablets) >= ASSIGNED_MAX:
             epoch.wake.set()  # there may be more

@@ -1,9 +1,10 @@
-"""The leader's maps: tables by id and name, tablets by id and by table, reported versions.
+"""The maps: tables by id and name, tablets by id and by table; of leaders also reported versions.
 
-Rebuilt from the rows of the system tablet at every election and moved forward by `publish`, which
-takes a whole batch in one synchronous step. A rename therefore switches the old and the new name
-at once (Kudu leaves an instant in which neither resolves: RENAME-GAP), and a list is one snapshot
-(Kudu's is torn: LIST-TORN). `revision` is the index of the last operation in the maps.
+A leader's are rebuilt from the rows of the system tablet at its election, a follower's read view is
+kept. Both are moved forward by `publish`, which takes a whole batch in one synchronous step. A
+rename therefore switches the old and the new name at once (Kudu leaves an instant in which neither
+resolves: RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the
+index of the last operation in the maps.
 
 Names in use by a create or rename under way are reserved here; they live in this object only and
 end with the leadership that made it.
@@ -30,6 +31,7 @@ from targets.kudu.messages import (
     AppStatus,
     MasterError,
     MasterErrorCode,
+    PeerConfig,
     PeerHealth,
     TableIdentifier,
 )
@@ -75,6 +77,10 @@ class Catalog:
         self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
         self.to_review: dict[str, None] = {}  # tablets that may lack a replica, or have too many
         self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
+        self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
+        self.heard: dict[str, dict[str, None]] | None = None
+        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader. Replicas
+        are otherwise those of the stored configuration."""
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
@@ -167,6 +173,40 @@ class Catalog:
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
 
+    def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
+        """The replicas of a tablet, as far as they are known."""
+        peers = () if tablet.consensus is None else tablet.consensus.config.peers
+        if self.heard is None:
+            return peers
+        heard = self.heard.get(tablet.id, {})
+        return tuple(peer for peer in peers if peer.uuid in heard)
+
+    def differences(self, other: Catalog) -> list[str]:
+        """What both do not show alike, in words, with one example a map."""
+        found = []
+        if self.revision != other.revision:
+            found.append(f"revision {self.revision}, not {other.revision}")
+        for what, mine, theirs in (
+            ("table", self.tables, other.tables),
+            ("tablet", self.tablets, other.tablets),
+            ("name", self.by_name, other.by_name),
+            ("live tablets of table", self._live_tablets, other._live_tablets),
+            ("unsettled table", self.unsettled, other.unsettled),
+        ):
+            if mine != theirs:
+                key = min(
+                    key
+                    for key in [*mine, *theirs]
+                    if key not in mine or key not in theirs or mine[key] != theirs[key]
+                )
+                if key not in mine:
+                    found.append(f"lacks {what} {key}")
+                elif key not in theirs:
+                    found.append(f"shows {what} {key}, which is not there")
+                else:
+                    found.append(f"shows {what} {key} as it is not")
+        return found
+
     # --- changes -----------------------------------------------------------------------------
 
     def reserve(self, name: str, owner: str) -> None:
@@ -192,6 +232,19 @@ class Catalog:
     ) -> None:
         """Show records that no log contains: the broken half of switch ORDER-CREATE."""
         self._put(tables, tablets)
+
+    def show(self, name: str, table_id: str) -> None:
+        """End what `hidden` does for a name: it resolves from now on, if the table still has it."""
+        del self.hidden[name]
+        table = self.tables.get(table_id)
+        if table is not None and table.is_live and table.name == name:
+            self.by_name[name] = table_id
+
+    def take_back_tablets(self, tablets: Sequence[TabletRecord]) -> None:
+        """Forget tablets that `publish_unlogged` showed."""
+        for tablet in tablets:
+            self._live_tablets[tablet.table_id].remove(tablet)
+            del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
         """Forget what `publish_unlogged` showed and nothing confirmed since."""
@@ -224,7 +277,7 @@ class Catalog:
         for table in tables:
             self.tables[table.id] = table
             self._live_tablets.setdefault(table.id, [])
-            if table.is_live:
+            if table.is_live and table.name not in self.hidden:
                 self.by_name[table.name] = table.id
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             self._settle(table_id)

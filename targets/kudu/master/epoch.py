@@ -63,6 +63,8 @@ class SystemReplica(Protocol):
     def term(self) -> int: ...  # noqa: D102
     @property
     def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
 
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None
@@ -97,6 +99,8 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership lasts, as far as this master knows."""
         replica = self._replica
+        if Bug.RELOAD_NO_LOCK in self._node.bugs:  # no matter in which term, or what was reloaded
+            return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
@@ -199,8 +203,9 @@ class Epoch:
         """
         self.check()
         self._assert_locked(tables, tablets)
+        reloaded = Bug.RELOAD_NO_LOCK in self._node.bugs
         batch = Batch(
-            self.term,
+            self._replica.term if reloaded else self.term,
             self._node.env.clock.wall_ns(),
             tuple(tables),
             tuple(tablets),
@@ -224,6 +229,8 @@ class Epoch:
         except OverloadedError as error:
             raise RefusedError(overloaded(str(error))) from error
         except IndeterminateError as error:
+            if Bug.KUDU_495_ABORT in self._node.bugs:
+                self._node.check_failed(f"writing to the sys-catalog failed: {error}")
             self._abandon()
             raise RefusedError(write_lost(str(error))) from error
         assert isinstance(applied, Applied)

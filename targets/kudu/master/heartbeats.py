@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
@@ -40,6 +41,7 @@ class Heartbeats:
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
+        self._bugs = node.bugs
         self._uuid = node.uuid
         self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
@@ -59,6 +61,8 @@ class Heartbeats:
             return TSHeartbeatResponse(Meta(self._uuid), error=not_initialized())
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
+        if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
+            return TSHeartbeatResponse(meta)  # a follower takes no note
         server = self._hear(request, epoch)
         if server is None:
             return TSHeartbeatResponse(
@@ -71,18 +75,18 @@ class Heartbeats:
             return TSHeartbeatResponse(meta)
         report = request.report
         if report is None:
-            return _answer(meta, epoch, server)
+            return self._answer(meta, epoch, server)
         if not report.updated_tablets:
             _note_handled(epoch, server, report)
-            return _answer(meta, epoch, server, report.sequence_number)
-        draft = plan_report(epoch.catalog, server.uuid, report.updated_tablets)
+            return self._answer(meta, epoch, server, report.sequence_number)
+        draft = self._plan(epoch, server.uuid, report.updated_tablets)
         if draft.tablets:
             return self._handle_report(meta, epoch, server, report, draft)
         if not epoch.is_current():
             return TSHeartbeatResponse(meta, error=not_the_leader())
         self._follow_up(epoch, draft)
         _note_handled(epoch, server, report)
-        return _answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, report.sequence_number)
 
     def _hear(self, request: TSHeartbeatRequest, epoch: Epoch | None) -> TServer | None:
         now_ns = self._env.clock.monotonic_ns()
@@ -106,7 +110,7 @@ class Heartbeats:
         except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
-        return _answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, report.sequence_number)
 
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
@@ -117,7 +121,7 @@ class Heartbeats:
         mine = [r for r in reported if _table_of(epoch, r) in changed]
         rest = [r for r in reported if _table_of(epoch, r) not in changed]
         async with epoch.locked(changed):
-            plan = plan_report(catalog, ts_uuid, mine)
+            plan = self._plan(epoch, ts_uuid, mine)
             if plan.tablets:
                 before = [catalog.tablets[tablet.id] for tablet in plan.tablets]
                 for start in range(0, len(plan.tablets), REPORTED_MAX):  # KUDU-3016
@@ -128,7 +132,26 @@ class Heartbeats:
                         epoch.tasks.retarget(new.id)
         epoch.check()
         self._follow_up(epoch, plan)
-        self._follow_up(epoch, plan_report(catalog, ts_uuid, rest))
+        self._follow_up(epoch, self._plan(epoch, ts_uuid, rest))
+
+    def _plan(self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet]) -> ReportPlan:
+        if epoch.catalog.heard is not None:
+            for replica in reported:
+                epoch.catalog.heard.setdefault(replica.tablet_id, {})[ts_uuid] = None
+        deletes = Bug.FENCE_ORPHAN in self._bugs
+        return plan_report(epoch.catalog, ts_uuid, reported, deletes_unknown=deletes)
+
+    def _answer(
+        self, meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
+    ) -> TSHeartbeatResponse:
+        """Which leadership's full report is missing only a leader of `strict` asks itself."""
+        asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
+        return TSHeartbeatResponse(
+            meta,
+            leader_master=True,
+            needs_full_tablet_report=asks and server.full_report_term != epoch.term,
+            processed_sequence=processed_sequence,
+        )
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
         """What comes after the write: versions, calls, and a look at alters that may be done."""
@@ -157,14 +180,3 @@ def _note_handled(epoch: Epoch, server: TServer, report: TabletReport) -> None:
     if not report.is_incremental:
         server.full_report_term = epoch.term
         epoch.tasks.submit(plan_missing(epoch.catalog, server.uuid, report.updated_tablets))
-
-
-def _answer(
-    meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
-) -> TSHeartbeatResponse:
-    return TSHeartbeatResponse(
-        meta,
-        leader_master=True,
-        needs_full_tablet_report=server.full_report_term != epoch.term,
-        processed_sequence=processed_sequence,
-    )

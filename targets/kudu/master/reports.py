@@ -65,12 +65,24 @@ def plan_missing(
     ]
 
 
-def plan_report(catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]) -> ReportPlan:
-    """Judge every reported replica of tablet server `ts_uuid`, in order."""
+def plan_report(
+    catalog: Catalog,
+    ts_uuid: str,
+    reported: Sequence[ReportedTablet],
+    *,
+    deletes_unknown: bool = False,
+) -> ReportPlan:
+    """Judge every reported replica of tablet server `ts_uuid`, in order.
+
+    `deletes_unknown` is switch FENCE-ORPHAN.
+    """
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
     for replica in reported:
         tablet = merged.get(replica.tablet_id) or catalog.tablets.get(replica.tablet_id)
+        if tablet is None and deletes_unknown:
+            plan.calls.append(DeleteReplica(replica.tablet_id, "", ts_uuid, DELETED, "unknown"))
+            continue
         if tablet is None:  # rule 1
             plan.alarms.append(f"tablet {replica.tablet_id} is unknown; ignored")
             continue

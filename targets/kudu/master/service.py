@@ -7,11 +7,13 @@ error answers of reads go the same way, since "not found" is an observation as w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
 from targets.kudu.master.admin import Admin
@@ -62,6 +64,9 @@ from targets.kudu.rpc import RpcServer
 
 __all__ = ["MasterService"]
 
+_TORN_S: Final = 0.001
+"""What a master needs for one table of a list, about, when others work beside it."""
+
 Request = TypeVar("Request", bound=msgspec.Struct)
 Response = TypeVar("Response", bound=msgspec.Struct)
 DdlRequest = TypeVar("DdlRequest", CreateTableRequest, AlterTableRequest, DeleteTableRequest)
@@ -81,6 +86,7 @@ class MasterService:
         admin: Admin,
         heartbeats: Heartbeats,
     ) -> None:
+        self.start_ns = node.env.clock.wall_ns()
         self._node = node
         self._uuid = node.uuid
         self._rows = rows
@@ -200,7 +206,23 @@ class MasterService:
 
     async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
         """`MasterService.ListTables`."""
+        if Bug.LIST_TORN in self._node.bugs:
+            return await self._list_torn(request)
         return await self._read(reads.list_tables, request, ListTablesResponse)
+
+    async def _list_torn(self, request: ListTablesRequest) -> ListTablesResponse:
+        """Switch LIST-TORN: the names are copied, then one table after the other is read."""
+        try:
+            epoch = self._leadership.ready()
+            await epoch.confirm()
+            meta, found = self._meta(epoch), []
+            for table_id in [table_id for _, table_id in sorted(epoch.catalog.by_name.items())]:
+                await asyncio.sleep(_TORN_S)
+                epoch.check()
+                found.append(epoch.catalog.tables[table_id])
+        except RefusedError as refusal:
+            return ListTablesResponse(self._meta(), error=refusal.error)
+        return reads.list_of(found, request, meta)
 
     async def get_table_locations(
         self, request: GetTableLocationsRequest, _peer: str
@@ -264,6 +286,7 @@ class MasterService:
             address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -287,7 +310,11 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -295,7 +322,6 @@ class MasterService:
             self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -8,8 +8,8 @@ The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, b
 would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
 How many were forgotten is part of the state and of every dump.
 
-`observer` sees every batch at the very step at which its rows are put; the leader's maps are
-published there, so that nothing committed is ever applied and yet invisible to a read.
+`observer` sees every batch at the very step at which its rows are put; the maps of leaders and of
+followers are published there, so that nothing applied is ever invisible to a read.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class SystemTablet:
         """
         self.observer: Callable[[Batch, int, int], None] | None = None
         """Called with (batch, index, term) when rows are put."""
+        self.on_restore: Callable[[], None] | None = None
+        """Called when a snapshot took the place of all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
         """Put the rows of one committed operation."""
@@ -124,3 +126,5 @@ class SystemTablet:
         self.replies = {record.key: record for record in stored.replies}
         self.running_since = dict(stored.running_since)
         self.tservers = {record.uuid: record for record in stored.tservers}
+        if self.on_restore is not None:
+            self.on_restore()

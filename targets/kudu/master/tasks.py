@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import (
@@ -107,6 +108,7 @@ class Tasks:
         self._tservers = tservers
         self._catalog = catalog
         self._flags = node.flags
+        self._bugs = node.bugs
         self._pending: dict[tuple[str, ...], _Pending] = {}
         self._closed = False
 
@@ -248,16 +250,19 @@ class Tasks:
             return _Step.DONE
         if self._catalog.reported_versions.get(tablet.id, -1) >= table.version:
             return _Step.DONE
-        if tablet.consensus is None or tablet.consensus.leader_uuid is None:
+        leader = None if tablet.consensus is None else tablet.consensus.leader_uuid
+        if leader is None or all(peer.uuid != leader for peer in self._catalog.peers(tablet)):
             return _Step.RETRY
         request = AlterSchemaRequest(
-            dest_uuid=tablet.consensus.leader_uuid,
+            dest_uuid=leader,
             tablet_id=tablet.id,
             schema=table.schema,
             schema_version=table.version,
             new_table_name=table.name,
         )
-        step = await self._send(tablet.consensus.leader_uuid, "AlterSchema", request, _DONE_ALTER)
+        step = await self._send(leader, "AlterSchema", request, _DONE_ALTER)
+        if step is _Step.DONE and Bug.ALTER_REPLY in self._bugs:
+            self._catalog.note_reported_version(tablet.id, table.version)
         newest = self._catalog.tables.get(table.id)
         if step is _Step.DONE and newest is not None and newest.version > table.version:
             return _Step.AGAIN

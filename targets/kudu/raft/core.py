@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import events as ev
@@ -51,6 +51,8 @@ from targets.kudu.raft.messages import (
 from targets.kudu.raft.state import CoreOptions, RaftState
 
 __all__ = ["CoreOptions", "RaftCore", "Role"]
+
+_NOTHING: Final = OpId(0, 0)
 
 
 class Role(enum.StrEnum):
@@ -88,8 +90,12 @@ class RaftCore:
         base: OpId,
         entries: Iterable[Entry] = (),
         options: CoreOptions | None = None,
+        last_logged: OpId = _NOTHING,
     ) -> None:
-        """A replica as recovered from disk: everything given is durable, `base` is committed."""
+        """A replica as recovered from disk: everything given is durable, `base` is committed.
+
+        `last_logged` is what a log that was given up here ended with (`tombstones.py`).
+        """
         self.uuid = uuid
         self.options = options or CoreOptions()
         self.log = MemoryLog(base, config, entries)
@@ -97,6 +103,7 @@ class RaftCore:
         self.leader_uuid: str | None = None
         self.failed_elections = 0
         self.heard_leader_ns: int | None = None
+        self._last_logged = last_logged
         self._state = RaftState(
             uuid, group_id, term=term, voted_for=voted_for, log=self.log, options=self.options
         )
@@ -264,7 +271,7 @@ class RaftCore:
         """Start an election. A pre-election touches no state (dissertation 9.6)."""
         state = self._state
         state.effects.append(ev.ResetElectionTimer())
-        if not self.configs.may_run(self.uuid):
+        if not self.configs.may_run(self.uuid) or not self._log_is_current(self.log.last):
             return
         self._election_count += 1
         term = state.term + 1
@@ -377,9 +384,10 @@ class RaftCore:
         return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
 
     def _log_is_current(self, last_logged: OpId) -> bool:
-        """The election restriction (Raft 5.4.1)."""
-        last = self.log.last
-        return (last_logged.term, last_logged.index) >= (last.term, last.index)
+        """The election restriction (Raft 5.4.1); of a log that was given up, its end counts."""
+        given_up, last = self._last_logged, self.log.last
+        least = max((last.term, last.index), (given_up.term, given_up.index))
+        return (last_logged.term, last_logged.index) >= least
 
     def _reply_vote(
         self, reply: Any, code: ConsensusErrorCode | None = None, message: str = ""

@@ -277,12 +277,15 @@ class SendSnapshot(Effect, frozen=True):
 
 
 class SendStartCopy(Effect, frozen=True):
-    """Ask a peer's server for an empty replica; the end comes back as `CopyStarted`."""
+    """Ask a peer's server for an empty replica that starts from `config`, the committed one; the
+    end comes back as `CopyStarted`.
+    """
 
     peer_uuid: str
     address: str
     request_id: int
     term: int
+    config: RaftConfig
 
 
 class SendRunElection(Effect, frozen=True):

@@ -353,8 +353,9 @@ class Leader:
         elif self._state.options.tablet_copy and not is_tentative:
             self._request_count += 1
             peer.in_flight = self._request_count
+            term, config = self._state.term, self._configs.committed
             self._state.effects.append(
-                ev.SendStartCopy(peer.uuid, peer.address, peer.in_flight, self._state.term)
+                ev.SendStartCopy(peer.uuid, peer.address, peer.in_flight, term, config)
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:

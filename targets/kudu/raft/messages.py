@@ -331,14 +331,17 @@ class ChangeConfigResponse(_Message, frozen=True):
 class StartTabletCopyRequest(_Message, frozen=True):
     """A leader asks a member's server, which has no such tablet, for an empty replica.
 
-    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). It is
-    refused where a tombstone has logged something of a term after `caller_term`.
+    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
+    is the committed one, which the new replica starts from: with the group's first configuration
+    it might take itself for a voter, and if that had one member, for the leader. It is refused
+    where a tombstone has logged something of a term after `caller_term`.
     """
 
     dest_uuid: str
     tablet_id: str
     caller_uuid: str
     caller_term: int
+    config: RaftConfig
     superblock: bytes
 
 

@@ -37,7 +37,7 @@ from targets.kudu.raft.errors import (
     OverloadedError,
     RaftError,
 )
-from targets.kudu.raft.machine import Applier, StateMachine, Waiter
+from targets.kudu.raft.machine import Applier, SnapshotFiles, StateMachine, Waiter
 from targets.kudu.raft.senders import Senders
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
@@ -89,6 +89,7 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
+        files: SnapshotFiles | None = None,
         copy_source: Callable[[], bytes] | None = None,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
@@ -97,7 +98,8 @@ class Replica:
         event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
         contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
         `copy_source` gives what a server that lacks this group needs to make an empty replica of
-        it (`ConsensusService.on_missing_group`); without it, none is made.
+        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
+        the snapshots of a large machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -113,11 +115,13 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
+        self._last_logged = msg.OpId(0, 0)  # of a log that was given up
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
         self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -128,7 +132,13 @@ class Replica:
             segments_min=flags.log_min_segments_to_retain,
             on_durable=self._on_durable,
         )
-        self._applier = Applier(env, machine, self._group_label, checkpoint_every=checkpoint_every)
+        self._applier = Applier(
+            env,
+            machine,
+            self._group_label,
+            checkpoint_every=checkpoint_every,
+            digest=None if files is None else files.digest,
+        )
         self._snapshots = Snapshots(
             env.disk,
             folder,
@@ -136,6 +146,7 @@ class Replica:
             self._applier,
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+            files=files,
         )
         self._election = ElectionTimeouts(flags, env.random)
         self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
@@ -221,11 +232,13 @@ class Replica:
 
     async def _recover(self) -> RaftCore:
         found = await cmeta.recover(self._env.disk, self._folder, self._wal, self._initial_config)
+        self._last_logged = found.vote_state.last_logged
         if found.snapshot is not None:
             await self._snapshots.resume(found.snapshot)
         return RaftCore(
             self._local_uuid,
             self.group_id,
+            last_logged=self._last_logged,
             term=found.vote_state.current_term,
             voted_for=found.vote_state.voted_for,
             config=found.config,
@@ -264,8 +277,20 @@ class Replica:
         if self._calls is not None:
             self._calls.stop()
 
-    async def delete_data(self) -> None:
-        """Remove everything below the folder; only when stopped or never started.
+    async def keep_last_logged(self) -> None:
+        """Have the vote state remember the end of the log, which is about to be given up.
+
+        Only when stopped after a start. Until the log goes, this changes nothing.
+        """
+        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        core = self.core
+        ends = (self._last_logged, core.log.last)
+        self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
+        await self._save_votes(core.term, core.voted_for, core.configs.committed)
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
+        """Remove everything below the folder, or leave a tombstone; only when stopped or never
+        started. Before a tombstone, `keep_last_logged`.
 
         Vote state goes last: without it, what is left of a log is refused at the next start.
         """
@@ -273,7 +298,8 @@ class Replica:
         paths = await self._env.disk.list(f"{self._folder}/")
         last = cmeta.vote_state_path(self._folder)
         for path in sorted(paths, key=lambda path: (path == last, path)):
-            await self._env.disk.remove(path)
+            if path != last or not keep_votes:
+                await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a task of this replica: it ends with `stop`, its failure panics the node."""
@@ -315,12 +341,15 @@ class Replica:
 
     async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
-            state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
-            await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
+            await self._save_votes(effect.term, effect.voted_for, effect.committed_config)
         else:
             assert isinstance(effect, ev.InstallSnapshot), effect
             await self._snapshots.install(effect)
         self._carry_on()
+
+    async def _save_votes(self, term: int, voted_for: str | None, config: RaftConfig) -> None:
+        state = cmeta.VoteState(term, voted_for, config, self._last_logged)
+        await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
 
     def _on_durable(self, sequence: int) -> None:
         self._trace("synced")
@@ -412,6 +441,8 @@ class Replica:
         if now == self._announced:
             return
         self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
@@ -521,6 +552,7 @@ class Replica:
                 "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
             },
             "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
             "peer_health": dict(self.peer_health()),
         }
         if core is not None:

@@ -182,7 +182,12 @@ class Senders:
         assert self._copy_source is not None, "the core knows that nothing is copied"
         superblock = self._copy_source()
         request = msg.StartTabletCopyRequest(
-            effect.peer_uuid, self._group_id, self._local_uuid, effect.term, superblock
+            dest_uuid=effect.peer_uuid,
+            tablet_id=self._group_id,
+            caller_uuid=self._local_uuid,
+            caller_term=effect.term,
+            config=effect.config,
+            superblock=superblock,
         )
         error: msg.ConsensusError | None
         try:

@@ -21,6 +21,7 @@ from targets.kudu.rpc import Answer, RpcClient, RpcServer
 __all__ = ["ConsensusService", "MissingGroupHook"]
 
 _Handle = Callable[[ConsensusCalls, Any], msgspec.Struct | Answer]
+_Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
 _Refuse = Callable[[str, msg.ConsensusError], msgspec.Struct]
 
 _METHODS: Final[dict[str, tuple[type[msgspec.Struct], _Handle, _Refuse]]] = {
@@ -74,9 +75,10 @@ _METHODS: Final[dict[str, tuple[type[msgspec.Struct], _Handle, _Refuse]]] = {
 
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
-"""Makes an empty replica for `request.superblock` and starts it, or returns why not: INVALID_TERM
-where a tombstone's last entry is of a later term, TABLET_NOT_FOUND for what was deleted here for
-good, ALREADY_INPROGRESS while something else is done to the tablet."""
+"""Makes an empty replica for `request.superblock`, with the first configuration `request.config`,
+and starts it; over a tombstone in the same folder, whose `TombstonedVoter` it stops before. Or
+returns why not: TABLET_NOT_FOUND for what was deleted here for good, ALREADY_INPROGRESS while
+something else is done to the tablet."""
 
 
 class ConsensusService:
@@ -96,6 +98,7 @@ class ConsensusService:
         self.on_missing_group: MissingGroupHook | None = None
         self._calls: dict[str, ConsensusCalls] = {}
         self._failed: dict[str, str] = {}
+        self._tombstones: dict[str, tuple[_Vote, msg.OpId]] = {}
         for name, (request_type, handle, refuse) in _METHODS.items():
             handler = partial(self._route, handle, refuse)
             rpc_server.register(f"ConsensusService.{name}", handler, request_type)
@@ -108,10 +111,16 @@ class ConsensusService:
         self._failed.pop(group_id, None)
         self._calls[group_id] = calls
 
+    def add_tombstone(self, group_id: str, vote: _Vote, last_logged: msg.OpId) -> None:
+        """Let a tombstone vote, and nothing else (`TombstonedVoter.start` does it by itself)."""
+        assert group_id not in self._calls, f"{group_id} has a replica"
+        self._tombstones[group_id] = (vote, last_logged)
+
     def remove(self, group_id: str) -> None:
         """Stop routing; calls are answered with TABLET_NOT_FOUND. Safe to call twice."""
         self._calls.pop(group_id, None)
         self._failed.pop(group_id, None)
+        self._tombstones.pop(group_id, None)
 
     def fail(self, group_id: str, reason: str) -> None:
         """Answer with TABLET_FAILED from now on: the replica's leader must have it replaced."""
@@ -123,9 +132,14 @@ class ConsensusService:
     ) -> msgspec.Struct | Answer:
         del peer
         calls = self._calls.get(request.tablet_id)
-        if calls is None or request.dest_uuid != self.local_uuid:
-            return refuse(self.local_uuid, self._refusal(request))
-        return handle(calls, request)
+        if calls is not None and request.dest_uuid == self.local_uuid:
+            return handle(calls, request)
+        if calls is None and type(request) is msg.RequestConsensusVoteRequest:
+            tombstone = self._tombstones.get(request.tablet_id)
+            if tombstone is not None and request.dest_uuid == self.local_uuid:
+                vote, _ = tombstone
+                return vote(request)
+        return refuse(self.local_uuid, self._refusal(request))
 
     def _refusal(self, request: Any) -> msg.ConsensusError:
         """Why nobody here handles it."""
@@ -139,6 +153,14 @@ class ConsensusService:
         message = f"no tablet {tablet_id} here"
         return msg.ConsensusError(msg.ConsensusErrorCode.TABLET_NOT_FOUND, message)
 
+    def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
+        """Refuse a leader of a term that a tombstone here has outlived."""
+        _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
+        if last.term <= request.caller_term:
+            return None
+        message = f"the tombstone has logged {last}, the caller leads term {request.caller_term}"
+        return msg.ConsensusError(msg.ConsensusErrorCode.INVALID_TERM, message)
+
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, peer: str
     ) -> msg.StartTabletCopyResponse:
@@ -151,5 +173,5 @@ class ConsensusService:
             message = "no tablet is copied to this server"
             error = msg.ConsensusError(msg.ConsensusErrorCode.UNKNOWN, message)
         elif request.tablet_id not in self._calls:
-            error = await self.on_missing_group(request)
+            error = self._stale(request) or await self.on_missing_group(request)
         return msg.StartTabletCopyResponse(error)

@@ -69,6 +69,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     master_states: tuple[MasterConsensusState, ...]
     tservers: tuple[ServerSummary, ...] = ()
     tables: tuple[ObservedTable, ...] | None = None
+    unread: tuple[str, ...] = ()
+    """Why tables could not be looked at, a sentence each."""
     checksums: ChecksumResults | None = None
 
 
@@ -99,6 +101,7 @@ def judge(seen: Observed) -> KsckResults:
             f"Corruption: table consistency check error: {bad} out of {len(tables)} "
             f"{'table is' if bad == 1 else 'tables are'} not healthy"
         )
+    errors += [f"Corruption: table consistency check error: {why}" for why in seen.unread]
     errors += _checksum_errors(seen.checksums)
     counts = CountSummary(
         masters=len(seen.masters),

@@ -152,7 +152,7 @@ class ReplicaChecksum(_Part, frozen=True):
     ts_uuid: str
     ts_address: str
     status: str = "OK"
-    checksum: int | None = None
+    checksum: str | None = None
 
 
 class TabletChecksum(_Part, frozen=True):
