@@ -5,6 +5,7 @@ Listeners (progress, tests) see every op after it is recorded; they cannot chang
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -28,12 +29,17 @@ OPS_MAX: Final = 20_000_000
 class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
 
-    def __init__(self, clock: Clock, log: OpLog | None = None) -> None:
-        """Start the run's clock now; `log` is the durable sink."""
+    def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
+        """Start the run's clock now; `log` is the durable sink.
+
+        With `last` only so many ops are kept, where nobody will judge them.
+        """
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
         self._log = log
-        self._ops: list[Op] = []
+        self._last = last
+        self._ops: deque[Op] = deque(maxlen=last)
+        self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
         self._failure: Exception | None = None  # why an op is missing; then nothing can be judged
 
@@ -62,12 +68,12 @@ class Recorder:
         """
         if self._failure is not None:
             raise self._failure
-        if len(self._ops) >= OPS_MAX:
+        if self._count >= OPS_MAX and self._last is None:
             raise InfrastructureError(
                 f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
             )
         op = Op(
-            index=len(self._ops),
+            index=self._count,
             time=self.now_ns(),
             process=process,
             type=kind,
@@ -84,6 +90,7 @@ class Recorder:
                 self._failure = failure
                 raise
         self._ops.append(op)
+        self._count += 1
         for listener in self._listeners:
             listener(op)
         return op

@@ -65,7 +65,7 @@ class Bug(enum.Enum):
         fixed="open by design",
         profiles=STILL,
         topic="P10",
-        where=(f"{_MASTER}.epoch", f"{_MASTER}.node"),
+        where=(f"{_MASTER}.epoch", f"{_MASTER}.node", "targets.kudu.tserver._scans"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_765 = Row(
@@ -309,7 +309,11 @@ _NO_FSYNC: Final[Mapping[str, bool]] = {"log_force_fsync_all": False}
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},
     "modern": _NO_FSYNC,  # P18: as in Kudu, but for votes, which are always synced here
-    "legacy": {**_NO_FSYNC, "raft_enable_pre_election": False},  # P16: pre-election came in 1.1
+    "legacy": {  # P16: pre-elections came in 1.1, tombstones vote since 1.5
+        **_NO_FSYNC,
+        "raft_enable_pre_election": False,
+        "raft_enable_tombstoned_voting": False,
+    },
 }
 """Flags whose defaults differ in a profile."""
 

@@ -16,6 +16,7 @@ from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
+from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import (
     CATALOG,
@@ -40,7 +41,7 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
@@ -82,7 +83,7 @@ class KuduTarget:
         """Declare masters, then tablet servers; raises `UsageError` for impossible settings."""
         layout = Layout(settings)
 
-        def spec(name: str, address: str, role: str, port: int) -> NodeSpec:
+        def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             config = {
                 "masters": list(layout.masters.values()),
                 "address": address,
@@ -98,14 +99,21 @@ class KuduTarget:
                 name=name,
                 role=role,
                 ports=(port,),
+                pages=pages,
                 entry=f"targets.kudu.{role}.node:main",
                 config=config,
                 variants=variants,
             )
 
         return [
-            *(spec(n, a, "master", MASTER_PORT) for n, a in layout.masters.items()),
-            *(spec(n, a, "tserver", TSERVER_PORT) for n, a in layout.tservers.items()),
+            *(
+                spec(name, address, "master", MASTER_PORT, MASTER_PAGES_PORT)
+                for name, address in layout.masters.items()
+            ),
+            *(
+                spec(name, address, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT)
+                for name, address in layout.tservers.items()
+            ),
         ]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

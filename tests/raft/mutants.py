@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from targets.kudu.raft import events as ev
+from targets.kudu.raft.configs import ConfigHistory, voters_of
 from targets.kudu.raft.core import RaftCore
 from targets.kudu.raft.messages import Entry, OpId
 
@@ -103,6 +104,58 @@ class KeepsAbortedConfig(_Mutant):
         self.log.truncate_from = forgetful
 
 
+class ChangesBeforeItsTerm(_Mutant):
+    """Changes the configuration before an entry of its own term has committed (KUDU-872)."""
+
+    def break_parts(self) -> None:
+        leader = self._leader
+        leader._unfit_to_change = lambda: "pending" if leader._configs.pending else None
+
+
+class ChangesWhilePending(_Mutant):
+    """Changes the configuration while another change is pending."""
+
+    def break_parts(self) -> None:
+        leader = self._leader
+        leader._unfit_to_change = lambda: (  # type: ignore[method-assign]
+            None if leader.committed_in_term else "too early"
+        )
+
+
+class _CountsAll(ConfigHistory):
+    __slots__ = ()
+
+    def _note_ends(self) -> None:
+        super()._note_ends()
+        self.voters = tuple(peer.uuid for peer in self.active.peers)
+        self.majority = len(self.voters) // 2 + 1
+
+
+class _CountsCommitted(ConfigHistory):
+    __slots__ = ()
+
+    def _note_ends(self) -> None:
+        super()._note_ends()
+        self.voters = voters_of(self.committed)
+        self.majority = len(self.voters) // 2 + 1
+
+
+class CountsNonVoters(_Mutant):
+    """Takes every member for a voter."""
+
+    def break_parts(self) -> None:
+        self.configs.__class__ = _CountsAll
+        self.configs._note_ends()
+
+
+class CountsOldMajority(_Mutant):
+    """Elects and commits by the committed configuration instead of the active one."""
+
+    def break_parts(self) -> None:
+        self.configs.__class__ = _CountsCommitted
+        self.configs._note_ends()
+
+
 MUTANTS = [
     CommitsOldTerms,
     VotesBlindly,
@@ -111,4 +164,9 @@ MUTANTS = [
     CommitsBeyondMatch,
     ReadsUnconfirmed,
     ForgetsVote,
+    KeepsAbortedConfig,
+    ChangesBeforeItsTerm,
+    ChangesWhilePending,
+    CountsNonVoters,
+    CountsOldMajority,
 ]

@@ -14,7 +14,14 @@ import msgspec
 from targets.kudu.messages import PeerConfig, RaftConfig
 from targets.kudu.raft import events as ev
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
-from targets.kudu.raft.messages import Entry, EntryKind, OpId
+from targets.kudu.raft.messages import (
+    ChangeType,
+    Entry,
+    EntryKind,
+    OpId,
+    PeerChange,
+    StepDownMode,
+)
 
 MESSAGES_MAX = 60
 PEERS = tuple(PeerConfig(f"u{n}", f"n{n}:1") for n in range(1, 6))
@@ -225,18 +232,16 @@ class Schedule:
             return
         flipped = self.rng.choice(others)
         member_type = "NON_VOTER" if flipped.member_type == "VOTER" else "VOTER"
-        peers = tuple(
-            msgspec.structs.replace(peer, member_type=member_type) if peer == flipped else peer
-            for peer in node.core.config.peers
-        )
-        payload = msgspec.msgpack.encode(RaftConfig(-1, peers))
-        self.step(node, ev.Propose(EntryKind.CONFIG, payload, None))
+        peer = msgspec.structs.replace(flipped, member_type=member_type)
+        change = PeerChange(ChangeType.MODIFY_PEER, peer)
+        self.step(node, ev.ChangeConfig((change,), None, None))
 
     def do_read(self) -> None:
         self.step(self.any_node(), ev.ReadRequested(len(self.committed)))
 
     def do_step_down(self) -> None:
-        self.step(self.any_node(), ev.StepDown(self.rng.choice((None, *self.uuids))))
+        mode = self.rng.choice(list(StepDownMode))
+        self.step(self.any_node(), ev.StepDown(mode, self.rng.choice((None, *self.uuids))))
 
     def do_run_election(self) -> None:
         self.step(self.any_node(), ev.RunElection())

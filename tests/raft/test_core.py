@@ -434,15 +434,6 @@ class TestLeader:
 
         assert len(sent.request.entries) == 1
 
-    def test_a_handover_asks_the_successor_to_run(self) -> None:
-        core = core_of()
-        lead(core)
-
-        effects = core.step(ev.StepDown("c"), 0)
-
-        assert only(effects, ev.SendRunElection).peer_uuid == "c"
-        assert core.role is Role.FOLLOWER
-
     def test_followers_refuse_proposals(self) -> None:
         effects = core_of().step(ev.Propose(msg.EntryKind.WRITE, b"", "t"), 0)
 
@@ -507,34 +498,136 @@ class TestReads:
         assert only(core_of().step(ev.ReadRequested("r"), 0), ev.ReadRejected).token == "r"
 
 
+def adding(uuid: str, member_type: str = "VOTER", **attributes: bool) -> msg.PeerChange:
+    peer = PeerConfig(uuid, f"{uuid}:1", member_type, **attributes)
+    return msg.PeerChange(msg.ChangeType.ADD_PEER, peer)
+
+
+def removing(uuid: str) -> msg.PeerChange:
+    return msg.PeerChange(msg.ChangeType.REMOVE_PEER, PeerConfig(uuid, ""))
+
+
+def modifying(uuid: str, member_type: str = "VOTER", **attributes: bool) -> msg.PeerChange:
+    peer = PeerConfig(uuid, "", member_type, **attributes)
+    return msg.PeerChange(msg.ChangeType.MODIFY_PEER, peer)
+
+
+def change(core: RaftCore, *changes: msg.PeerChange, cas: int | None = None) -> list[ev.Effect]:
+    return core.step(ev.ChangeConfig(changes, cas, "c"), 0)
+
+
+def leader_in_office(
+    *learners: str, make: type[RaftCore] = RaftCore, now_ns: int = 0, **options: Any
+) -> RaftCore:
+    """The leader of a, b and c, whose NO_OP has committed with the help of b; c is silent."""
+    core = core_of(config=config_of("a", "b", "c", learners=learners), make=make)
+    for name, value in options.items():
+        setattr(core.options, name, value)
+    lead(core, now_ns)
+    acked(core, "b", 1, now_ns)
+    assert core.committed_in_term
+    return core
+
+
 class TestConfig:
-    def change(self, core: RaftCore, *voters: str) -> list[ev.Effect]:
-        payload = msgspec.msgpack.encode(config_of(*voters))
-        return core.step(ev.Propose(msg.EntryKind.CONFIG, payload, "c"), 0)
+    def code(self, effects: list[ev.Effect]) -> msg.ConsensusErrorCode:
+        return only(effects, ev.ProposalRejected).code
 
-    def test_no_change_before_an_entry_of_the_own_term_has_committed(self) -> None:
-        core = core_of()
+    @pytest.mark.parametrize("make", [RaftCore, mutants.ChangesBeforeItsTerm])
+    def test_no_change_before_an_entry_of_the_own_term_has_committed(
+        self, make: type[RaftCore]
+    ) -> None:
+        core = core_of(make=make)
         lead(core)
 
-        rejected = only(self.change(core, "a", "b"), ev.ProposalRejected)
+        effects = change(core, removing("c"))
 
-        assert "KUDU-872" in rejected.reason
+        if make is RaftCore:
+            assert self.code(effects) is msg.ConsensusErrorCode.ILLEGAL_STATE
+            assert "KUDU-872" in only(effects, ev.ProposalRejected).reason
+        else:
+            assert all_of(effects, ev.ProposalAccepted) != []
 
-    def test_one_voter_at_a_time_and_one_change_at_a_time(self) -> None:
-        core = core_of()
-        lead(core)
-        acked(core, "b", 1)
+    def test_one_change_at_a_time(self) -> None:
+        core = leader_in_office()
+        assert all_of(change(core, removing("c")), ev.ProposalAccepted) != []
 
-        assert all_of(self.change(core, "a"), ev.ProposalRejected) != []
-        assert all_of(self.change(core, "a", "b"), ev.ProposalAccepted) != []
-        assert all_of(self.change(core, "a", "b", "c"), ev.ProposalRejected) != []
+        effects = change(core, adding("d"))
+        assert self.code(effects) is msg.ConsensusErrorCode.ILLEGAL_STATE
+
+        core.step(ev.Synced(2), 0)
+        acked(core, "b", 2)
+        assert all_of(change(core, adding("d")), ev.ProposalAccepted) != []
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            (),
+            (removing("b"), removing("c")),
+            (adding("d"), removing("c")),
+            (removing("a"),),
+            (modifying("a", "NON_VOTER"),),
+            (removing("x"),),
+            (modifying("x"),),
+            (adding("b"),),
+            (modifying("b"),),
+            (modifying("b", "OBSERVER"),),
+            (msg.PeerChange(msg.ChangeType.ADD_PEER, PeerConfig("d", "")),),
+        ],
+        ids=lambda changes: "+".join(f"{c.type.value}-{c.peer.uuid}" for c in changes) or "none",
+    )
+    def test_what_no_configuration_allows(self, changes: tuple[msg.PeerChange, ...]) -> None:
+        core = leader_in_office()
+
+        effects = change(core, *changes)
+
+        assert self.code(effects) is msg.ConsensusErrorCode.INVALID_CONFIG
+        assert core.config == config_of("a", "b", "c")
+
+    @pytest.mark.parametrize(
+        ("changes", "members"),
+        [
+            ((adding("d"),), "aV bV cV dV"),
+            ((adding("d", "NON_VOTER", promote=True),), "aV bV cV dN+"),
+            ((removing("b"),), "aV cV"),
+            ((modifying("c", replace=True),), "aV bV cV-"),
+            ((modifying("a", replace=True),), "aV- bV cV"),
+            ((modifying("c", "NON_VOTER"),), "aV bV cN"),
+            ((adding("d", "NON_VOTER"), adding("e", "NON_VOTER"), removing("c")), "aV bV dN eN"),
+        ],
+    )
+    def test_what_changes_do(self, changes: tuple[msg.PeerChange, ...], members: str) -> None:
+        core = leader_in_office()
+
+        change(core, *changes)
+
+        shown = " ".join(
+            f"{p.uuid}{p.member_type[0]}{'+' * p.promote}{'-' * p.replace}"
+            for p in core.config.peers
+        )
+        assert shown == members
+        assert {p.address for p in core.config.peers} == {f"{p.uuid}:1" for p in core.config.peers}
+
+    def test_compare_and_set_is_on_the_committed_configuration(self) -> None:
+        core = leader_in_office()
+        assert self.code(change(core, removing("c"), cas=0)) is msg.ConsensusErrorCode.CAS_FAILED
+        change(core, removing("c"), cas=-1)
+
+        assert self.code(change(core, adding("d"), cas=2)) is msg.ConsensusErrorCode.CAS_FAILED
+
+        core.step(ev.Synced(2), 0)
+        acked(core, "b", 2)
+        assert all_of(change(core, adding("d"), cas=2), ev.ProposalAccepted) != []
+
+    def test_followers_change_nothing(self) -> None:
+        effects = change(core_of(), removing("c"))
+
+        assert self.code(effects) is msg.ConsensusErrorCode.NOT_THE_LEADER
 
     def test_a_configuration_is_active_from_its_append_and_durable_at_its_commit(self) -> None:
-        core = core_of()
-        lead(core)
-        acked(core, "b", 1)
+        core = leader_in_office()
 
-        effects = self.change(core, "a", "b")
+        effects = change(core, removing("c"))
         assert [peer.uuid for peer in core.config.peers] == ["a", "b"]
         assert all_of(effects, ev.SaveMeta) == []
 
@@ -553,10 +646,8 @@ class TestConfig:
         assert core.configs.pending == (make is not RaftCore)
 
     def test_a_leader_that_changed_the_configuration_may_run_again_at_once(self) -> None:
-        core = core_of()
-        lead(core)
-        acked(core, "b", 1)
-        self.change(core, "a", "b")
+        core = leader_in_office()
+        change(core, removing("c"))
         core.step(ev.StepDown(), 0)
 
         core.step(ev.RunElection(), 0)
@@ -566,11 +657,9 @@ class TestConfig:
         assert core.role is Role.LEADER
 
     def test_a_change_is_sent_to_the_peer_that_it_adds(self) -> None:
-        core = core_of()
-        lead(core)
-        acked(core, "b", 1)
+        core = leader_in_office()
 
-        effects = self.change(core, "a", "b", "c", "d")
+        effects = change(core, adding("d"))
 
         assert "d" in [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)]
 
@@ -601,6 +690,190 @@ class TestConfig:
         assert core.commit_index == 2
         assert core.role is Role.LEARNER
         assert all_of(effects, ev.SendUpdate) == []
+
+
+class TestNonVoters:
+    def newcomer(self, *, promote: bool = True, batch_bytes_max: int = 1 << 20) -> RaftCore:
+        """A leader at entry 7, all committed but for its newest configuration, with "d" new."""
+        core = leader_in_office(batch_bytes_max=batch_bytes_max)
+        for _ in range(5):
+            core.step(ev.Propose(msg.EntryKind.WRITE, b"x" * 100, "w"), 0)
+        change(core, adding("d", "NON_VOTER", promote=promote))
+        core.step(ev.Synced(core.log.append_sequence), 0)
+        acked(core, "b", 1)
+        acked(core, "b", 7)
+        assert (core.commit_index, core.log.last_index) == (7, 7)
+        return core
+
+    def voters(self, core: RaftCore) -> str:
+        return "".join(core.configs.voters)
+
+    @pytest.mark.parametrize("is_broken", [False, True])
+    def test_they_do_not_count(self, *, is_broken: bool) -> None:
+        core = leader_in_office("d", "e")
+        if is_broken:
+            mutants.CountsNonVoters.break_parts(core)
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)
+        core.step(ev.Synced(2), 0)
+        for peer in ("d", "e"):
+            acked(core, peer, 1)
+            acked(core, peer, 2)
+
+        assert core.commit_index == (2 if is_broken else 1)
+
+    def test_the_leader_promotes_one_that_caught_up(self) -> None:
+        core = self.newcomer()
+        assert self.voters(core) == "abc"
+
+        acked(core, "d", 0)
+
+        assert self.voters(core) == "abcd"
+        assert not core.config.peers[-1].promote
+        assert core.configs.committed.opid_index == 7
+
+    def test_only_when_within_one_batch_of_the_commit_index(self) -> None:
+        core = self.newcomer(batch_bytes_max=250)  # two entries
+        acked(core, "d", 3)
+        assert self.voters(core) == "abc"
+
+        acked(core, "d", 5)
+        assert self.voters(core) == "abcd"
+
+    def test_only_when_it_is_to_be_promoted(self) -> None:
+        core = self.newcomer(promote=False)
+
+        acked(core, "d", 7)
+
+        assert self.voters(core) == "abc"
+
+    def test_not_while_another_change_is_pending(self) -> None:
+        core = self.newcomer()
+        change(core, adding("e", "NON_VOTER"))
+        acked(core, "d", 7)
+        assert self.voters(core) == "abc"
+
+        core.step(ev.Synced(core.log.append_sequence), 0)
+        acked(core, "b", 8)
+        acked(core, "d", 8)
+        assert self.voters(core) == "abcd"
+
+
+class TestTransfer:
+    def test_the_successor_is_asked_once_it_has_the_whole_log(self) -> None:
+        core = leader_in_office()
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)
+
+        effects = core.step(ev.StepDown(msg.StepDownMode.GRACEFUL, "c"), 0)
+        effects += acked(core, "b", 2)
+        effects += acked(core, "c", 1)
+        assert all_of(effects, ev.SendRunElection) == []
+        assert core.role is Role.LEADER
+
+        assert only(acked(core, "c", 2), ev.SendRunElection).peer_uuid == "c"
+        assert (
+            all_of(core.step(ev.HeartbeatDue(), 0) + acked(core, "c", 2), ev.SendRunElection) == []
+        )
+
+    def test_without_a_name_the_first_voter_that_is_caught_up_succeeds(self) -> None:
+        core = leader_in_office("d")
+        acked(core, "d", 1)
+
+        effects = core.step(ev.StepDown(msg.StepDownMode.GRACEFUL), 0)
+
+        assert only(effects, ev.SendRunElection).peer_uuid == "b"
+
+    def test_nothing_is_written_meanwhile_and_nobody_taking_over_ends_it(self) -> None:
+        core = leader_in_office()
+        core.step(ev.StepDown(msg.StepDownMode.GRACEFUL, "b"), 0)
+        write = ev.Propose(msg.EntryKind.WRITE, b"x", "w")
+
+        assert all_of(core.step(write, 0), ev.ProposalRejected) != []
+        assert all_of(change(core, removing("c")), ev.ProposalRejected) != []
+        core.step(ev.HeartbeatDue(), 2 * S)
+
+        assert core.role is Role.LEADER
+        assert all_of(core.step(write, 2 * S), ev.ProposalAccepted) != []
+
+    def test_an_abrupt_end_asks_nobody(self) -> None:
+        core = leader_in_office()
+
+        effects = core.step(ev.StepDown(), 0)
+
+        assert core.role is Role.FOLLOWER
+        assert all_of(effects, ev.SendRunElection) == []
+
+
+class TestHealth:
+    def refused(self, core: RaftCore, peer: str, code: msg.ConsensusErrorCode) -> list[ev.Effect]:
+        request_id = core._leader.peers[peer].in_flight
+        assert request_id is not None
+        error = msg.ConsensusError(code, "")
+        response = msg.UpdateConsensusResponse(peer, 0, error=error)
+        return core.step(ev.UpdateAnswered(peer, request_id, response), 0)
+
+    def test_of_peers_heard_never_heard_and_silent_for_too_long(self) -> None:
+        core = leader_in_office(step_down_ns=1000 * S, failed_ns=300 * S)
+        healthy, unknown = msg.PeerHealth.HEALTHY, msg.PeerHealth.UNKNOWN
+        assert core.peer_health() == {"a": healthy, "b": healthy, "c": unknown}
+        assert all_of(core.step(ev.HeartbeatDue(), S), ev.HealthChanged) != []
+        assert all_of(core.step(ev.HeartbeatDue(), 300 * S), ev.HealthChanged) == []
+
+        effects = core.step(ev.HeartbeatDue(), 301 * S)
+
+        failed = msg.PeerHealth.FAILED
+        assert core.peer_health() == {"a": healthy, "b": failed, "c": failed}
+        assert len(all_of(effects, ev.HealthChanged)) == 1
+
+    def test_one_that_says_it_failed_is_beyond_recovery_until_it_answers(self) -> None:
+        core = leader_in_office()
+
+        self.refused(core, "c", msg.ConsensusErrorCode.TABLET_FAILED)
+        assert core.peer_health()["c"] is msg.PeerHealth.FAILED_UNRECOVERABLE
+
+        core.step(ev.HeartbeatDue(), 0)
+        acked(core, "c", 1)
+        assert core.peer_health()["c"] is msg.PeerHealth.HEALTHY
+
+    def test_a_server_without_a_replica_is_given_an_empty_one(self) -> None:
+        core = leader_in_office(tablet_copy=True)
+
+        copy = only(
+            self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy
+        )
+        assert all_of(core.step(ev.HeartbeatDue(), 0), ev.SendStartCopy) == []
+        effects = core.step(ev.CopyStarted("c", copy.request_id, None), 0)
+
+        assert [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)] == ["c"]
+
+    @pytest.mark.parametrize(
+        ("code", "health"),
+        [
+            (msg.ConsensusErrorCode.INVALID_TERM, msg.PeerHealth.FAILED_UNRECOVERABLE),
+            (msg.ConsensusErrorCode.TABLET_NOT_FOUND, msg.PeerHealth.FAILED_UNRECOVERABLE),
+            (msg.ConsensusErrorCode.ALREADY_INPROGRESS, msg.PeerHealth.UNKNOWN),
+        ],
+    )
+    def test_a_copy_that_is_refused(
+        self, code: msg.ConsensusErrorCode, health: msg.PeerHealth
+    ) -> None:
+        core = leader_in_office(tablet_copy=True)
+        copy = only(
+            self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy
+        )
+
+        core.step(ev.CopyStarted("c", copy.request_id, msg.ConsensusError(code, "")), 0)
+
+        assert core.peer_health()["c"] is health
+
+    def test_masters_are_not_copied_to(self) -> None:
+        core = leader_in_office()
+
+        effects = self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+
+        assert all_of(effects, ev.SendStartCopy) == []
+
+    def test_a_follower_knows_nothing_of_it(self) -> None:
+        assert core_of().peer_health() == {}
 
 
 class TestSnapshots:

@@ -1,139 +1,21 @@
 """Replicas in the simulation: a group under faults of links, processes and disks."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from harness.checkpoints import Checkpoints
-from harness.cluster import CHECKPOINT, ClusterEvent, Link
+from harness.cluster import Link
 from harness.faults.kinds import Aim, Cut, Pause
 from harness.faults.ledger import Ledger
-from harness.plugins import Session
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.wal import Wal
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import RpcError
 from tests.async_tests import on
-from tests.raft.group import GROUP, Ask, Told, members
-from tests.sim.toy import PORT, run
-
-T = TypeVar("T")
-
-
-class Group:
-    """The driver's view of the group."""
-
-    def __init__(self, session: Session, names: list[str]) -> None:
-        self.session = session
-        self.names = names
-        self.client = RpcClient(session.env)
-        self.leaders: dict[int, str] = {}  # term -> node
-        self.kinds: dict[str, int] = {}
-        self.exits: list[ClusterEvent] = []
-        self.acknowledged: dict[str, int] = {}
-        self.failed: list[str] = []
-        self.checkpoints = Checkpoints()
-        self.told: dict[tuple[str, int], list[str]] = {}  # (node, index) -> "log" or "state"
-        session.cluster.subscribe(self.note)
-
-    def note(self, event: ClusterEvent) -> None:
-        self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
-        if event.kind == CHECKPOINT:
-            assert self.checkpoints.take(event.node, event.data, event.time_ns) == []
-            kind = "state" if "state" in event.data else "log"
-            self.told.setdefault((event.node, event.data["index"]), []).append(kind)
-        if event.kind == "leader":
-            known = self.leaders.setdefault(event.data["term"], event.node)
-            assert known == event.node, f"two leaders in term {event.data['term']}"
-        if event.kind == "node-exited" and not event.data["expected"]:
-            self.exits.append(event)
-
-    async def ask(self, node: str, method: str, text: str = "") -> dict[str, Any]:
-        answer = await self.client.call(
-            f"{node}:{PORT}", f"Test.{method}", Ask(text), Told, timeout_s=8.0
-        )
-        return answer.data
-
-    async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
-        """A node that leads and can prove it."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                for name in among or self.names:
-                    try:
-                        answer = await self.ask(name, "Read")
-                    except RpcError:
-                        continue
-                    if "index" in answer:
-                        return name
-                await asyncio.sleep(0.1)
-
-    async def write(self, node: str, text: str) -> str:
-        """ok, fail or info."""
-        try:
-            answer = await self.ask(node, "Write", text)
-        except RpcError as error:
-            return "info" if error.sent else "fail"
-        if "index" in answer:
-            self.acknowledged[text] = answer["index"]
-            return "ok"
-        if "fail" in answer:
-            self.failed.append(text)
-            return "fail"
-        return "info"
-
-    async def write_all(self, count: int, prefix: str = "w") -> None:
-        leader = await self.leader()
-        for number in range(count):
-            assert await self.write(leader, f"{prefix}{number}") == "ok"
-
-    def links(self, node: str) -> list[Link]:
-        others = [name for name in self.names if name != node]
-        return [link for other in others for link in (Link(node, other), Link(other, node))]
-
-    async def converged(self, *, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """All dumps, once every node has applied the same entries."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                dumps = [await self.ask(name, "Dump") for name in self.names]
-                if len({(dump["applied_index"], dump["digest"]) for dump in dumps}) == 1:
-                    return dumps
-                await asyncio.sleep(0.25)
-
-    async def check(self) -> list[dict[str, Any]]:
-        """After healing: everybody agrees, nothing acknowledged is lost, nothing failed is there,
-        nothing is there twice, and nobody crashed.
-        """
-        await self.leader()
-        dumps = await self.converged()
-        for dump in dumps:
-            items = dump["items"]
-            assert items == dumps[0]["items"]
-            assert len(items) == len(set(items))
-            assert set(self.acknowledged) <= set(items)
-            assert not set(self.failed) & set(items)
-        digests: dict[int, str] = {}
-        for dump in dumps:
-            for index, digest in dump["digests"]:
-                assert digests.setdefault(index, digest) == digest
-        assert self.exits == []
-        return dumps
-
-
-def simulate(
-    main: Callable[[Group], Coroutine[Any, Any, T]],
-    *,
-    nodes: int = 3,
-    seed: int = 1,
-    knobs: dict[str, Any] | None = None,
-    **config: Any,
-) -> T:
-    names = [f"n{number}" for number in range(1, nodes + 1)]
-
-    async def body(session: Session) -> T:
-        return await main(Group(session, names))
-
-    return run(body, members(names, **config), seed=seed, **(knobs or {}))
+from tests.raft.driver import Group, simulate
+from tests.raft.group import GROUP
+from tests.sim.toy import PORT
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 5])
@@ -264,7 +146,9 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
     heir = next(name for name in group.names if name != leader)
     await group.write_all(3)
     await asyncio.sleep(1)
-    request = msg.LeaderStepDownRequest(f"uuid-{leader}", GROUP, f"uuid-{heir}")
+    request = msg.LeaderStepDownRequest(
+        f"uuid-{leader}", GROUP, msg.StepDownMode.GRACEFUL, f"uuid-{heir}"
+    )
     start_s = asyncio.get_running_loop().time()
     answer = await group.client.call(
         f"{leader}:{PORT}",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -31,7 +32,18 @@ from targets.kudu.master.records import (
 from targets.kudu.master.tservers import TServer
 from targets.kudu.messages import PeerConfig, RaftConfig
 
-__all__ = ["Moment", "create_replicas", "plan_assignments", "plan_completion", "tables_with_work"]
+__all__ = [
+    "ASSIGNED_MAX",
+    "Moment",
+    "create_replicas",
+    "plan_assignments",
+    "plan_completion",
+    "plan_replacement",
+    "tables_with_work",
+]
+
+ASSIGNED_MAX: Final = 4096
+"""Tablets placed in one batch; the others follow in the next, as each stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,10 @@ def plan_assignments(
     rng: random.Random,
     new_id: Callable[[], str],
 ) -> Plan:
-    """Placements and replacements of one table as one batch; empty if there is nothing to do."""
+    """Placements and replacements of one table as one batch; empty if there is nothing to do.
+
+    Of more than `ASSIGNED_MAX` the first ones.
+    """
     changed: list[TabletRecord] = []
     calls: list[Call] = []
     for tablet in catalog.live_tablets(table.id):
@@ -84,7 +99,28 @@ def plan_assignments(
             continue
         changed.append(placed)
         calls.extend(create_replicas(placed))
+        if len(changed) >= ASSIGNED_MAX:
+            break
     return Plan(table.id, table.version, tablets=tuple(changed), calls=tuple(calls))
+
+
+def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
+    """An empty tablet in the place of a live one, whose rows are lost; `None` if it is dead.
+
+    What an operator asks for when no majority of its replicas will ever come back.
+    """
+    tablet = catalog.tablets.get(tablet_id)
+    if tablet is None or not tablet.is_live:
+        return None
+    table = catalog.tables[tablet.table_id]
+    reason = f"replaced on request by {new_id}"
+    fresh = TabletRecord(new_id, table.id, tablet.partition, TabletState.PREPARING)
+    return Plan(
+        table.id,
+        table.version,
+        tablets=(tablet.buried(TabletState.DELETED, now_ns, reason), fresh),
+        calls=delete_replicas(catalog, tablet, reason),
+    )
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:

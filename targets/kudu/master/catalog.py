@@ -13,7 +13,8 @@ end with the leadership that made it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from targets.kudu.master.records import (
@@ -23,6 +24,7 @@ from targets.kudu.master.records import (
     TableState,
     TabletRecord,
     TabletState,
+    TServerRecord,
 )
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.messages import (
@@ -30,10 +32,20 @@ from targets.kudu.messages import (
     MasterError,
     MasterErrorCode,
     PeerConfig,
+    PeerHealth,
     TableIdentifier,
 )
 
-__all__ = ["Catalog", "table_not_found"]
+__all__ = ["Catalog", "LeaderView", "table_not_found"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """How the leader of a tablet saw its group, under the configuration of `opid_index`."""
+
+    leader_uuid: str
+    opid_index: int
+    health: Mapping[str, PeerHealth]
 
 
 def table_not_found(identifier: TableIdentifier) -> MasterError:
@@ -61,6 +73,9 @@ class Catalog:
         self.replies: dict[tuple[str, int], Reply] = {}
         self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
         self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
+        self.tservers: dict[str, TServerRecord] = {}
+        self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
+        self.to_review: dict[str, None] = {}  # tablets that may lack a replica, or have too many
         self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
         self.heard: dict[str, dict[str, None]] | None = None
@@ -78,6 +93,7 @@ class Catalog:
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
+        catalog.tservers = dict(rows.tservers)
         catalog.replies = rows.replies  # shared: append-only and never read across leaderships
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
@@ -152,6 +168,11 @@ class Catalog:
             for tablet in self.live_tablets(table.id)
         )
 
+    def is_in_maintenance(self, ts_uuid: str) -> bool:
+        """Whether a tablet server is to get no replicas, and not to be missed."""
+        record = self.tservers.get(ts_uuid)
+        return record is not None and record.in_maintenance
+
     def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
         """The replicas of a tablet, as far as they are known."""
         peers = () if tablet.consensus is None else tablet.consensus.config.peers
@@ -201,6 +222,9 @@ class Catalog:
         """Take over a committed batch, all of it at once."""
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
+        if batch.tservers:
+            self.tservers |= {record.uuid: record for record in batch.tservers}
+            self._review(self.views)
         self.revision = index
 
     def publish_unlogged(
@@ -238,6 +262,9 @@ class Catalog:
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
+    def _review(self, tablet_ids: Iterable[str]) -> None:
+        self.to_review |= dict.fromkeys(tablet_ids)
+
     def _put(self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]) -> None:
         for tablet in tablets:
             self._put_tablet(tablet.id, tablet)
@@ -245,6 +272,8 @@ class Catalog:
             old = self.tables.get(table.id)
             if old is not None:
                 self._unmap_name(old)
+                if old.num_replicas != table.num_replicas:
+                    self._review(tablet.id for tablet in self.live_tablets(table.id))
         for table in tables:
             self.tables[table.id] = table
             self._live_tablets.setdefault(table.id, [])
@@ -282,6 +311,8 @@ class Catalog:
             bisect.insort(siblings, tablet, key=_position)
         else:
             self.reported_versions.pop(tablet_id, None)
+            self.views.pop(tablet_id, None)
+            self.to_review.pop(tablet_id, None)
 
 
 def _position(tablet: TabletRecord) -> tuple[bytes, str]:

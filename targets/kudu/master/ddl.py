@@ -15,9 +15,10 @@ from typing import Final
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.alter import plan_alter
-from targets.kudu.master.create import check_create, check_placement, plan_create
+from targets.kudu.master.create import check_create, check_live, check_placement, plan_create
 from targets.kudu.master.delete import plan_delete
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.placement import available
 from targets.kudu.master.plan import Plan
 from targets.kudu.master.records import Reply
 from targets.kudu.master.refusals import RefusedError, busy, invalid_argument
@@ -66,11 +67,15 @@ class Ddl:
             now_ns = self._env.clock.wall_ns()
             return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
 
-        return await self._once(
-            epoch,
-            request.request_id,
-            lambda: self._on_table(epoch, request.table, request.request_id, plan),
-        )
+        async def execute() -> Outcome:
+            replicas = request.num_replicas
+            if replicas is not None:
+                error = await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
+                if error is not None:
+                    return error
+            return await self._on_table(epoch, request.table, request.request_id, plan)
+
+        return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
         """Delete a table; done when it is committed, before replicas are gone."""
@@ -124,7 +129,9 @@ class Ddl:
     async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
         error = check_create(request, self._flags)
         if error is None:
-            error = await self._wait_placeable(epoch, request)
+            error = await self._wait_alive(
+                epoch, lambda alive: check_placement(request, self._flags, alive)
+            )
         if error is not None:
             return error
 
@@ -149,10 +156,11 @@ class Ddl:
             return epoch.catalog.replies[reply.key]
         return await self._commit(epoch, plan, request.request_id)
 
-    async def _wait_placeable(
-        self, epoch: Epoch, request: CreateTableRequest
+    async def _wait_alive(
+        self, epoch: Epoch, check: Callable[[int], MasterError | None]
     ) -> MasterError | None:
-        """The placement error, if it is still one two heartbeats after this leader got ready.
+        """What `check` says of the number of available tablet servers, if it still does two
+        heartbeats after this leader got ready.
 
         A master that has just started has heard nobody yet (KUDU-1358).
         """
@@ -161,9 +169,7 @@ class Ddl:
         until_ns = epoch.ready_ns + 2 * interval_ns * waits
         while True:
             now_ns = self._env.clock.monotonic_ns()
-            unresponsive_ns = self._flags.tserver_unresponsive_timeout_ms * 1_000_000
-            alive = len(self._tservers.alive(now_ns, unresponsive_ns))
-            error = check_placement(request, self._flags, alive)
+            error = check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
             if error is None or now_ns >= until_ns:
                 return error
             await asyncio.sleep(min(interval_ns / 4, until_ns - now_ns) / 1e9)

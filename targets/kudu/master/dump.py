@@ -35,6 +35,7 @@ def dump_entities(
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())
+    maintenance = [uuid for uuid, server in rows.tservers.items() if server.in_maintenance]
     maps = {"view": leadership.view}
     if epoch is not None:
         maps["leader"] = epoch.catalog
@@ -63,6 +64,7 @@ def dump_entities(
                 "address": server.address,
                 "millis_since_heartbeat": (now_ns - server.heard_ns) // 1_000_000,
                 "num_live_tablets": server.num_live_tablets,
+                "in_maintenance": server.uuid in maintenance,
             }
             for server in tservers
         ],
@@ -124,7 +126,13 @@ def _consensus(state: ConsensusState) -> dict[str, Any]:
         "leader_uuid": state.leader_uuid,
         "opid_index": state.config.opid_index,
         "peers": [
-            {"uuid": peer.uuid, "address": peer.address, "member_type": peer.member_type}
+            {
+                "uuid": peer.uuid,
+                "address": peer.address,
+                "member_type": peer.member_type,
+                "promote": peer.promote,
+                "replace": peer.replace,
+            }
             for peer in state.config.peers
         ],
     }

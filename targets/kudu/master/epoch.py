@@ -23,9 +23,10 @@ from typing import Any, Final, Protocol
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
+from targets.kudu.master.batches import encode_batch, entry_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, encode_batch
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -62,12 +63,14 @@ class SystemReplica(Protocol):
     def term(self) -> int: ...  # noqa: D102
     @property
     def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
 
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...
     async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None: ...  # noqa: D102
+    def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
 
 
@@ -191,6 +194,7 @@ class Epoch:
         *,
         reply: Reply | None = None,
         cluster_id: str | None = None,
+        tservers: Sequence[TServerRecord] = (),
     ) -> Applied:
         """Replicate one batch and wait until it is applied here, hence published.
 
@@ -207,14 +211,15 @@ class Epoch:
             tuple(tablets),
             reply,
             cluster_id,
+            tuple(tservers),
         )
         payload = encode_batch(batch)
-        limit = self._node.flags.rpc_max_message_size
+        limit = entry_limit(self._node.flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
             raise RefusedError(
                 invalid_argument(
                     f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                    f"{limit} (flag rpc_max_message_size)"
+                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
                 )
             )
         try:

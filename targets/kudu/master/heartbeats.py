@@ -11,7 +11,7 @@ Most heartbeats bring nothing and are answered without a task, a lock or a write
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
@@ -20,6 +20,7 @@ from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
 from targets.kudu.master.refusals import RefusedError, not_initialized, not_the_leader
 from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
+from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
@@ -29,7 +30,10 @@ from targets.kudu.messages import (
     TSHeartbeatResponse,
 )
 
-__all__ = ["Heartbeats"]
+__all__ = ["REPORTED_MAX", "Heartbeats"]
+
+REPORTED_MAX: Final = 4096
+"""Tablets that one batch stores of a report; each stands for itself."""
 
 
 class Heartbeats:
@@ -39,6 +43,7 @@ class Heartbeats:
         self._env = node.env
         self._bugs = node.bugs
         self._uuid = node.uuid
+        self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers
@@ -119,7 +124,8 @@ class Heartbeats:
             plan = self._plan(epoch, ts_uuid, mine)
             if plan.tablets:
                 before = [catalog.tablets[tablet.id] for tablet in plan.tablets]
-                await epoch.write(tablets=plan.tablets)
+                for start in range(0, len(plan.tablets), REPORTED_MAX):  # KUDU-3016
+                    await epoch.write(tablets=plan.tablets[start : start + REPORTED_MAX])
                 for old, new in zip(before, plan.tablets, strict=True):
                     old_leader = old.consensus and old.consensus.leader_uuid
                     if new.consensus is not None and new.consensus.leader_uuid != old_leader:
@@ -154,6 +160,11 @@ class Heartbeats:
             catalog.note_reported_version(tablet_id, version)
             table = catalog.tables[catalog.tablets[tablet_id].table_id]
             if table.state is TableState.ALTERING and catalog.is_fully_altered(table):
+                epoch.wake.set()
+        for tablet_id, view in plan.views:
+            catalog.views[tablet_id] = view
+            if review(catalog, tablet_id, self._flags) is not None:
+                catalog.to_review[tablet_id] = None
                 epoch.wake.set()
         for alarm in plan.alarms:
             self._env.event("report-alarm", text=alarm)

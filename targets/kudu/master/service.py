@@ -16,6 +16,7 @@ import msgspec
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
@@ -29,6 +30,8 @@ from targets.kudu.messages import (
     METHODS,
     AlterTableRequest,
     AlterTableResponse,
+    ChangeTServerStateRequest,
+    ChangeTServerStateResponse,
     ConnectToMasterRequest,
     ConnectToMasterResponse,
     CreateTableRequest,
@@ -53,6 +56,8 @@ from targets.kudu.messages import (
     ListTabletServersResponse,
     MasterError,
     Meta,
+    ReplaceTabletRequest,
+    ReplaceTabletResponse,
     TabletServerEntry,
 )
 from targets.kudu.rpc import RpcServer
@@ -78,14 +83,17 @@ class MasterService:
         leadership: Leadership,
         tservers: TServerMap,
         ddl: Ddl,
+        admin: Admin,
         heartbeats: Heartbeats,
     ) -> None:
+        self.start_ns = node.env.clock.wall_ns()
         self._node = node
         self._uuid = node.uuid
         self._rows = rows
         self._leadership = leadership
         self._tservers = tservers
         self._ddl = ddl
+        self._admin = admin
         self._heartbeats = heartbeats
         self._calls: Mapping[str, int] = {}
 
@@ -104,6 +112,8 @@ class MasterService:
             "ConnectToMaster": self.connect_to_master,
             "GetMasterRegistration": self.get_master_registration,
             "ListTabletServers": self.list_tablet_servers,
+            "ReplaceTablet": self.replace_tablet,
+            "ChangeTServerState": self.change_tserver_state,
             "TSHeartbeat": self._heartbeats.handle,
             "DumpEntities": self.dump_entities,
         }
@@ -151,6 +161,28 @@ class MasterService:
         if isinstance(outcome, MasterError):
             return self._meta(epoch), outcome
         return Meta(self._uuid, outcome.term, outcome.index), outcome
+
+    async def replace_tablet(
+        self, request: ReplaceTabletRequest, _peer: str
+    ) -> ReplaceTabletResponse:
+        """`MasterService.ReplaceTablet`."""
+        try:
+            epoch = self._leadership.ready()
+            new_id = await self._admin.replace_tablet(epoch, request)
+        except RefusedError as refusal:
+            return ReplaceTabletResponse(self._meta(), error=refusal.error)
+        return ReplaceTabletResponse(self._meta(epoch), replacement_tablet_id=new_id)
+
+    async def change_tserver_state(
+        self, request: ChangeTServerStateRequest, _peer: str
+    ) -> ChangeTServerStateResponse:
+        """`MasterService.ChangeTServerState`."""
+        try:
+            epoch = self._leadership.ready()
+            await self._admin.change_tserver_state(epoch, request)
+        except RefusedError as refusal:
+            return ChangeTServerStateResponse(self._meta(), error=refusal.error)
+        return ChangeTServerStateResponse(self._meta(epoch))
 
     # --- reads -------------------------------------------------------------------------------
 
@@ -254,6 +286,7 @@ class MasterService:
             address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -267,15 +300,21 @@ class MasterService:
                 server.address,
                 (now_ns - server.heard_ns) // 1_000_000,
                 server.num_live_tablets,
+                maintenance is not None and maintenance.in_maintenance,
             )
             for server in self._tservers
+            for maintenance in (self._rows.tservers.get(server.uuid),)
         )
         return ListTabletServersResponse(self._meta(), servers=servers)
 
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -283,7 +322,6 @@ class MasterService:
             self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

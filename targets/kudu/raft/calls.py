@@ -1,4 +1,5 @@
-"""The incoming side of a replica: votes, updates and snapshots that others send it.
+"""The incoming side of a replica: votes, updates and snapshots that others send it, and what
+administrators ask for.
 
 No call needs a task: what waits for the disk is answered from the step that makes it durable.
 Snapshots arrive in chunks, in order; what does not fit is asked for again.
@@ -15,6 +16,7 @@ from typing import Any, Final
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.core import RaftCore, Role
+from targets.kudu.raft.errors import ConfigRefusedError, IndeterminateError, RaftError
 from targets.kudu.raft.senders import SNAPSHOT_BYTES_MAX
 from targets.kudu.rpc import Answer, RpcHandlerError
 
@@ -123,13 +125,32 @@ class ConsensusCalls:
         return data
 
     def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
-        """An administrator asks the leader to give up its role."""
-        if self._core.role is not Role.LEADER:
-            message = f"not the leader; that is {self._core.leader_uuid or 'unknown'}"
-            code = msg.ConsensusErrorCode.NOT_THE_LEADER
-            return msg.LeaderStepDownResponse(msg.ConsensusError(code, message))
-        self._step(ev.StepDown(request.new_leader_uuid))
-        return msg.LeaderStepDownResponse()
+        """An administrator asks the leader to give up its role, or to hand it over."""
+        error = self._not_leading() or self._bad_successor(request)
+        if error is None and request.new_leader_uuid != self._core.uuid:
+            self._step(ev.StepDown(request.mode, request.new_leader_uuid))
+        return msg.LeaderStepDownResponse(error)
+
+    def _not_leading(self) -> msg.ConsensusError | None:
+        if self._core.role is Role.LEADER:
+            return None
+        message = f"not the leader; that is {self._core.leader_uuid or 'unknown'}"
+        return msg.ConsensusError(msg.ConsensusErrorCode.NOT_THE_LEADER, message)
+
+    def _bad_successor(self, request: msg.LeaderStepDownRequest) -> msg.ConsensusError | None:
+        """As Kudu's `TransferLeadership` has it."""
+        uuid, voters = request.new_leader_uuid, self._core.configs.voters
+        if request.mode is msg.StepDownMode.ABRUPT:
+            message = "an ABRUPT step-down names no successor; ask for GRACEFUL"
+            bad = uuid is not None
+        elif uuid is None:
+            message = "nobody else votes"
+            bad = not set(voters) - {self._core.uuid}
+        else:
+            message = f"{uuid} does not vote, so it cannot lead"
+            bad = uuid not in voters
+        code = msg.ConsensusErrorCode.INVALID_CONFIG
+        return msg.ConsensusError(code, message) if bad else None
 
     def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
         """Run for leader now, in spite of a live one; nothing happens on a leader."""
@@ -137,17 +158,61 @@ class ConsensusCalls:
         self._step(ev.RunElection())
         return msg.RunLeaderElectionResponse()
 
+    def change_config(self, request: msg.ChangeConfigRequest) -> Answer:
+        """Change one member; answered when that has committed."""
+        return self._change((request.change,), request.cas_config_opid_index)
+
+    def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
+        """Change several members in one step."""
+        return self._change(request.changes, request.cas_config_opid_index)
+
+    def _change(self, changes: tuple[msg.PeerChange, ...], cas: int | None) -> Answer:
+        waiter = _ChangeWaiter(self._core)
+        self._step(ev.ChangeConfig(changes, cas, waiter))
+        return self._outcome(waiter.answer)
+
+    def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
+        """How far the log goes here."""
+        log = self._core.log
+        if request.opid_type is msg.OpIdType.RECEIVED:
+            return msg.GetLastOpIdResponse(log.last)
+        return msg.GetLastOpIdResponse(msg.OpId(log.term_at(log.commit_index), log.commit_index))
+
     def state(self, request: msg.GetConsensusStateRequest) -> msg.GetConsensusStateResponse:
         """How this replica sees its group."""
         del request
-        core = self._core
+        core, configs = self._core, self._core.configs
         return msg.GetConsensusStateResponse(
             responder_uuid=core.uuid,
             current_term=core.term,
             role=core.role.value,
             leader_uuid=core.leader_uuid,
-            config=core.config,
-            committed_config_index=core.configs.committed.opid_index,
+            committed_config=configs.committed,
+            pending_config=configs.active if configs.pending else None,
             last_logged=core.log.last,
             committed_index=core.commit_index,
+            peer_health=core.peer_health(),
         )
+
+
+class _ChangeWaiter:
+    """The answer to a change, as somebody who waits for it (see `machine.Waiter`)."""
+
+    def __init__(self, core: RaftCore) -> None:
+        self.answer = Answer()
+        self.term = 0
+        self._core = core
+
+    def finish(self, outcome: Any) -> None:
+        """The change has committed, or `outcome` is the error."""
+        if not isinstance(outcome, RaftError):
+            self.answer.set(msg.ChangeConfigResponse(self._core.configs.committed))
+            return
+        if isinstance(outcome, ConfigRefusedError):
+            code = outcome.code
+        elif isinstance(outcome, IndeterminateError):
+            code = msg.ConsensusErrorCode.ABORTED
+        else:
+            code = msg.ConsensusErrorCode.NOT_THE_LEADER
+        error = msg.ConsensusError(code, str(outcome))
+        self.answer.set(msg.ChangeConfigResponse(error=error))

@@ -35,11 +35,15 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class VoteState(msgspec.Struct, frozen=True, array_like=True):
-    """Term, vote and committed configuration: what a replica must never forget."""
+    """Term, vote and committed configuration: what a replica must never forget.
+
+    `last_logged` is what the log that was given up ended with, see `tombstones.py`.
+    """
 
     current_term: int
     voted_for: str | None
     committed_config: RaftConfig
+    last_logged: OpId = OpId(0, 0)
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -1,13 +1,25 @@
-"""The membership of a group: the configurations a replica knows, and who votes."""
+"""The membership of a group: the configurations a replica knows, who votes, and how it changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from targets.kudu.messages import RaftConfig
-from targets.kudu.raft.messages import Entry, EntryKind
+from targets.kudu.messages import PeerConfig, RaftConfig
+from targets.kudu.raft.messages import ChangeType, Entry, EntryKind, PeerChange
 
-__all__ = ["ConfigHistory", "decode_config", "voters_of"]
+__all__ = [
+    "BadChangeError",
+    "ConfigHistory",
+    "changed_config",
+    "decode_config",
+    "encode_config",
+    "voters_of",
+]
+
+NON_VOTER = "NON_VOTER"
+VOTER = "VOTER"
 
 _CONFIG_DECODER = msgspec.msgpack.Decoder(RaftConfig)
 
@@ -18,9 +30,65 @@ def decode_config(entry: Entry) -> RaftConfig:
     return msgspec.structs.replace(_CONFIG_DECODER.decode(entry.payload), opid_index=entry.index)
 
 
+def encode_config(config: RaftConfig) -> bytes:
+    """The payload of a CONFIG entry."""
+    return msgspec.msgpack.encode(config)
+
+
 def voters_of(config: RaftConfig) -> tuple[str, ...]:
     """The uuids of the voters, in the order of the configuration."""
-    return tuple(peer.uuid for peer in config.peers if peer.member_type == "VOTER")
+    return tuple(peer.uuid for peer in config.peers if peer.member_type == VOTER)
+
+
+class BadChangeError(Exception):
+    """A configuration cannot be changed like that, whenever it is asked for."""
+
+
+def changed_config(
+    config: RaftConfig, changes: Iterable[PeerChange], *, leader_uuid: str
+) -> RaftConfig:
+    """`config` after `changes`; its `opid_index` is still to come. Raises `BadChangeError`.
+
+    After Kudu's `RaftConsensus::BulkChangeConfig`: one vote at a time (the majorities of before and
+    after must overlap), and a leader neither removes nor demotes itself. An add or a removal that
+    was asked for twice is refused, so that its caller looks at the configuration.
+    """
+    peers = {peer.uuid: peer for peer in config.peers}
+    asked = 0
+    for change in changes:
+        asked += 1
+        _apply_change(peers, change, leader_uuid)
+    after = RaftConfig(config.opid_index, tuple(peers.values()))
+    if not asked or after == config:
+        raise BadChangeError("the change changes nothing")
+    votes = sorted(set(voters_of(config)) ^ set(voters_of(after)))
+    if len(votes) > 1:
+        raise BadChangeError(f"one vote may change at a time, not those of {', '.join(votes)}")
+    return after
+
+
+def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid: str) -> None:
+    peer, uuid = change.peer, change.peer.uuid
+    known = peers.get(uuid)
+    if peer.member_type not in {VOTER, NON_VOTER}:
+        raise BadChangeError(f"the member type {peer.member_type!r} is not VOTER or NON_VOTER")
+    if change.type is ChangeType.ADD_PEER:
+        if known is not None:
+            raise BadChangeError(f"{uuid} is a member already")
+        if not uuid or not peer.address:
+            raise BadChangeError("a new member needs a uuid and an address")
+        peers[uuid] = peer
+        return
+    if known is None:
+        raise BadChangeError(f"{uuid} is not a member")
+    if change.type is ChangeType.REMOVE_PEER:
+        if uuid == leader_uuid:
+            raise BadChangeError(f"{uuid} leads and cannot be removed: let it step down first")
+        del peers[uuid]
+        return
+    if uuid == leader_uuid and peer.member_type != VOTER:
+        raise BadChangeError(f"{uuid} leads and cannot be demoted: let it step down first")
+    peers[uuid] = msgspec.structs.replace(peer, address=peer.address or known.address)
 
 
 class ConfigHistory:

@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import events as ev
@@ -44,12 +44,15 @@ from targets.kudu.raft.messages import (
     Entry,
     InstallSnapshotResponse,
     OpId,
+    PeerHealth,
     RequestConsensusVoteRequest,
     RequestConsensusVoteResponse,
 )
 from targets.kudu.raft.state import CoreOptions, RaftState
 
 __all__ = ["CoreOptions", "RaftCore", "Role"]
+
+_NOTHING: Final = OpId(0, 0)
 
 
 class Role(enum.StrEnum):
@@ -87,8 +90,12 @@ class RaftCore:
         base: OpId,
         entries: Iterable[Entry] = (),
         options: CoreOptions | None = None,
+        last_logged: OpId = _NOTHING,
     ) -> None:
-        """A replica as recovered from disk: everything given is durable, `base` is committed."""
+        """A replica as recovered from disk: everything given is durable, `base` is committed.
+
+        `last_logged` is what a log that was given up here ended with (`tombstones.py`).
+        """
         self.uuid = uuid
         self.options = options or CoreOptions()
         self.log = MemoryLog(base, config, entries)
@@ -96,6 +103,7 @@ class RaftCore:
         self.leader_uuid: str | None = None
         self.failed_elections = 0
         self.heard_leader_ns: int | None = None
+        self._last_logged = last_logged
         self._state = RaftState(
             uuid, group_id, term=term, voted_for=voted_for, log=self.log, options=self.options
         )
@@ -116,7 +124,9 @@ class RaftCore:
             ev.SnapshotReceived: self._on_snapshot_received,
             ev.SnapshotProgress: self._leader.snapshot_progress,
             ev.SnapshotSent: self._on_answered,
+            ev.CopyStarted: self._leader.copy_started,
             ev.Propose: self._on_propose,
+            ev.ChangeConfig: self._on_change_config,
             ev.ReadRequested: self._on_read_requested,
             ev.Synced: self._on_synced,
             ev.Compact: self._on_compact,
@@ -160,6 +170,12 @@ class RaftCore:
     def committed_in_term(self) -> bool:
         """Whether this is a leader that has committed an entry of its own term."""
         return self._leader.committed_in_term
+
+    def peer_health(self) -> dict[str, PeerHealth]:
+        """What a leader makes of each member now, itself included, by uuid; others of nobody."""
+        if not self._leader.leads:
+            return {}
+        return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
@@ -255,7 +271,7 @@ class RaftCore:
         """Start an election. A pre-election touches no state (dissertation 9.6)."""
         state = self._state
         state.effects.append(ev.ResetElectionTimer())
-        if not self.configs.may_run(self.uuid):
+        if not self.configs.may_run(self.uuid) or not self._log_is_current(self.log.last):
             return
         self._election_count += 1
         term = state.term + 1
@@ -368,9 +384,10 @@ class RaftCore:
         return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
 
     def _log_is_current(self, last_logged: OpId) -> bool:
-        """The election restriction (Raft 5.4.1)."""
-        last = self.log.last
-        return (last_logged.term, last_logged.index) >= (last.term, last.index)
+        """The election restriction (Raft 5.4.1); of a log that was given up, its end counts."""
+        given_up, last = self._last_logged, self.log.last
+        least = max((last.term, last.index), (given_up.term, given_up.index))
+        return (last_logged.term, last_logged.index) >= least
 
     def _reply_vote(
         self, reply: Any, code: ConsensusErrorCode | None = None, message: str = ""
@@ -421,8 +438,17 @@ class RaftCore:
         if self._leader.leads:
             self._leader.propose(event)
         else:
-            reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"
-            self._state.effects.append(ev.ProposalRejected(event.token, reason))
+            self._refuse_proposal(event.token)
+
+    def _on_change_config(self, event: ev.ChangeConfig) -> None:
+        if self._leader.leads:
+            self._leader.change_config(event)
+        else:
+            self._refuse_proposal(event.token)
+
+    def _refuse_proposal(self, token: Any) -> None:
+        reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"
+        self._state.effects.append(ev.ProposalRejected(token, reason))
 
     def _on_read_requested(self, event: ev.ReadRequested) -> None:
         if self._leader.leads:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from targets.kudu.raft.messages import ConsensusErrorCode
+
 __all__ = [
+    "ConfigRefusedError",
     "IndeterminateError",
     "NotAppendedError",
     "NotLeaderError",
@@ -21,6 +24,16 @@ class NotAppendedError(RaftError):
 
 class NotLeaderError(NotAppendedError):
     """This replica does not lead (for a read: could not confirm that it does)."""
+
+
+class ConfigRefusedError(NotAppendedError):
+    """A change of the configuration was refused; `code` is CAS_FAILED, INVALID_CONFIG (for good)
+    or ILLEGAL_STATE (not now).
+    """
+
+    def __init__(self, code: ConsensusErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class OverloadedError(NotAppendedError):

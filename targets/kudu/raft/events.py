@@ -16,23 +16,30 @@ import msgspec
 
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
     Entry,
     EntryKind,
     InstallSnapshotResponse,
     OpId,
+    PeerChange,
     RequestConsensusVoteRequest,
     RequestConsensusVoteResponse,
+    StepDownMode,
     UpdateConsensusRequest,
     UpdateConsensusResponse,
 )
 
 __all__ = [
     "AppendLog",
+    "ChangeConfig",
     "Committed",
     "Compact",
+    "CopyStarted",
     "Effect",
     "ElectionTimeout",
     "Event",
+    "HealthChanged",
     "HeartbeatDue",
     "InstallSnapshot",
     "LeaderContact",
@@ -48,6 +55,7 @@ __all__ = [
     "SaveMeta",
     "SendRunElection",
     "SendSnapshot",
+    "SendStartCopy",
     "SendUpdate",
     "SendVote",
     "SnapshotProgress",
@@ -150,11 +158,29 @@ class SnapshotSent(Event, frozen=True):
     response: InstallSnapshotResponse | None
 
 
+class CopyStarted(Event, frozen=True):
+    """`SendStartCopy` number `request_id` ended: `error` says why there is no replica."""
+
+    peer_uuid: str
+    request_id: int
+    error: ConsensusError | None
+
+
 class Propose(Event, frozen=True):
-    """Append an entry, if this replica leads."""
+    """Append an entry, if this replica leads. Not for configurations."""
 
     kind: EntryKind
     payload: bytes
+    token: Any
+
+
+class ChangeConfig(Event, frozen=True):
+    """Change the configuration, if this replica leads and the change is allowed now; with
+    `cas_opid_index` only if the committed one has that index.
+    """
+
+    changes: tuple[PeerChange, ...]
+    cas_opid_index: int | None
     token: Any
 
 
@@ -177,8 +203,9 @@ class Compact(Event, frozen=True):
 
 
 class StepDown(Event, frozen=True):
-    """Give up leadership; with `new_leader_uuid`, hand it over."""
+    """Give up leadership, or hand it over to `new_leader_uuid` or any voter."""
 
+    mode: StepDownMode = StepDownMode.ABRUPT
     new_leader_uuid: str | None = None
 
 
@@ -249,6 +276,18 @@ class SendSnapshot(Effect, frozen=True):
     term: int
 
 
+class SendStartCopy(Effect, frozen=True):
+    """Ask a peer's server for an empty replica that starts from `config`, the committed one; the
+    end comes back as `CopyStarted`.
+    """
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    term: int
+    config: RaftConfig
+
+
 class SendRunElection(Effect, frozen=True):
     """Ask a peer to run for leader."""
 
@@ -281,6 +320,7 @@ class ProposalRejected(Effect, frozen=True):
 
     token: Any
     reason: str
+    code: ConsensusErrorCode = ConsensusErrorCode.NOT_THE_LEADER
 
 
 class ReadReady(Effect, frozen=True):
@@ -302,3 +342,7 @@ class ResetElectionTimer(Effect, frozen=True):
 
 class StateChanged(Effect, frozen=True):
     """Role, term, leader or committed configuration changed."""
+
+
+class HealthChanged(Effect, frozen=True):
+    """The leader thinks otherwise of the health of a peer."""

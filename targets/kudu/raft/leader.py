@@ -1,7 +1,8 @@
-"""The leader: replication, commitment, confirmed reads.
+"""The leader: replication, commitment, confirmed reads, membership.
 
 After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, where to try next
-after a mismatch) and the dissertation's 6.4 (reads that need no entry in the log).
+after a mismatch, who is promoted and who succeeds) and the dissertation's 6.4 (reads that need no
+entry in the log).
 """
 
 from __future__ import annotations
@@ -12,37 +13,41 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
+from targets.kudu.messages import PeerConfig
 from targets.kudu.raft import events as ev
-from targets.kudu.raft.configs import decode_config, voters_of
+from targets.kudu.raft.configs import (
+    NON_VOTER,
+    VOTER,
+    BadChangeError,
+    changed_config,
+    encode_config,
+)
 from targets.kudu.raft.messages import (
+    ChangeType,
     ConsensusErrorCode,
     Entry,
     EntryKind,
     OpId,
+    PeerChange,
+    PeerHealth,
+    StepDownMode,
     UpdateConsensusRequest,
     UpdateConsensusResponse,
 )
+from targets.kudu.raft.peers import PeerProgress
 from targets.kudu.raft.state import RaftState
 
-__all__ = ["Leader", "PeerProgress"]
+__all__ = ["Leader"]
 
 _MATCH_INDEX: Final = attrgetter("match_index")
 _CONTACT_NS: Final = attrgetter("contact_ns")
 _READ_ACKED: Final = attrgetter("read_acked")
-
-
-@dataclasses.dataclass(slots=True)
-class PeerProgress:
-    """What a leader knows of a peer."""
-
-    uuid: str
-    address: str
-    next_index: int
-    contact_ns: int
-    match_index: int = 0
-    in_flight: int | None = None  # the id of the one outstanding request
-    read_sent: int = 0  # reads that had arrived when the outstanding request left
-    read_acked: int = 0
+_HAS_NO_REPLICA: Final = frozenset(
+    {ConsensusErrorCode.TABLET_NOT_FOUND, ConsensusErrorCode.TABLET_FAILED}
+)
+_REFUSES_COPY: Final = frozenset(
+    {ConsensusErrorCode.INVALID_TERM, ConsensusErrorCode.TABLET_NOT_FOUND}
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,6 +57,15 @@ class _PendingRead:
     number: int
     index: int
     token: Any
+
+
+@dataclasses.dataclass(slots=True)
+class _Transfer:
+    """Leadership that is being handed over."""
+
+    successor_uuid: str | None  # None: whichever voter is caught up first
+    deadline_ns: int
+    asked: bool = False  # a successor was asked to run
 
 
 class Leader:
@@ -71,6 +85,7 @@ class Leader:
         self._request_count = 0
         self._reads: deque[_PendingRead] = deque()
         self._read_count = 0
+        self._transfer: _Transfer | None = None
 
     def begin(self) -> None:
         """Lead, after an election was won."""
@@ -84,21 +99,33 @@ class Leader:
         """Stop leading; reads that wait are rejected."""
         self.leads = False
         self.peers.clear()
+        self._transfer = None
         effects = self._state.effects
         effects += [ev.ReadRejected(read.token) for read in self._reads]
         self._reads.clear()
         effects.append(ev.ResetElectionTimer())
 
     def step_down(self, event: ev.StepDown) -> None:
-        """Stop leading, and ask the voter that was named to run."""
+        """Stop leading, or begin to hand over (`StepDownMode`)."""
         if not self.leads:
             return
-        uuid = event.new_leader_uuid
-        successor = self.peers.get(uuid) if uuid and uuid in self._configs.voters else None
-        self.end()
-        if successor is not None:
-            effect = ev.SendRunElection(successor.uuid, successor.address)
-            self._state.effects.append(effect)
+        if event.mode is StepDownMode.ABRUPT:
+            self.end()
+            return
+        deadline_ns = self._state.now_ns + self._state.options.leader_alive_ns
+        self._transfer = _Transfer(event.new_leader_uuid, deadline_ns)
+        for peer in self.peers.values():
+            self._hand_over(peer)
+
+    def _hand_over(self, peer: PeerProgress) -> None:
+        """Ask `peer` to run, if it is the successor and has the whole log; it then deposes us."""
+        transfer = self._transfer
+        if transfer is None or transfer.asked or peer.config.member_type != VOTER:
+            return
+        named = transfer.successor_uuid
+        if (named is None or named == peer.uuid) and peer.match_index == self._log.last_index:
+            transfer.asked = True
+            self._state.effects.append(ev.SendRunElection(peer.uuid, peer.address))
 
     @property
     def committed_in_term(self) -> bool:
@@ -113,9 +140,31 @@ class Leader:
             peer = known.get(config.uuid)
             if peer is None or peer.address != config.address:
                 peer = PeerProgress(
-                    config.uuid, config.address, self._log.last_index + 1, self._state.now_ns
+                    config.uuid,
+                    config.address,
+                    config,
+                    next_index=self._log.last_index + 1,
+                    contact_ns=self._state.now_ns,
                 )
+            peer.config = config
             self.peers[config.uuid] = peer
+
+    def health(self) -> dict[str, PeerHealth]:
+        """What to make of each peer now, by uuid."""
+        now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
+        return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
+
+    def _tell_health(self) -> None:
+        """Say so where a peer's health is another than was told last."""
+        now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
+        changed = False
+        for peer in self.peers.values():
+            health = peer.health(now_ns, failed_ns)
+            if health is not peer.health_told:
+                peer.health_told = health
+                changed = True
+        if changed:
+            self._state.effects.append(ev.HealthChanged())
 
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
         """The highest value that a majority of voters has reached."""
@@ -129,27 +178,64 @@ class Leader:
 
     def propose(self, event: ev.Propose) -> None:
         """Append an entry, or say why not."""
-        reason = self._refusal(event)
-        if reason is not None:
+        assert event.kind is not EntryKind.CONFIG, "configurations change by ChangeConfig"
+        if self._transfer is not None:
+            reason = "not the leader for long: leadership is being handed over"
             self._state.effects.append(ev.ProposalRejected(event.token, reason))
             return
-        opid = OpId(self._state.term, self._log.last_index + 1)
-        self._state.effects.append(ev.ProposalAccepted(event.token, opid))
+        self._accept(event.token)
         self._append(event.kind, event.payload)
 
-    def _refusal(self, event: ev.Propose) -> str | None:
-        if event.kind is not EntryKind.CONFIG:
-            return None
+    def _accept(self, token: Any) -> None:
+        opid = OpId(self._state.term, self._log.last_index + 1)
+        self._state.effects.append(ev.ProposalAccepted(token, opid))
+
+    def change_config(self, event: ev.ChangeConfig) -> None:
+        """Append a changed configuration, or say why not."""
+        code, reason = ConsensusErrorCode.ILLEGAL_STATE, self._unfit_to_change()
+        expected, committed = event.cas_opid_index, self._configs.committed.opid_index
+        if expected is not None and expected != committed:
+            code = ConsensusErrorCode.CAS_FAILED
+            reason = f"the committed configuration is {committed}, not {expected}"
+        elif reason is None:
+            code = ConsensusErrorCode.INVALID_CONFIG
+            try:
+                config = changed_config(
+                    self._configs.active, event.changes, leader_uuid=self._state.uuid
+                )
+            except BadChangeError as error:
+                reason = str(error)
+        if reason is not None:
+            self._state.effects.append(ev.ProposalRejected(event.token, reason, code))
+            return
+        self._accept(event.token)
+        self._append(EntryKind.CONFIG, encode_config(config))
+
+    def _unfit_to_change(self) -> str | None:
+        """Why no configuration can be changed now."""
+        if self._transfer is not None:
+            return "leadership is being handed over"
         if not self.committed_in_term:
             return "no operation of this term has committed yet (KUDU-872)"
         if self._configs.pending:
             return "another configuration change is pending"
-        entry = Entry(self._state.term, self._log.last_index + 1, event.kind, event.payload)
-        before, after = set(self._configs.voters), set(voters_of(decode_config(entry)))
-        changed = sorted(before ^ after)
-        if len(changed) > 1 or self._state.uuid in changed:
-            return f"one other voter at a time, not {changed}"
         return None
+
+    def _promote(self, peer: PeerProgress) -> None:
+        """Give a newcomer its vote once one more batch would bring it to the commit index."""
+        config = peer.config
+        if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
+            return
+        log, following = self._log, peer.match_index + 1
+        if following <= log.base.index:
+            return
+        batch = log.batch(following, self._state.options.batch_bytes_max)
+        if peer.match_index + len(batch) < log.commit_index:
+            return
+        voter = PeerConfig(config.uuid, config.address, VOTER, replace=config.replace)
+        change = PeerChange(ChangeType.MODIFY_PEER, voter)
+        after = changed_config(self._configs.active, (change,), leader_uuid=self._state.uuid)
+        self._append(EntryKind.CONFIG, encode_config(after))
 
     def _append(self, kind: EntryKind, payload: bytes) -> None:
         """Append an entry as leader and send it to every peer that is free."""
@@ -165,8 +251,12 @@ class Leader:
         del event
         if not self.leads:
             return
-        oldest_ns = self._state.now_ns - self._state.options.step_down_ns
-        if self._reached(self._state.now_ns, _CONTACT_NS) >= oldest_ns:
+        now_ns = self._state.now_ns
+        if self._transfer is not None and now_ns >= self._transfer.deadline_ns:
+            self._transfer = None  # nobody took over
+        oldest_ns = now_ns - self._state.options.step_down_ns
+        if self._reached(now_ns, _CONTACT_NS) >= oldest_ns:
+            self._tell_health()
             self._send_updates()
         else:
             self.end()
@@ -208,7 +298,9 @@ class Leader:
         )
         state.effects.append(ev.SendUpdate(peer.uuid, peer.address, self._request_count, request))
 
-    def _answering_peer(self, event: ev.UpdateAnswered | ev.SnapshotSent) -> PeerProgress | None:
+    def _answering_peer(
+        self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
+    ) -> PeerProgress | None:
         """The peer whose outstanding request ended; None for late or foreign answers."""
         peer = self.peers.get(event.peer_uuid)
         if peer is None or peer.in_flight != event.request_id:
@@ -216,21 +308,22 @@ class Leader:
         peer.in_flight = None
         return peer
 
-    def _note_contact(self, peer: PeerProgress) -> None:
-        peer.contact_ns = self._state.now_ns
-        peer.read_acked = max(peer.read_acked, peer.read_sent)
-
     def update_answered(self, event: ev.UpdateAnswered) -> None:
         """A peer answered its outstanding request, or did not."""
         response = event.response
         peer = self._answering_peer(event)
-        if peer is None or response is None or response.responder_term != self._state.term:
+        if peer is None or response is None:
             return
         error = response.error
+        if error is not None and error.code in _HAS_NO_REPLICA:
+            self._without_replica(peer, error.code)
+            return
+        if response.responder_term != self._state.term:
+            return
         mismatch = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
         if error is not None and error.code is not mismatch:
             return  # refused for a reason that time may mend; the next heartbeat tries again
-        self._note_contact(peer)
+        peer.note_contact(self._state.now_ns)
         if error is None:
             matched = response.last_received_current_leader.index
             assert matched <= self._log.last_index, "a follower matched more than the leader has"
@@ -238,11 +331,42 @@ class Leader:
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()
+            if self.leads:  # the commit may have ended it
+                self._promote(peer)
+                self._hand_over(peer)
         else:
             self._back_off(peer, response)
         self._resolve_reads()
         if self._wants_more(peer) or error is not None:
             self._send_update(peer)
+
+    def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
+        """A server that has lost the tablet, or never had it, is asked for an empty replica.
+
+        A newcomer is once its addition has committed: else a replica could be left on a server
+        that was never a member. One that votes may be needed for just that commit.
+        """
+        peer.match_index = 0
+        is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
+        if code is ConsensusErrorCode.TABLET_FAILED:
+            peer.is_hopeless = True
+        elif self._state.options.tablet_copy and not is_tentative:
+            self._request_count += 1
+            peer.in_flight = self._request_count
+            term, config = self._state.term, self._configs.committed
+            self._state.effects.append(
+                ev.SendStartCopy(peer.uuid, peer.address, peer.in_flight, term, config)
+            )
+
+    def copy_started(self, event: ev.CopyStarted) -> None:
+        """A peer has an empty replica now, or `error` says why not."""
+        peer = self._answering_peer(event)
+        if peer is None:
+            return
+        if event.error is None:
+            self._send_update(peer)
+        elif event.error.code in _REFUSES_COPY:
+            peer.is_hopeless = True
 
     def _wants_more(self, peer: PeerProgress) -> bool:
         """Whether to send again at once instead of with the next heartbeat."""
@@ -271,6 +395,7 @@ class Leader:
         peer = self.peers.get(event.peer_uuid)
         if peer is not None and peer.in_flight == event.request_id:
             peer.contact_ns = self._state.now_ns
+            peer.is_heard = True
 
     def snapshot_sent(self, event: ev.SnapshotSent) -> None:
         """The sending of a snapshot ended."""
@@ -278,7 +403,7 @@ class Leader:
         peer = self._answering_peer(event)
         if peer is None or response is None or response.responder_term != self._state.term:
             return
-        self._note_contact(peer)
+        peer.note_contact(self._state.now_ns)
         if response.installed:
             peer.match_index = max(peer.match_index, event.last_included.index)
             peer.next_index = event.last_included.index + 1

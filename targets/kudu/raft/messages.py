@@ -3,7 +3,8 @@
 Every request names the server it is meant for (`dest_uuid`) and the Raft group (`tablet_id`), so
 that one dispatcher per server serves all groups and a node that came back under another identity
 refuses what was meant for its predecessor. `InstallSnapshot` is ours: Kudu copies whole tablets
-instead, which its system tablet cannot do (KUDU-2748).
+instead, which its system tablet cannot do (KUDU-2748). `StartTabletCopy` only makes the empty
+replica that a snapshot or the log then fills.
 """
 
 from __future__ import annotations
@@ -12,24 +13,36 @@ import enum
 
 import msgspec
 
-from targets.kudu.messages import RaftConfig
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 __all__ = [
+    "BulkChangeConfigRequest",
+    "ChangeConfigRequest",
+    "ChangeConfigResponse",
+    "ChangeType",
     "ConsensusError",
     "ConsensusErrorCode",
     "Entry",
     "EntryKind",
     "GetConsensusStateRequest",
     "GetConsensusStateResponse",
+    "GetLastOpIdRequest",
+    "GetLastOpIdResponse",
     "InstallSnapshotRequest",
     "InstallSnapshotResponse",
     "LeaderStepDownRequest",
     "LeaderStepDownResponse",
     "OpId",
+    "OpIdType",
+    "PeerChange",
+    "PeerHealth",
     "RequestConsensusVoteRequest",
     "RequestConsensusVoteResponse",
     "RunLeaderElectionRequest",
     "RunLeaderElectionResponse",
+    "StartTabletCopyRequest",
+    "StartTabletCopyResponse",
+    "StepDownMode",
     "UpdateConsensusRequest",
     "UpdateConsensusResponse",
 ]
@@ -67,7 +80,9 @@ class OpId(_Message, frozen=True):
 
 
 class ConsensusErrorCode(enum.IntEnum):
-    """`ConsensusErrorPB.Code` and the parts of `TabletServerErrorPB.Code` a consensus call uses."""
+    """`ConsensusErrorPB.Code` and, from 20 on under numbers of ours, what a consensus call uses of
+    `TabletServerErrorPB.Code` and of the status codes below it.
+    """
 
     UNKNOWN = 1
     INVALID_TERM = 2
@@ -81,6 +96,18 @@ class ConsensusErrorCode(enum.IntEnum):
     TABLET_NOT_FOUND = 20
     WRONG_SERVER_UUID = 21
     NOT_THE_LEADER = 22
+    CAS_FAILED = 23
+    """The committed configuration is not the one the caller decided on."""
+    INVALID_CONFIG = 24
+    """No configuration can be changed like that, now or later (Kudu: InvalidArgument)."""
+    ILLEGAL_STATE = 25
+    """Not now: another change is pending, or nothing of the leader's term has committed yet."""
+    ABORTED = 26
+    """The change was appended, then leadership or the time ran out: it may still commit."""
+    TABLET_FAILED = 27
+    """The replica is here but cannot run; it has to be replaced."""
+    ALREADY_INPROGRESS = 28
+    """The tablet is being created, copied or deleted on that server."""
 
 
 class ConsensusError(_Message, frozen=True):
@@ -172,29 +199,72 @@ class GetConsensusStateRequest(_Message, frozen=True):
 
 
 class GetConsensusStateResponse(_Message, frozen=True):
-    """What the replica believes; `role` is its own."""
+    """What the replica believes; `role` is its own. The active configuration is the pending one
+    where there is one. `peer_health` (by uuid) comes from a leader, itself included.
+    """
 
     responder_uuid: str
     current_term: int = 0
     role: str = "UNKNOWN_ROLE"
     leader_uuid: str | None = None
-    config: RaftConfig | None = None
-    committed_config_index: int = -1
+    committed_config: RaftConfig | None = None
+    pending_config: RaftConfig | None = None
     last_logged: OpId = OpId(0, 0)
     committed_index: int = 0
+    peer_health: dict[str, PeerHealth] = {}
     error: ConsensusError | None = None
 
+    @property
+    def active_config(self) -> RaftConfig | None:
+        """The configuration it works by."""
+        return self.pending_config or self.committed_config
 
-class LeaderStepDownRequest(_Message, frozen=True):
-    """Ask a leader to give up its role; `new_leader_uuid` is asked to run an election at once."""
+
+class OpIdType(enum.StrEnum):
+    """Which end of a log is asked for."""
+
+    RECEIVED = "RECEIVED_OPID"
+    COMMITTED = "COMMITTED_OPID"
+
+
+class GetLastOpIdRequest(_Message, frozen=True):
+    """Ask a replica how far its log goes; needs no leadership."""
 
     dest_uuid: str
     tablet_id: str
+    opid_type: OpIdType = OpIdType.RECEIVED
+
+
+class GetLastOpIdResponse(_Message, frozen=True):
+    """The answer; `OpId(0, 0)` of an empty log."""
+
+    opid: OpId = OpId(0, 0)
+    error: ConsensusError | None = None
+
+
+class StepDownMode(enum.StrEnum):
+    """How a leader gives up its role."""
+
+    ABRUPT = "ABRUPT"
+    """At once; whoever's timer runs out first is next."""
+    GRACEFUL = "GRACEFUL"
+    """It refuses writes until a successor has its whole log, and asks that one to run; if nobody
+    takes over within an election timeout it goes on."""
+
+
+class LeaderStepDownRequest(_Message, frozen=True):
+    """Ask a leader to give up its role. `new_leader_uuid` is for GRACEFUL, and must vote; without
+    it the first voter that is caught up succeeds.
+    """
+
+    dest_uuid: str
+    tablet_id: str
+    mode: StepDownMode = StepDownMode.ABRUPT
     new_leader_uuid: str | None = None
 
 
 class LeaderStepDownResponse(_Message, frozen=True):
-    """The answer; the role is already given up when it arrives without an error."""
+    """Without an error the role is given up (ABRUPT), or being handed over (GRACEFUL)."""
 
     error: ConsensusError | None = None
 
@@ -208,5 +278,74 @@ class RunLeaderElectionRequest(_Message, frozen=True):
 
 class RunLeaderElectionResponse(_Message, frozen=True):
     """The answer: the election was started, not won."""
+
+    error: ConsensusError | None = None
+
+
+class ChangeType(enum.StrEnum):
+    """`ChangeConfigType`."""
+
+    ADD_PEER = "ADD_PEER"
+    REMOVE_PEER = "REMOVE_PEER"
+    MODIFY_PEER = "MODIFY_PEER"
+
+
+class PeerChange(_Message, frozen=True):
+    """One change of one member. ADD_PEER needs all of `peer`, REMOVE_PEER its uuid; MODIFY_PEER
+    sets member type, `promote` and `replace` to those of `peer`, and the address unless it is "".
+    """
+
+    type: ChangeType
+    peer: PeerConfig
+
+
+class ChangeConfigRequest(_Message, frozen=True):
+    """Change a group's configuration; sent to its leader. With `cas_config_opid_index` only if the
+    committed configuration has that index.
+    """
+
+    dest_uuid: str
+    tablet_id: str
+    change: PeerChange
+    cas_config_opid_index: int | None = None
+
+
+class BulkChangeConfigRequest(_Message, frozen=True):
+    """As ChangeConfig, with several changes in one step; at most one of them may concern a vote."""
+
+    dest_uuid: str
+    tablet_id: str
+    changes: tuple[PeerChange, ...]
+    cas_config_opid_index: int | None = None
+
+
+class ChangeConfigResponse(_Message, frozen=True):
+    """Sent when the change has committed: `config` is what it made. After ABORTED, or no answer,
+    it may have happened or may happen yet.
+    """
+
+    config: RaftConfig | None = None
+    error: ConsensusError | None = None
+
+
+class StartTabletCopyRequest(_Message, frozen=True):
+    """A leader asks a member's server, which has no such tablet, for an empty replica.
+
+    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
+    is the committed one, which the new replica starts from: with the group's first configuration
+    it might take itself for a voter, and if that had one member, for the leader. It is refused
+    where a tombstone has logged something of a term after `caller_term`.
+    """
+
+    dest_uuid: str
+    tablet_id: str
+    caller_uuid: str
+    caller_term: int
+    config: RaftConfig
+    superblock: bytes
+
+
+class StartTabletCopyResponse(_Message, frozen=True):
+    """Without an error there is a replica now, for the caller to fill."""
 
     error: ConsensusError | None = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,13 +30,14 @@ from targets.kudu.raft import messages as msg
 from targets.kudu.raft.calls import ConsensusCalls
 from targets.kudu.raft.core import CoreOptions, RaftCore, Role
 from targets.kudu.raft.errors import (
+    ConfigRefusedError,
     IndeterminateError,
     NotAppendedError,
     NotLeaderError,
     OverloadedError,
     RaftError,
 )
-from targets.kudu.raft.machine import Applier, StateMachine, Waiter
+from targets.kudu.raft.machine import Applier, SnapshotFiles, StateMachine, Waiter
 from targets.kudu.raft.senders import Senders
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
@@ -45,6 +46,7 @@ from targets.kudu.raft.wal import Wal
 
 __all__ = [
     "SYS_CATALOG_ID",
+    "ConfigRefusedError",
     "ConsensusService",
     "IndeterminateError",
     "NotAppendedError",
@@ -87,12 +89,17 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
+        files: SnapshotFiles | None = None,
+        copy_source: Callable[[], bytes] | None = None,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
-        role, term, leader or committed configuration changed; it must not block. `trace_steps`
-        announces every append, sync, vote, commit and apply as an event, for nemeses that
-        trigger on them. Without `needs_majority` a leader that has lost contact to its majority
-        leads on in its own eyes, as Kudu's does, instead of stepping down.
+        role, term, leader, committed configuration or, on a leader, the health of a peer changed;
+        it must not block. `trace_steps` announces every append, sync, vote, commit and apply as an
+        event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
+        contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
+        `copy_source` gives what a server that lacks this group needs to make an empty replica of
+        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
+        the snapshots of a large machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -105,13 +112,16 @@ class Replica:
         self._on_role_change = on_role_change
         self._trace_steps = trace_steps
         self._needs_majority = needs_majority
+        self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
+        self._last_logged = msg.OpId(0, 0)  # of a log that was given up
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
         self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -122,7 +132,13 @@ class Replica:
             segments_min=flags.log_min_segments_to_retain,
             on_durable=self._on_durable,
         )
-        self._applier = Applier(env, machine, self._group_label, checkpoint_every=checkpoint_every)
+        self._applier = Applier(
+            env,
+            machine,
+            self._group_label,
+            checkpoint_every=checkpoint_every,
+            digest=None if files is None else files.digest,
+        )
         self._snapshots = Snapshots(
             env.disk,
             folder,
@@ -130,6 +146,7 @@ class Replica:
             self._applier,
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+            files=files,
         )
         self._election = ElectionTimeouts(flags, env.random)
         self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
@@ -143,6 +160,7 @@ class Replica:
             vote_timeout_s=self._election.min_ns / _NS,
             step=self.step,
             spawn=self._spawn,
+            copy_source=copy_source,
         )
         self._carry_out = self._effect_handlers()
 
@@ -181,6 +199,17 @@ class Replica:
         """The newest committed configuration."""
         return self.config if self._core is None else self._core.configs.committed
 
+    @property
+    def pending_config(self) -> RaftConfig | None:
+        """The configuration that waits for its commit, if one does; it is active already."""
+        if self._core is None or not self._core.configs.pending:
+            return None
+        return self._core.config
+
+    def peer_health(self) -> dict[str, msg.PeerHealth]:
+        """What this leader makes of each member, itself included, by uuid; {} on all others."""
+        return {} if self._core is None else self._core.peer_health()
+
     # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -203,11 +232,13 @@ class Replica:
 
     async def _recover(self) -> RaftCore:
         found = await cmeta.recover(self._env.disk, self._folder, self._wal, self._initial_config)
+        self._last_logged = found.vote_state.last_logged
         if found.snapshot is not None:
             await self._snapshots.resume(found.snapshot)
         return RaftCore(
             self._local_uuid,
             self.group_id,
+            last_logged=self._last_logged,
             term=found.vote_state.current_term,
             voted_for=found.vote_state.voted_for,
             config=found.config,
@@ -218,6 +249,8 @@ class Replica:
                 step_down_ns=self._election.max_ns(0) if self._needs_majority else _NEVER_NS,
                 batch_bytes_max=self._flags.consensus_max_batch_size_bytes,
                 pre_election=self._flags.raft_enable_pre_election,
+                failed_ns=int(self._flags.follower_unavailable_considered_failed_sec * _NS),
+                tablet_copy=self._can_copy,
             ),
         )
 
@@ -236,7 +269,7 @@ class Replica:
         self._wal.close()
         stopped = NotLeaderError("the replica was stopped")
         for event in self._events:
-            if isinstance(event, ev.Propose | ev.ReadRequested):
+            if isinstance(event, ev.Propose | ev.ChangeConfig | ev.ReadRequested):
                 event.token.finish(stopped)
         self._events.clear()
         self._effects.clear()
@@ -244,8 +277,20 @@ class Replica:
         if self._calls is not None:
             self._calls.stop()
 
-    async def delete_data(self) -> None:
-        """Remove everything below the folder; only when stopped or never started.
+    async def keep_last_logged(self) -> None:
+        """Have the vote state remember the end of the log, which is about to be given up.
+
+        Only when stopped after a start. Until the log goes, this changes nothing.
+        """
+        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        core = self.core
+        ends = (self._last_logged, core.log.last)
+        self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
+        await self._save_votes(core.term, core.voted_for, core.configs.committed)
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
+        """Remove everything below the folder, or leave a tombstone; only when stopped or never
+        started. Before a tombstone, `keep_last_logged`.
 
         Vote state goes last: without it, what is left of a log is refused at the next start.
         """
@@ -253,7 +298,8 @@ class Replica:
         paths = await self._env.disk.list(f"{self._folder}/")
         last = cmeta.vote_state_path(self._folder)
         for path in sorted(paths, key=lambda path: (path == last, path)):
-            await self._env.disk.remove(path)
+            if path != last or not keep_votes:
+                await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a task of this replica: it ends with `stop`, its failure panics the node."""
@@ -295,12 +341,15 @@ class Replica:
 
     async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
-            state = cmeta.VoteState(effect.term, effect.voted_for, effect.committed_config)
-            await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
+            await self._save_votes(effect.term, effect.voted_for, effect.committed_config)
         else:
             assert isinstance(effect, ev.InstallSnapshot), effect
             await self._snapshots.install(effect)
         self._carry_on()
+
+    async def _save_votes(self, term: int, voted_for: str | None, config: RaftConfig) -> None:
+        state = cmeta.VoteState(term, voted_for, config, self._last_logged)
+        await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
 
     def _on_durable(self, sequence: int) -> None:
         self._trace("synced")
@@ -320,6 +369,7 @@ class Replica:
             ev.SendVote: senders.send_vote,
             ev.SendUpdate: senders.send_update,
             ev.SendSnapshot: senders.send_snapshot,
+            ev.SendStartCopy: senders.send_start_copy,
             ev.SendRunElection: senders.send_run_election,
             ev.Reply: self._reply,
             ev.Committed: self._committed,
@@ -329,6 +379,7 @@ class Replica:
             ev.ReadRejected: self._read_rejected,
             ev.ResetElectionTimer: lambda _: self._timer.reset(),
             ev.StateChanged: self._state_changed,
+            ev.HealthChanged: lambda _: self._tell_owner(),
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
@@ -357,7 +408,10 @@ class Replica:
             self.step(ev.Compact(index))
 
     def _proposal_rejected(self, effect: ev.ProposalRejected) -> None:
-        effect.token.finish(NotLeaderError(effect.reason))
+        error: RaftError = NotLeaderError(effect.reason)
+        if effect.code is not msg.ConsensusErrorCode.NOT_THE_LEADER:
+            error = ConfigRefusedError(effect.code, effect.reason)
+        effect.token.finish(error)
 
     def _read_ready(self, effect: ev.ReadReady) -> None:
         assert effect.index <= self._applier.journal.index, "a read is ready before it was applied"
@@ -374,6 +428,9 @@ class Replica:
             self._senders.drop()
             self._applier.fail("leadership was lost")
         self._announce()
+        self._tell_owner()
+
+    def _tell_owner(self) -> None:
         if self._on_role_change is not None:
             self._on_role_change(self)
 
@@ -384,6 +441,8 @@ class Replica:
         if now == self._announced:
             return
         self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
@@ -420,12 +479,30 @@ class Replica:
             raise OverloadedError(f"{waiting} writes wait for their commit already")
         waiter = Waiter()
         self.step(ev.Propose(msg.EntryKind.WRITE, payload, waiter))
-        try:
-            outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
-        except TimeoutError as error:
-            message = f"not committed within {timeout_s} s; it may be later"
-            raise IndeterminateError(message) from error
-        return outcome
+        return await _committed(waiter, timeout_s)
+
+    async def change_config(
+        self,
+        changes: Sequence[msg.PeerChange],
+        *,
+        cas_config_opid_index: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RaftConfig:
+        """Change the membership; returns the committed configuration once the change is in it.
+
+        At most one of `changes` may concern a vote, no other change may be pending, an operation of
+        this leader's term must have committed (KUDU-872), and the committed configuration must be
+        at `cas_config_opid_index`, where that is given. A leader neither removes nor demotes
+        itself. A member that is added as NON_VOTER with `promote` gets its vote by itself.
+
+        Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
+        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        """
+        self._check_running()
+        waiter = Waiter()
+        self.step(ev.ChangeConfig(tuple(changes), cas_config_opid_index, waiter))
+        await _committed(waiter, timeout_s)
+        return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
         """Make sure that this replica leads *now* and has applied all that was acknowledged before.
@@ -440,9 +517,16 @@ class Replica:
         index: int = await waiter.wait(timeout_s)
         return index
 
-    def step_down(self, *, new_leader_uuid: str | None = None) -> None:
-        """Give up leadership, to `new_leader_uuid` if given; nothing happens on a follower."""
-        self.step(ev.StepDown(new_leader_uuid))
+    def step_down(self) -> None:
+        """Give up leadership at once; nothing happens on a follower."""
+        self.step(ev.StepDown())
+
+    def hand_over(self, *, new_leader_uuid: str | None = None) -> None:
+        """Refuse writes, and ask `new_leader_uuid` or any voter to run as soon as it has the whole
+        log; after an election timeout without a successor this replica goes on. Nothing happens on
+        a follower.
+        """
+        self.step(ev.StepDown(msg.StepDownMode.GRACEFUL, new_leader_uuid))
 
     def _check_running(self) -> None:
         if self.state_text != "RUNNING":
@@ -468,6 +552,8 @@ class Replica:
                 "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
             },
             "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
+            "peer_health": dict(self.peer_health()),
         }
         if core is not None:
             data["first_index"] = core.log.base.index + 1
@@ -478,6 +564,16 @@ class Replica:
             }
             data |= self._applier.journal.dump(core.log)
         return data
+
+
+async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
+    """Wait until what was proposed is applied: index, term, result."""
+    try:
+        outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+    except TimeoutError as error:
+        message = f"not committed within {timeout_s} s; it may be later"
+        raise IndeterminateError(message) from error
+    return outcome
 
 
 async def _raise(error: Exception) -> None:

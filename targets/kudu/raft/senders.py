@@ -47,6 +47,7 @@ class Senders:
         vote_timeout_s: float,
         step: Callable[[ev.Event], None],
         spawn: Callable[[Coroutine[Any, Any, Any], str], object],
+        copy_source: Callable[[], bytes] | None,
     ) -> None:
         self._env = env
         self._client = client
@@ -57,6 +58,7 @@ class Senders:
         self._vote_timeout_s = vote_timeout_s
         self._step = step
         self._spawn = spawn
+        self._copy_source = copy_source
         self._timeout_max_s = flags.consensus_rpc_timeout_ms / 1000
         periods = 2 * flags.leader_failure_max_missed_heartbeat_periods
         self._timeout_base_s = min(
@@ -171,6 +173,35 @@ class Senders:
         except RpcError:
             response = None  # silence is neither yes nor no; the election timer goes on
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
+
+    def send_start_copy(self, effect: ev.SendStartCopy) -> None:
+        """Ask a server for an empty replica of this group."""
+        self._spawn(self._ask_for_replica(effect), "copy")
+
+    async def _ask_for_replica(self, effect: ev.SendStartCopy) -> None:
+        assert self._copy_source is not None, "the core knows that nothing is copied"
+        superblock = self._copy_source()
+        request = msg.StartTabletCopyRequest(
+            dest_uuid=effect.peer_uuid,
+            tablet_id=self._group_id,
+            caller_uuid=self._local_uuid,
+            caller_term=effect.term,
+            config=effect.config,
+            superblock=superblock,
+        )
+        error: msg.ConsensusError | None
+        try:
+            response = await self._client.call(
+                effect.address,
+                "ConsensusService.StartTabletCopy",
+                request,
+                msg.StartTabletCopyResponse,
+                timeout_s=self._timeout_s(len(superblock)),
+            )
+            error = response.error
+        except RpcError as failure:
+            error = msg.ConsensusError(msg.ConsensusErrorCode.UNKNOWN, str(failure))
+        self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
         """Ask a peer to run for leader, once; if that fails, a timer elects."""

@@ -13,12 +13,16 @@ __all__ = ["CoreOptions", "RaftState"]
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class CoreOptions:
-    """The limits the core works by. `leader_alive_ns` is the shortest election timeout."""
+    """The limits the core works by. `leader_alive_ns` is the shortest election timeout; a peer that
+    was silent for `failed_ns` has failed; with `tablet_copy` servers without a replica get one.
+    """
 
     leader_alive_ns: int = 1_500_000_000
     step_down_ns: int = 2_250_000_000
     batch_bytes_max: int = 1024 * 1024
     pre_election: bool = True
+    failed_ns: int = 300_000_000_000
+    tablet_copy: bool = False
 
 
 class RaftState:
