@@ -128,7 +128,9 @@ async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: D
     await until_whole(cluster, 6, 3, second, third)
     await cluster.ok(client, "alter", name="t", steps=[["add", "d"]])
     await cluster.until_done(client, "is-alter-done", "t")
-    await asyncio.sleep(2)  # a copy is looked at now and then, and heartbeats tell what is committed
+    await asyncio.sleep(
+        2
+    )  # a copy is looked at now and then, and heartbeats tell what is committed
     assert {"READY"} == set((await held_by(cluster, "t1")).values())
     await world.start("t2")
     await world.start("t3")
