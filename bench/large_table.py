@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -232,7 +233,7 @@ def run(size: Size, count: int) -> int:
     for at_ns in points(course, count):
         begin = time.process_time()
         try:
-            result = execute(size, lambda world, at_ns=at_ns: world.struck(at_ns))
+            result = execute(size, functools.partial(World.struck, at_ns=at_ns))
         except AssertionError as error:
             result, problem = None, str(error)
         else:

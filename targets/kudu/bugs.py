@@ -313,6 +313,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         **_NO_FSYNC,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
+        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
     },
 }
 """Flags whose defaults differ in a profile."""

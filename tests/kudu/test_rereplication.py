@@ -128,6 +128,9 @@ async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: D
     await until_whole(cluster, 6, 3, second, third)
     await cluster.ok(client, "alter", name="t", steps=[["add", "d"]])
     await cluster.until_done(client, "is-alter-done", "t")
+    await asyncio.sleep(
+        2
+    )  # a copy is looked at now and then, and heartbeats tell what is committed
     assert {"READY"} == set((await held_by(cluster, "t1")).values())
     await world.start("t2")
     await world.start("t3")
@@ -196,3 +199,45 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: D
     await cluster.until_converged(limit_s=150)
     assert [answer.replacement_tablet_id] == list(await members(cluster))
     assert (await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))).error
+
+
+@on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
+async def test_rows_move_with_their_replicas(cluster: Deployed):
+    """Every server goes once: no replica of the end is one of the beginning."""
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", columns=["a"], partitions=2)
+    await cluster.until_converged()
+    expected = {}
+    for round_ in range(5):
+        for batch in range(3):
+            rows = [["insert", f"k{round_}.{batch}.{n}", {"a": f"v{n}"}] for n in range(20)]
+            await cluster.ok(client, "write", table="t", nonce=f"w{round_}.{batch}", rows=rows)
+            expected |= {key: cells for _, key, cells in rows}
+        node = f"t{round_ + 1}"
+        lost = await uuid_of(cluster, node)
+        await world.kill(node)
+        await until_whole(cluster, 2, 3, lost)
+        await world.start(node)
+        await cluster.until_converged()
+    scanned = await cluster.ok(client, "scan", table="t", mode="latest", replica="leader")
+    found = {key: cells for part in scanned["parts"] for key, cells in part["rows"]}
+    assert expected == found
+    digests: dict[str, set[str]] = {}
+    for dump in (await cluster.system.snapshot())["tservers"].values():
+        for tablet in dump["tablets"]:
+            if tablet["data_state"] == "READY":
+                digests.setdefault(tablet["tablet_id"], set()).add(tablet["rows"]["digest"])
+    assert [len(found) for found in digests.values()] == [1, 1]
+
+
+@on(deploy, tservers=5, flags=SOON + ",raft_prepare_replacement_before_eviction=false")
+async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=4)
+    await cluster.until_converged()
+    lost = await uuid_of(cluster, "t1")
+    await world.kill("t1")
+    await until_whole(cluster, 4, 3, lost)
+    await world.start("t1")
+    await cluster.until_converged()
+    assert {"TOMBSTONED"} == set((await held_by(cluster, "t1")).values())
