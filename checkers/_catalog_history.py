@@ -11,6 +11,7 @@ completion after everything has arrived.
 * A lost create whose table somebody saw did take effect, and did so before that answer returned: it
   gets that return. (An upper bound only; it may have happened any time since its call.)
 * Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
+* A read with a bound is a read that was asked for that much earlier (`_bounded_reads`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkers._bounded_reads import calls_before, is_bounded
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.linearizability.models.catalog_types import (
     Alter,
@@ -34,6 +36,7 @@ from checkers.linearizability.models.catalog_types import (
 from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS, READS
+from harness.vocabularies.follower_reads import FRESH
 
 __all__ = ["CatalogHistory", "Conflict", "catalog_history", "shown_tables"]
 
@@ -60,6 +63,7 @@ class CatalogHistory:
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
     seen_creates: Mapping[int, int]  # lost creates that took effect -> the invocation that saw it
+    sent_again: Mapping[int, str]  # changes sent more than once -> the key of what a second makes
 
 
 def _value(op: Op) -> dict[str, Any]:
@@ -165,7 +169,8 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
     value = _value(done)
     if value.get("result", "ok") != "ok":
         return
-    if done.f == "list":
+    f = FRESH.get(done.f, done.f)
+    if f == "list":
         for entry in _field(done, "tables"):
             ident = _text(entry[1])
             if ident is not None:
@@ -176,12 +181,33 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
         nonce = None
         if done.f == "create":
             nonce = _text(_value(pair.invoke).get("nonce"))
-        elif done.f == "get":
+        elif f == "get":
             nonce = _text(value.get("comment"))
         yield ident, nonce
 
 
-def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+def _again(key: str) -> str:
+    """The key of a table that the second effect of a create made."""
+    return f"{key}, sent again"
+
+
+def _sent_again(history: History) -> dict[int, str]:
+    """Acknowledged changes with several attempts, by invocation; of creates, their other key."""
+    return {
+        pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
+        for pair in history.pairs
+        if pair.invoke.f in MUTATIONS
+        and pair.type is OpType.OK
+        and pair.completion is not None
+        and len(pair.completion.attempts) > 1
+        and isinstance(fields := pair.invoke.value, dict)
+    }
+
+
+def _bind(
+    history: History, again: frozenset[str] = frozenset()
+) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+    """What belongs together; the keys in `again` are there for one second id of a nonce."""
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -191,12 +217,17 @@ def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
                 continue
             at = pair.invoke.index
             other_nonce, first = ids.setdefault(ident, (nonce, at))
+            if other_nonce == _again(nonce):
+                continue
             if other_nonce != nonce:
                 text = (
                     f"table {ident} was made by two creates, with nonces {other_nonce} and {nonce}"
                 )
                 conflicts.setdefault((ident, nonce), Conflict(text, first, at))
             other_id, first = nonces.setdefault(nonce, (ident, at))
+            if other_id != ident and _again(nonce) in again:
+                ids[ident] = (_again(nonce), at)
+                other_id, first = nonces.setdefault(_again(nonce), (ident, at))
             if other_id != ident:
                 text = f"the create with nonce {nonce} made two tables, {other_id} and {ident}"
                 conflicts.setdefault((nonce, ident), Conflict(text, first, at))
@@ -204,7 +235,7 @@ def _bind(history: History) -> tuple[dict[str, str], tuple[Conflict, ...]]:
 
 
 def _input(op: Op, key: str) -> CatalogInput:
-    f = op.f
+    f = FRESH.get(op.f, op.f)
     if f == "list":
         return ListTables()
     name = _field(op, "name")
@@ -233,19 +264,20 @@ def _answer(op: Op) -> Answer:
         )
     if result != "ok":
         return Answer(result)
-    if op.f == "list":
+    f = FRESH.get(op.f, op.f)
+    if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
             # No state has two tables with one name, and so no step allows this answer.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
-    columns = value.get("columns") if op.f == "get" else None
+    columns = value.get("columns") if f == "get" else None
     return Answer(
         "ok",
         table_id=_text(value.get("table_id")),
         version=value.get("schema_version"),
-        key=_text(value.get("comment")) if op.f == "get" else None,
-        applied=value.get("applied_schema_version") if op.f == "get" else None,
+        key=_text(value.get("comment")) if f == "get" else None,
+        applied=value.get("applied_schema_version") if f == "get" else None,
         columns=None if columns is None else tuple(columns),
     )
 
@@ -268,20 +300,25 @@ def _shown_nonces(history: History) -> set[str]:
     return {comment for comment in comments if comment is not None}
 
 
-def catalog_history(history: History) -> CatalogHistory:
-    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl"."""
+def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
+    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
+
+    With `again`, a create that was sent twice may have made two tables.
+    """
     for pair in history.pairs:
         _check_shapes(pair)
-    bindings, conflicts = _bind(history)
+    sent_again = _sent_again(history) if again else {}
+    bindings, conflicts = _bind(history, frozenset(sent_again.values()))
     ids = {nonce: ident for ident, nonce in bindings.items()}
     sights = _first_sights(history)
     operations: list[CatalogOperation] = []
     seen: dict[int, int] = {}
     nonces: dict[str, int] = {}
     shown = _shown_nonces(history)
+    earlier = calls_before(history)
     for pair in history.pairs:
         call = pair.invoke
-        if call.f not in MUTATIONS | READS:
+        if call.f not in MUTATIONS | READS and not is_bounded(pair):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r}, which is not in the vocabulary 'ddl': "
                 f"{', '.join(sorted(MUTATIONS | READS))}"
@@ -290,7 +327,7 @@ def catalog_history(history: History) -> CatalogHistory:
         answer: Answer | Unknown = UNKNOWN
         returned: int | None = None
         if pair.type is OpType.INFO:
-            if call.f in READS:
+            if call.f in READS or is_bounded(pair):
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
@@ -305,11 +342,14 @@ def catalog_history(history: History) -> CatalogHistory:
             if pair.type is OpType.FAIL and not _is_observation(pair.completion):
                 continue
             answer, returned = _answer(pair.completion), pair.completion.index
+            if answer.key is not None and bindings.get(str(answer.table_id)) == _again(answer.key):
+                answer = answer._replace(key=_again(answer.key))
+        before = earlier.get(call.index)
         operations.append(
             Operation(
-                call.process if isinstance(call.process, int) else -1,
+                call.process if isinstance(call.process, int) and before is None else -1,
                 _input(call, key),
-                call.index,
+                call.index if before is None else before - 0.5,
                 answer,
                 returned,
                 call.index,
@@ -321,6 +361,7 @@ def catalog_history(history: History) -> CatalogHistory:
         conflicts,
         {pair.invoke.index: pair for pair in history.pairs},
         seen,
+        sent_again,
     )
 
 

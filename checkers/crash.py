@@ -1,14 +1,17 @@
 """No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
 
 Only an exit of the target's own is `invalid`. One that a fault of its disk or clock may have caused
-is excused, and no other. One by the host (its OOM killer, a signal that nobody of us sent), by
-nobody knows whom, or beside a failure of the infrastructure is `unknown`.
+is excused, and no other. One whose log says what the run's profile permits is permitted
+(`Permit.signs`), such as the exit after a catch-up of 30 s, which `strict` does not know. One by
+the host (its OOM killer, a signal that nobody of us sent), by nobody knows whom, or beside a
+failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from checkers._disturbances import (
@@ -18,8 +21,11 @@ from checkers._disturbances import (
     citation,
     disturbances_of,
 )
+from checkers._permitted import permitted_result
 from checkers._sentences import seconds
+from checkers.invariants import KEY, counted, invariant_of
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.permits import Permit, permits_of
 from harness.timeline import EXCUSED_AFTER_NS
 
 __all__ = ["CrashChecker"]
@@ -44,18 +50,30 @@ class CrashChecker:
         exits = list(history.facts("node-exit"))
         # An exit that does not say that it was expected was not.
         excused = _Excuses(history)
-        unexpected = [
-            op for op in exits if not (op.value.get("expected", False) or excused.covers(op))
-        ]
+        ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
+        permits = permits_of(history)
+        allowed = {op.index: name for op in ended if (name := _permit_of(op, permits)) is not None}
+        unexpected = [op for op in ended if op.index not in allowed]
         failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}
         crashes = [op for op in unexpected if doubts[op.index] is None]
+        looked = {"exits": max(1, len(exits))}
         details: dict[str, Any] = {
             "exits": len(exits),
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
+            # Every process that was seen to end, and at least that all were watched to the end.
+            "looked": looked,
+            KEY: counted(looked, [invariant_of("exits")]),
         }
+        if not unexpected and allowed:
+            held = CheckResult(
+                self.name, Verdict.INVALID, "", tuple(_told(op) for op in ended[:EXITS_MAX])
+            )
+            return permitted_result(
+                held, permits, Counter(allowed.values()), list(allowed), details
+            )
         if not unexpected:
             reason = f"no node ended by itself; the nemesis ended {len(exits) - excused.count}"
             if excused.count:
@@ -64,10 +82,9 @@ class CrashChecker:
         text: list[str] = []
         crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
         for op in crashes_first[:EXITS_MAX]:
-            node, code = op.value.get("node"), op.value.get("code")
+            node = op.value.get("node")
             doubt = doubts[op.index]
-            how = "ended by itself" if doubt is None else "ended"
-            text.append(f"Node {node} {how} at {seconds(op.time)} s with code {code}.")
+            text.append(_told(op, "ended by itself" if doubt is None else "ended"))
             if doubt is not None:
                 text.append(f"Whether that was the target's doing is not known: {doubt}.")
             log = [str(line) for line in op.value.get("log") or ()]
@@ -116,6 +133,22 @@ class _Excuses:
         found = any(start <= op.time <= end for start, end in spans)
         self.count += found
         return found
+
+
+def _told(op: Op, how: str = "ended by itself") -> str:
+    node, code = op.value.get("node"), op.value.get("code")
+    return f"Node {node} {how} at {seconds(op.time)} s with code {code}."
+
+
+def _permit_of(op: Op, permits: Mapping[str, Permit]) -> str | None:
+    """The permit of which the log of a node that ended shows a sign; none for a foreign exit."""
+    if op.value.get("by") in FOREIGN_EXITS:
+        return None
+    log = [str(line) for line in op.value.get("log") or ()]
+    for name, permit in sorted(permits.items()):
+        if any(sign in line for sign in permit.signs for line in log):
+            return name
+    return None
 
 
 def _names(exits: Iterable[Op]) -> str:

@@ -17,10 +17,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from msgspec.structs import replace as replace_result
+
+from checkers._bounded_reads import is_bounded
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
+from checkers._permitted import permit_rules, permitted_result
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import fields_of, table_words
 from checkers.catalog_passes import Contradiction, conflict, narrowed, refute, replay
+from checkers.catalog_permits import judge_permitted
 from checkers.history_models.engine import (
     OPERATIONS_MAX,
     Told,
@@ -29,6 +34,7 @@ from checkers.history_models.engine import (
     linearizable,
     operation_of,
 )
+from checkers.invariants import KEY, counted, invariant_of
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
@@ -48,7 +54,8 @@ from checkers.linearizability.models.register import (
     distinct,
 )
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Pair
+from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.permits import permits_of
 from harness.vocabularies.ddl import READS
 
 if TYPE_CHECKING:
@@ -79,7 +86,7 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
     result = fields_of(pair.completion).get("result", "ok")
-    if pair.invoke.f in READS | {"read"}:
+    if pair.invoke.f in READS | {"read"} or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
@@ -121,9 +128,20 @@ class CatalogLinearizable(_Linearizable):
     doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
+        """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl".
+
+        What is not linearizable is judged again under what the profile permits.
+        """
         del case
         end_s = time.monotonic() + time_limit_s
+        result = self._strictly(history, end_s)
+        looked = {**result.details.get("looked", {})}
+        result.details[KEY] = counted(looked, [invariant_of("answers")])
+        if result.verdict is not Verdict.INVALID:
+            return result
+        return _under_permits(history, result, end_s)
+
+    def _strictly(self, history: History, end_s: float) -> CheckResult:
         converted = catalog_history(history)
         if converted.conflicts:
             return self._conflicting(converted)
@@ -201,6 +219,26 @@ class CatalogLinearizable(_Linearizable):
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
         details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
         return convicted(self.name, Told(told.text, text, tuple(blamed), "created-twice"), details)
+
+
+def _under_permits(history: History, strict: CheckResult, end_s: float) -> CheckResult:
+    """The result `strict`, which is invalid, as the history's permits leave it."""
+    permits = permits_of(history)
+    found = judge_permitted(history, permits, end_s=end_s)
+    if found is None:
+        return permit_rules(strict, permits)
+    details = {**strict.details, "permit_steps": found.steps}
+    if found.counts is not None:
+        return permitted_result(strict, permits, found.counts, found.examples, details)
+    if found.exhausted:
+        pairs = {pair.invoke.index: pair for pair in history.pairs}
+        last = f": {sentence(pairs[found.stuck])}" if found.stuck in pairs else ""
+        names = ", ".join(sorted(permits))
+        text = (*strict.explanation, f"Nor does what the profile permits ({names}) explain{last}.")
+        return permit_rules(replace_result(strict, explanation=text, details=details), permits)
+    reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
+    details |= {"rule": "undecided", "limited": True}
+    return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:

@@ -6,7 +6,7 @@ What it found is told more briefly here, since the cases stand in the details of
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from checkers.history_models.transactions import ElleModel, ListAppend, RwRegister, blamed, refuted
@@ -15,7 +15,7 @@ from harness.ops import CheckResult, History, ModelSettings
 if TYPE_CHECKING:
     from checkers.elle.check import ElleResult
 
-__all__ = ["ElleListAppend", "ElleRwRegister"]
+__all__ = ["ElleListAppend", "ElleRwRegister", "told"]
 
 _SENTENCES_MAX = 60
 _OPERATIONS_MAX = 64
@@ -53,6 +53,18 @@ def _details(result: ElleResult) -> dict[str, Any]:
     }
 
 
+def told(name: str, result: ElleResult, proof: Mapping[str, Any] | None) -> CheckResult:
+    """What Elle found as the result of the checker `name`."""
+    return CheckResult(
+        name,
+        result.verdict,
+        result.reason,
+        _sentences(result),
+        blamed(result)[:_OPERATIONS_MAX],
+        _details(result) | ({} if proof is None else {"proof": dict(proof)}),
+    )
+
+
 class _Elle:
     """What the checkers of runs share: the check of `model`, told as a `CheckResult`."""
 
@@ -68,14 +80,7 @@ class _Elle:
         prepared = self.model().prepare(history, self._settings)
         models = self._settings.consistency_models
         result, proof = prepared.proven(models, max(0.0, end_s - time.monotonic()))
-        return CheckResult(
-            self.name,
-            result.verdict,
-            result.reason,
-            _sentences(result),
-            blamed(result)[:_OPERATIONS_MAX],
-            _details(result) | ({} if proof is None else {"proof": proof}),
-        )
+        return told(self.name, result, proof)
 
 
 class ElleListAppend(_Elle):

@@ -17,14 +17,16 @@ from harness.ops import CheckResult, Verdict
 
 __all__ = ["EXEMPT_SHARE_MAX", "certified", "weighed"]
 
+INVARIANTS: Final = "invariants"
+"""The key among the details of a result: name of an invariant -> how often it was looked at."""
 EXEMPT_SHARE_MAX: Final = 0.5
 """A check that exempts more than this share of what it could have judged proves too little."""
 
 
 def weighed(result: CheckResult) -> CheckResult:
-    """The result; `unknown` where it is `valid` only for want of anything to judge."""
+    """The result; `unknown` where it holds only for want of anything to judge."""
     looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
-    if result.verdict is not Verdict.VALID or not (looked or exempt):
+    if not result.verdict.holds or not (looked or exempt):
         return result
     doubts = [
         f"{check} exempted {count} of {count + looked.get(check, 0)}"
@@ -52,7 +54,20 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
         if judged:
             total = sum(judged.values())
             looked[result.checker] = f"{total} judged, {sum(exempt.values())} exempt"
-    return [_with(result, looked) for result in found]
+    invariants = _invariants(found)
+    return [_with(result, looked, invariants) for result in found]
+
+
+def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
+    """How often each named invariant was looked at, by all checkers together."""
+    total: dict[str, int] = {}
+    for result in results:
+        for name, count in _counts(result, INVARIANTS).items():
+            total[name] = total.get(name, 0) + count
+    return {
+        name: f"looked at {count} times" if count else "not looked at"
+        for name, count in sorted(total.items())
+    }
 
 
 def _counts(result: CheckResult, name: str) -> dict[str, int]:
@@ -63,9 +78,12 @@ def _counts(result: CheckResult, name: str) -> dict[str, int]:
     return {str(check): count for check, count in counts.items() if isinstance(count, int)}
 
 
-def _with(result: CheckResult, looked: dict[str, str]) -> CheckResult:
+def _with(result: CheckResult, looked: dict[str, str], invariants: dict[str, str]) -> CheckResult:
     certificate = result.details.get("certificate")
     if not isinstance(certificate, Mapping) or not looked:
         return result
-    details = {**result.details, "certificate": {**certificate, "looked": looked}}
+    more = {**certificate, "looked": looked}
+    if invariants:
+        more[INVARIANTS] = invariants
+    details = {**result.details, "certificate": more}
     return msgspec.structs.replace(result, details=details)

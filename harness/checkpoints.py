@@ -10,6 +10,8 @@ Whole numbers besides the index (which may then be left out) are what the group 
 version of its schema, say. It is kept when anybody first had each, so that an answer "all have it"
 can be held against it.
 
+Who leads a group in a term is compared likewise, whatever group it is: there is one.
+
 Of the rest only what differs is kept for the history, since what is equal says nothing more; so
 the store of a run hardly grows. Equal indices alone are compared: a node that is behind, or half
 recovered, has said nothing wrong.
@@ -29,6 +31,24 @@ REACHED_MAX: Final = 50_000
 """Steps forward that are kept; beyond, none are: one that is missing would prove the opposite."""
 
 
+LEADER: Final = "leader"
+"""What a divergence is about where two nodes lead a group in one term, its index."""
+
+
+def _divergence(
+    key: tuple[str, int, str], first: tuple[str, str, int], second: tuple[str, str, int]
+) -> dict[str, Any]:
+    group, index, what = key
+    return {
+        "group": group,
+        "index": index,
+        "what": what,
+        "nodes": [first[1], second[1]],
+        "values": [first[0], second[0]],
+        "times_ns": [first[2], second[2]],
+    }
+
+
 class Checkpoints:
     """Compares checkpoints as they come."""
 
@@ -40,6 +60,19 @@ class Checkpoints:
         self._told = 0
         self._compared = 0
         self._forgotten = 0
+        self._elections = 0
+
+    def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
+        """`node` leads `group` in `term`, which nobody else may: one more thing to compare."""
+        key = (group, term, LEADER)
+        first = self._first.get(key)
+        if first is None:
+            self._elections += 1
+            self._remember(key, (node, node, said_ns))
+            return []
+        if first[0] == node or not self._is_new(group, LEADER):
+            return []
+        return [_divergence(key, first, (node, node, said_ns))]
 
     def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
         """One event of `node`; returns what contradicts an earlier one, for the history.
@@ -64,16 +97,7 @@ class Checkpoints:
                 continue
             self._compared += 1
             if first[0] != value and self._is_new(group, what):
-                found.append(
-                    {
-                        "group": group,
-                        "index": index,
-                        "what": what,
-                        "nodes": [first[1], node],
-                        "values": [first[0], value],
-                        "times_ns": [first[2], said_ns],
-                    }
-                )
+                found.append(_divergence(key, first, (value, node, said_ns)))
         return found
 
     def summary(self) -> dict[str, Any] | None:
@@ -81,7 +105,7 @@ class Checkpoints:
 
         `None` where nobody announced anything.
         """
-        if not self._told:
+        if not self._told and not self._elections:
             return None
         reached = self._reached if self._steps <= REACHED_MAX else {}
         return {
@@ -93,6 +117,7 @@ class Checkpoints:
             "compared": self._compared,
             "diverged": len(self._diverged),
             "forgotten": self._forgotten,
+            "elections": self._elections,
         }
 
     def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:

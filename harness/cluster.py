@@ -158,6 +158,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
     there is one (FUSE), so that power cuts and faults of disks reach it.
     `debian_package`: what to install where its program is missing, for the message that says so.
+    `pages`: the port on which a node with an `entry` shows its pages to people
+    (`Env.serve_pages`). No node connects to it and no fault of links is laid on it.
     """
 
     name: str
@@ -180,6 +182,12 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     clock_probe: tuple[str, ...] = ()
     faulty_disk: bool = False
     debian_package: str | None = None
+    pages: int | None = None
+
+    @property
+    def bound_ports(self) -> tuple[int, ...]:
+        """All ports that it listens on: the declared ones, and that of its pages."""
+        return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
 class Link(msgspec.Struct, frozen=True, order=True):

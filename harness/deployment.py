@@ -64,6 +64,7 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
                     f"other nodes: {', '.join(n for n in names if n != spec.name) or 'none'}"
                 )
         _check_ready(spec)
+        _check_pages(spec)
         _check_files(spec)
         if not all(spec.setup):
             raise UsageError(
@@ -119,6 +120,21 @@ def _check_ready(spec: NodeSpec) -> None:
             raise UsageError(
                 f"{where}: {ready.pattern!r} is not a regular expression: {error}"
             ) from error
+
+
+def _check_pages(spec: NodeSpec) -> None:
+    if spec.pages is None:
+        return
+    if spec.entry is None:
+        raise UsageError(
+            f"node {spec.name!r} has pages on port {spec.pages}, but it is not written against "
+            "`Env`; a foreign program's own pages are among its `ports`"
+        )
+    if spec.pages in spec.ports:
+        raise UsageError(
+            f"node {spec.name!r} has its pages on port {spec.pages}, which is one of its `ports` "
+            f"{list(spec.ports)}; give them a port of their own"
+        )
 
 
 def _check_files(spec: NodeSpec) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from harness.errors import UsageError
@@ -32,6 +32,9 @@ __all__ = [
     "Listener",
     "Network",
     "NodeMain",
+    "PageHandler",
+    "PageRequest",
+    "PageResponse",
     "load_entry",
 ]
 
@@ -172,6 +175,28 @@ class Disk(Protocol):
         ...
 
 
+class PageRequest(NamedTuple):
+    """A GET of one of a node's pages: the decoded path, and the last value of each query field."""
+
+    path: str
+    query: Mapping[str, str]
+    accepts_json: bool
+    """Whether the caller would rather have JSON than HTML, by its `Accept` header."""
+
+
+class PageResponse(NamedTuple):
+    """A page, whole."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+PageHandler = Callable[[PageRequest], Awaitable[PageResponse]]
+"""Makes a node's pages. An error of its own is that page's answer (500) and an event
+`page-failed`, never the end of the node."""
+
+
 class Env(Protocol):
     """One per node incarnation. Target code sees nothing else of the world."""
 
@@ -209,6 +234,18 @@ class Env(Protocol):
         """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
         ...
 
+    async def serve_pages(self, port: int, handler: PageHandler) -> None:
+        """Show pages to people on the declared `NodeSpec.pages`, until the node ends.
+
+        Answers have bounds of size, time and number (`harness.environments.pages`). Raises
+        `ValueError` for another port, `OSError` where it is taken.
+        """
+        ...
+
+    def page_url(self, address: Address) -> str:
+        """Where a browser finds another node's pages, without a path: `http://host:port`."""
+        ...
+
     def event(self, kind: str, **data: Any) -> None:
         """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
 
@@ -225,6 +262,16 @@ class ClientEnv(Env, Protocol):
         """Host and TCP port under which a client reaches `address`, for protocols of their own.
 
         Raises `UsageError` in simulation, where there are no sockets.
+        """
+        ...
+
+    async def get_page(
+        self, address: Address, target: str, *, accept: str = "text/html"
+    ) -> PageResponse:
+        """GET a page of a node: `target` is a path, with a query or without.
+
+        Faults of links between nodes do not reach it. Waits for a paused node as long as the
+        caller lets it. Raises `ConnectionRefusedError` and `ConnectionResetError`.
         """
         ...
 

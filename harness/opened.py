@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from harness.case import stream
+from harness.driver import POLL_S
+from harness.errors import TargetError
 from harness.faults.conductor import FaultConductor
 from harness.generator import GeneratorLike
 from harness.guarded import look, poll
 from harness.interpreter import interpret
-from harness.planning import Plan
+from harness.permits import fact_of
+from harness.planning import TargetPlan
 from harness.plugins import (
     Client,
     Convergence,
@@ -27,14 +30,16 @@ from harness.plugins import (
 )
 from harness.recorder import EventScribe, Recorder
 
-__all__ = ["OpenedTarget"]
+__all__ = ["READY_BOUND_S", "OpenedTarget"]
+
+READY_BOUND_S: Final = 60.0
 
 
 class OpenedTarget:
     """The target of `plan` in this session."""
 
     def __init__(
-        self, plan: Plan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
+        self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
         """`nemeses` are those that faults may name, now or later."""
         self.plan = plan
@@ -46,6 +51,9 @@ class OpenedTarget:
         self.scribe = EventScribe(recorder, nodes.values())
         # First: what happened before anybody subscribed is told to the first one only.
         session.cluster.subscribe(self.scribe.on_event)
+        permits = getattr(plan.target, "permits", None)
+        if permits is not None and (found := permits(plan.settings)):
+            recorder.fact("permits", fact_of(plan.settings.profile, found))
         self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
         self.conductor = FaultConductor(
             cluster=session.cluster,
@@ -81,6 +89,20 @@ class OpenedTarget:
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
         return await look(roles_of(self.system), self.plan.case.target)
+
+    async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
+        """Wait until the target serves; raises `TargetError` with what is pending, and logs."""
+        state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
+        if not state.ok:
+            logs = []
+            for name in list(self.cluster.nodes)[:3]:
+                logs.append(f"--- {name}")
+                logs.extend(await self.cluster.logs(name, last_lines=5))
+            pending = "; ".join(state.pending) or "no reason given"
+            raise TargetError(
+                f"the target was not ready within {bound_s:g} s: {pending}\n" + "\n".join(logs)
+            )
+        self.scribe.observe_roles(await self.roles())
 
     async def poll(
         self,

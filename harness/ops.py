@@ -12,6 +12,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 |-----------|-------------|-------------------------------------------------------------|
 | "nemesis" | its name    | `{"action": "inject"|"heal", "fault": id, "targets", ...}`   |
 | "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|...}`               |
+| "harness" | permits     | what the profile does not promise (`harness.permits`)        |
 | "harness" | leader      | `{"node": name, "term": n}`: this node leads in this term    |
 | "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": lines}`  |
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
@@ -339,19 +340,29 @@ class History(Sequence[Op]):
 
 
 class Verdict(enum.StrEnum):
-    """What a check says. Merge with `worst`: valid < unknown < invalid."""
+    """What a check says. Merge with `worst`: valid < permitted < unknown < invalid.
+
+    Permitted: something happened that the run's profile does not promise against, and nothing else
+    (`harness.permits`).
+    """
 
     VALID = "valid"
+    PERMITTED = "permitted"
     UNKNOWN = "unknown"
     INVALID = "invalid"
 
     @property
     def rank(self) -> int:
-        """0 for valid, 1 for unknown, 2 for invalid."""
+        """0 for valid, up to 3 for invalid."""
         return _RANK[self]
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is proven that no promise was broken."""
+        return self in {Verdict.VALID, Verdict.PERMITTED}
 
-_RANK: Final = {Verdict.VALID: 0, Verdict.UNKNOWN: 1, Verdict.INVALID: 2}
+
+_RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}  # in order of dominance
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -6,8 +6,9 @@ Everything that can be refused is refused here, before the first node starts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Final
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -43,12 +44,16 @@ from harness.registry import load_all, load_plugin
 
 __all__ = [
     "Plan",
+    "TargetPlan",
     "check_fault_args",
     "client_ends",
+    "drawn_by_hand",
     "foreign_clocks",
     "nodes_for",
     "plan_case",
+    "plan_target",
     "reaches_foreign",
+    "refuse_by_hand",
     "refuse_nodes",
     "refuse_unable",
 ]
@@ -59,16 +64,38 @@ PLAN_TRIES: Final = 20
 """How often a nemesis plans anew where its schedule and those before it hide one another."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A case together with the plug-ins that carry it out."""
+class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a case says which system there is, and what may break in it."""
 
     case: Case
     target: Target
     settings: TargetSettings
     nodes: tuple[NodeSpec, ...]
-    workload: Workload
     nemeses: dict[str, Nemesis]
+
+
+class Plan(TargetPlan, frozen=True, kw_only=True):
+    """A case together with the plug-ins that carry it out."""
+
+    workload: Workload
     checkers: tuple[Checker, ...]
+
+
+def plan_target(case: Case, environment: Environment) -> TargetPlan:
+    """The system of a case alone, where nobody drives a workload through it and nothing is planned.
+
+    The case's nemeses name what may be broken by hand: nodes are prepared for it. Raises
+    `UsageError` for what cannot be.
+    """
+    target: Target = load_plugin("targets", case.target)
+    _check_behaviour(case, target)
+    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
+    refuse_unable(nemeses, environment.name, environment.capabilities)
+    case = _with_target_options(case, target)
+    settings, nodes = _declared(case, target, environment)
+    for nemesis in nemeses.values():
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
+    return TargetPlan(case=case, target=target, settings=settings, nodes=nodes, nemeses=nemeses)
 
 
 def plan_case(case: Case, environment: Environment | None) -> Plan:
@@ -83,15 +110,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             f"the target {case.target!r} does not speak {workload.vocabulary!r}, the vocabulary of "
             f"the workload {case.workload!r}; it speaks {', '.join(sorted(target.vocabularies))}"
         )
-    if case.profile not in target.profiles:
-        raise UsageError(
-            f"the target {case.target!r} has no profile {case.profile!r}; it has "
-            f"{', '.join(target.profiles)}"
-        )
-    for bug in case.bugs:
-        if bug not in target.bugs:
-            known = ", ".join(sorted(target.bugs)) or "none"
-            raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+    _check_behaviour(case, target)
     case = expand_any(case, environment)
     if case.concurrency > CONCURRENCY_MAX:
         raise UsageError(
@@ -104,8 +123,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = draw_case(case, environment)
     nemeses = {name: nemeses[name] for name in _nemesis_names(case)}
     case = msgspec.structs.replace(
-        case,
-        target_options=with_defaults("target", case.target, target.options, case.target_options),
+        _with_target_options(case, target),
         workload_options=with_defaults(
             "workload", case.workload, workload.options, case.workload_options
         ),
@@ -113,8 +131,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = _with_faults(case, nemeses)
     own = dict.fromkeys([*getattr(target, "checkers", ()), *case.checkers])
     case = msgspec.structs.replace(case, checkers=tuple(own))
-    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
-    nodes = _checked_nodes(target.nodes(settings), environment)
+    settings, nodes = _declared(case, target, environment)
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         _refuse_clients(nemesis, case.concurrency)
@@ -128,6 +145,31 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         nemeses=nemeses,
         checkers=checkers_of(case),
     )
+
+
+def _check_behaviour(case: Case, target: Target) -> None:
+    """Raise `UsageError` for a profile or a bug that the target has not."""
+    if case.profile not in target.profiles:
+        raise UsageError(
+            f"the target {case.target!r} has no profile {case.profile!r}; it has "
+            f"{', '.join(target.profiles)}"
+        )
+    for bug in case.bugs:
+        if bug not in target.bugs:
+            known = ", ".join(sorted(target.bugs)) or "none"
+            raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+
+
+def _with_target_options(case: Case, target: Target) -> Case:
+    options = with_defaults("target", case.target, target.options, case.target_options)
+    return msgspec.structs.replace(case, target_options=options)
+
+
+def _declared(
+    case: Case, target: Target, environment: Environment | None
+) -> tuple[TargetSettings, tuple[NodeSpec, ...]]:
+    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
+    return settings, _checked_nodes(target.nodes(settings), environment)
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
@@ -207,6 +249,35 @@ def refuse_nodes(
             f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
             f"for a foreign program is a FUSE file system, and {why}"
         )
+
+
+def refuse_by_hand(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    environment: Environment,
+    *,
+    clocks: Collection[str],
+    fix: str,
+) -> None:
+    """Raise `UsageError` for what a system that is there already does not feel.
+
+    `clocks` are the foreign programs whose clocks it was started to have made wrong; `fix` says how
+    it would have been.
+    """
+    refuse_nodes(nemesis, specs, target, environment)
+    bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
+    if bare:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} may change the clock of {', '.join(bare)}: a foreign "
+            f"program, which is started with libfaketime only where this is known before; {fix}"
+        )
+
+
+def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
+    """What a nemesis draws for one fault that nobody planned."""
+    planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
+    return dict(planned[0].args) if planned else {}
 
 
 def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:

@@ -5,6 +5,7 @@ Listeners (progress, tests) see every op after it is recorded; they cannot chang
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -28,12 +29,17 @@ OPS_MAX: Final = 20_000_000
 class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
 
-    def __init__(self, clock: Clock, log: OpLog | None = None) -> None:
-        """Start the run's clock now; `log` is the durable sink."""
+    def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
+        """Start the run's clock now; `log` is the durable sink.
+
+        With `last` only so many ops are kept, where nobody will judge them.
+        """
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
         self._log = log
-        self._ops: list[Op] = []
+        self._last = last
+        self._ops: deque[Op] = deque(maxlen=last)
+        self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
         self._failure: Exception | None = None  # why an op is missing; then nothing can be judged
 
@@ -62,12 +68,12 @@ class Recorder:
         """
         if self._failure is not None:
             raise self._failure
-        if len(self._ops) >= OPS_MAX:
+        if self._count >= OPS_MAX and self._last is None:
             raise InfrastructureError(
                 f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
             )
         op = Op(
-            index=len(self._ops),
+            index=self._count,
             time=self.now_ns(),
             process=process,
             type=kind,
@@ -84,6 +90,7 @@ class Recorder:
                 self._failure = failure
                 raise
         self._ops.append(op)
+        self._count += 1
         for listener in self._listeners:
             listener(op)
         return op
@@ -168,12 +175,18 @@ class EventScribe:
             self._recorder.fact("infrastructure", value)
         elif event.kind == "starvation" and not event.node:
             self._starved(event)
-        elif (
-            event.kind == "leader"
-            and event.node in self._candidates
-            and event.data.get("main", True)
-        ):
-            self._lead(event.node, int(event.data.get("term", 0)))
+        elif event.kind == "leader":
+            self._led(event)
+
+    def _led(self, event: ClusterEvent) -> None:
+        """A node leads a group: it is compared for all, and written down for the main one."""
+        group, term = event.data.get("group"), int(event.data.get("term", 0))
+        if isinstance(group, str) and term > 0:
+            said_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.lead(event.node, group, term, said_ns):
+                self._recorder.fact("divergence", divergence)
+        if event.node in self._candidates and event.data.get("main", True):
+            self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
         """It was before the event, and maybe long before anybody subscribed."""

@@ -21,7 +21,7 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, Link
 from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
-from harness.errors import InfrastructureError, TargetError
+from harness.errors import InfrastructureError
 from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Aim, Cut
 from harness.faults.ledger import Injection
@@ -38,7 +38,6 @@ from harness.store.folder import RunFolder
 
 __all__ = ["Outcome", "conduct"]
 
-READY_BOUND_S: Final = 60.0
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
@@ -130,6 +129,8 @@ def conduct(
 class _Run(OpenedTarget):
     """The state the phases share."""
 
+    plan: Plan
+
     def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
         super().__init__(plan, session, recorder, plan.nemeses)
         self.case = plan.case
@@ -153,7 +154,7 @@ class _Run(OpenedTarget):
         self._phase("setup")
         if any(spec.entry is None for spec in self.cluster.nodes.values()):
             self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
-        await self._become_ready()
+        await self.become_ready()
         watching = None
         if not self.scribe.announced:
             watching = self.env.spawn(self._watch_leaders(), name="leaders")
@@ -175,20 +176,6 @@ class _Run(OpenedTarget):
         self.recorder.fact("phase", {"phase": name})
 
     # --- setup and chaos ---------------------------------------------------------------------
-
-    async def _become_ready(self) -> None:
-        state = await self.poll(self.system.ready, bound_s=READY_BOUND_S, every_s=POLL_S)
-        if not state.ok:
-            logs = []
-            for name in list(self.cluster.nodes)[:3]:
-                logs.append(f"--- {name}")
-                logs.extend(await self.cluster.logs(name, last_lines=5))
-            pending = "; ".join(state.pending) or "no reason given"
-            raise TargetError(
-                f"the target was not ready within {READY_BOUND_S:g} s: {pending}\n"
-                + "\n".join(logs)
-            )
-        self.scribe.observe_roles(await self.roles())
 
     async def _watch_leaders(self) -> None:
         """Nothing depends on it: a look that fails has seen nobody, and the next one may."""

@@ -65,16 +65,16 @@ def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult,
 
 
 def _signed(result: CheckResult, history: History) -> CheckResult:
-    if result.verdict is Verdict.VALID:
+    if result.verdict.holds:
         return result
     details = {**result.details, SIGNATURE: signature(result, history)}
     return msgspec.structs.replace(result, details=details)
 
 
 def failure_of(results: Sequence[CheckResult]) -> Failure | None:
-    """The first of the worst; `None` where all are valid. Uses signatures that `sign` left."""
+    """The first of the worst; `None` where all hold. Uses signatures that `sign` left."""
     verdict = worst(result.verdict for result in results)
-    if verdict is Verdict.VALID:
+    if verdict.holds:
         return None
     for result in results:
         if result.verdict is verdict:

@@ -93,7 +93,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def sentence(self, result: CheckResult) -> str | None:
         """The sentence for a result that is not valid; `None` where there is nothing to say."""
-        if result.verdict is Verdict.VALID or not (self.reigns or self.faults):
+        if result.verdict.holds or not (self.reigns or self.faults):
             return None
         wanted = set(result.operations[:OPERATIONS_MAX])
         named = [
@@ -239,7 +239,7 @@ class Timeline(msgspec.Struct, frozen=True):
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """The results; those that are not valid get the sentence first, and names beside ids."""
     found = tuple(results)
-    if all(result.verdict is Verdict.VALID for result in found):
+    if all(result.verdict.holds for result in found):
         return found
     try:
         timeline = Timeline.of(history)
@@ -254,7 +254,7 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
 
 
 def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) -> CheckResult:
-    if result.verdict is Verdict.VALID:
+    if result.verdict.holds:
         return result
     lines = [names.put_into(line) for line in result.explanation]
     if sentence is not None:

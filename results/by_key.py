@@ -99,6 +99,7 @@ def _verdicts(
             "configurations": pa.array(np.asarray(judged.configurations)[places], pa.int64()),
             "wall_ns": pa.array((share * wall_ns).astype(np.int64)),
             "cpu_ns": pa.array((share * cpu_ns).astype(np.int64)),
+            "permitted": pa.array(np.zeros(count, np.int64)),
             "error": pa.nulls(count, pa.string()),
             "counterexample": pa.nulls(count, pa.string()),
             "result_id": pa.repeat(pa.scalar(result_id), count),

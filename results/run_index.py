@@ -279,7 +279,7 @@ def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
 
     The signature then lacks faults and operations, for which the history would have to be read.
     """
-    if record.verdict is Verdict.VALID:
+    if record.verdict.holds:
         return None
     try:
         content = read_bounded(folder / "results.json")

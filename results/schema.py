@@ -25,10 +25,15 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
     "verdicts": (
         ("checker", "string", "which checker"),
         ("key", "string", "which key of the workload; null: the whole history"),
-        ("verdict", "string", "valid, unknown or invalid"),
-        ("rule", "string", "which rule was broken; null where valid"),
-        ("signature", "string", "equal for equal failures (harness.signatures); null where valid"),
+        ("verdict", "string", "valid, permitted, unknown or invalid"),
+        ("rule", "string", "which rule was broken, or what is permitted; null where valid"),
+        (
+            "signature",
+            "string",
+            "equal for equal failures (harness.signatures), or null",
+        ),
         ("reason", "string", "one line"),
+        ("permitted", "int64", "how often something happened that the profile permits"),
         ("n_ops", "int64", "operations judged"),
         ("configurations", "int64", "states that the search explored; null where unknown"),
         ("wall_ns", "int64", "time it took"),

@@ -28,6 +28,7 @@ from harness.checking import checked_result
 from harness.errors import CheckerLimitError, HarnessError
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
+from harness.permits import permitted_in
 from harness.plugins import Checker
 from harness.registry import load_plugin
 from harness.signatures import rule_of, signature
@@ -93,6 +94,7 @@ class Row(msgspec.Struct, kw_only=True):
     configurations: int | None = None
     wall_ns: int = 0
     cpu_ns: int = 0
+    permitted: int = 0
     error: str | None = None
     counterexample: str | None = None
     limited: bool = False
@@ -349,7 +351,7 @@ def judge_history(
     except PLUGIN_FAILURES as error:  # a crash of a checker becomes a recorded verdict
         row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
         row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
-    if row.verdict == Verdict.VALID.value and (row.error is not None or row.limited):
+    if Verdict(row.verdict).holds and (row.error is not None or row.limited):
         row.verdict = Verdict.UNKNOWN.value  # it said so, and then broke off
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns
@@ -364,7 +366,10 @@ def _fill(row: Row, result: CheckResult, history: History) -> None:
     row.limited = result.verdict is Verdict.UNKNOWN and bool(details.get("limited"))
     found = details.get("configurations")
     row.configurations = found if isinstance(found, int) else None
-    if result.verdict is not Verdict.VALID:
+    if result.verdict is Verdict.PERMITTED:
+        row.rule = rule_of(result)
+        row.permitted = sum(permitted_in(result).values())
+    if not result.verdict.holds:
         row.rule, row.signature = rule_of(result), signature(result, history)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
@@ -392,7 +397,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
 
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and row.verdict != Verdict.VALID.value:  # only its reason is known
+        if row.signature is None and not Verdict(row.verdict).holds:  # only its reason is known
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

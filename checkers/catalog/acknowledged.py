@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from checkers._sentences import ops, sentence
 from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, tried
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType, Pair
+from harness.permits import DDL_TWICE
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_acknowledged"]
@@ -104,20 +106,23 @@ def _stories(history: History) -> dict[str, _Story]:
     return stories
 
 
-def check_acknowledged(history: History, snapshot: Snapshot, findings: Findings) -> None:
+def check_acknowledged(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
     """Whatever answers showed is in the rows, as far as nothing lost can explain the difference."""
     stories = _stories(history)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     deletes = [pair for pair in lost if pair.invoke.f == "delete"]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
     changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
+    again = [pair for pair in history.pairs if is_ok(pair) and permissions.twice(pair)]
     suspects: dict[str, list[int]] = {}  # removed tables -> the lost deletes that can have done it
     for ident, story in sorted(stories.items()):
         names = story.names(renames)
         row = snapshot.tables.get(ident)
         if row is None:
             findings.look(INVARIANT)
-            _missing(ident, story, snapshot, findings)
+            _missing(ident, story, snapshot, findings, permissions)
             continue
         if row["state"] not in LIVE_TABLES and story.deleted is None:
             suspects[ident] = [
@@ -130,29 +135,58 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: Findings)
         after = sum(
             names.get(pair.invoke.value["name"], -1) > pair.invoke.index for pair in changes
         )
-        _demand(story, row, after, snapshot, findings)
+        repeated = sum(
+            pair.invoke.f in {"alter", "rename"} and pair.invoke.value["name"] in names
+            for pair in again
+        )
+        _demand(story, row, _Slack(after, repeated), snapshot, findings, permissions)
     unexplained = _unmatched(suspects)
     findings.excuse(INVARIANT, len(suspects) - len(unexplained))
     for ident in unexplained:
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]
         why = f"what was lost ({ops(indices)}) removed others" if indices else "nothing deleted it"
+        twice = [pair for pair in again if pair.invoke.f == "delete"]
+        permit = DDL_TWICE if twice else None
+        told = stories[ident].changed or stories[ident].seen
+        if twice:
+            del twice[0]  # it removed one more table, and no other
+            again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables[ident]
         findings.violate(
             INVARIANT,
             f"{sentence(stories[ident].changed or stories[ident].seen)}, and {why}, but in "
             f"{_where(snapshot)} {table_words(ident, row['name'])} is {row['state']}.",
-            (stories[ident].changed or stories[ident].seen).invoke.index,
+            told.invoke.index,
             *indices,
+            permit=permit or _lost(told, permissions),
         )
-    _rows_from_creates(history, snapshot, findings)
+    _rows_from_creates(history, snapshot, findings, permissions)
 
 
 def _where(snapshot: Snapshot) -> str:
     return f"the snapshot of the leading master {snapshot.leader}"
 
 
-def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: Findings) -> None:
+def _lost(pair: Pair, permissions: Permissions) -> str | None:
+    assert pair.completion is not None
+    return permissions.lost(pair.completion.index)
+
+
+class _Slack(NamedTuple):
+    """Changes that may have followed an acknowledged one: lost ones, and those sent again."""
+
+    lost: int
+    repeated: int
+
+
+def _missing(
+    ident: str,
+    story: _Story,
+    snapshot: Snapshot,
+    findings: Findings,
+    permissions: Permissions,
+) -> None:
     """No row at all: no delete explains that, since rows of removed tables stay."""
     if snapshot.rows_left_out:
         findings.excuse(INVARIANT)
@@ -164,19 +198,27 @@ def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: Findings) 
         f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
         "a removed table keeps its row.",
         pair.invoke.index,
+        permit=_lost(pair, permissions),
     )
 
 
 def _demand(
-    story: _Story, row: Mapping[str, Any], lost: int, snapshot: Snapshot, findings: Findings
+    story: _Story,
+    row: Mapping[str, Any],
+    slack: _Slack,
+    snapshot: Snapshot,
+    findings: Findings,
+    permissions: Permissions,
 ) -> None:
-    """`lost` changes of unknown outcome may have added to what was acknowledged."""
+    """Changes of unknown outcome may have added to what was acknowledged."""
+    lost = slack.lost
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
         findings.violate(
             INVARIANT,
             f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} lives.",
             story.deleted.invoke.index,
+            permit=_lost(story.deleted, permissions),
         )
     changed = story.changed
     if changed is None:
@@ -197,6 +239,9 @@ def _demand(
             INVARIANT,
             f"{sentence(changed)}, but in {_where(snapshot)} {words} {wrong}.",
             changed.invoke.index,
+            permit=DDL_TWICE
+            if story.version < version <= story.version + lost + slack.repeated
+            else _lost(changed, permissions),
         )
 
 
@@ -228,7 +273,9 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
     return without
 
 
-def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings) -> None:
+def _rows_from_creates(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
     """Each row stems from one create that may have happened, and no create made two."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
@@ -257,4 +304,5 @@ def _rows_from_creates(history: History, snapshot: Snapshot, findings: Findings)
                 "created-once",
                 f"{sentence(pair)}; it made {table_words(other['id'], other['name'])} and {words}.",
                 pair.invoke.index,
+                permit=permissions.twice(pair),
             )

@@ -19,9 +19,12 @@ from typing import Any, Final, NamedTuple
 
 from checkers._disturbances import Disturbance, citation, disturbances_of
 from checkers._sentences import seconds, sentence
+from checkers.catalog.coverage import not_covered
 from checkers.catalog.findings import Findings, counted, fields_of, is_ok, table_words
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import Snapshot
 from harness.ops import History, Pair
+from harness.permits import STALE_READ
 
 __all__ = ["check_answers"]
 
@@ -52,7 +55,9 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
             yield _Shown(pair, value["table_id"], value)
 
 
-def check_answers(history: History, snapshot: Snapshot | None, findings: Findings) -> None:
+def check_answers(
+    history: History, snapshot: Snapshot | None, findings: Findings, permissions: Permissions
+) -> None:
     """All of the above; without a snapshot, what answers prove among themselves."""
     located = [
         shown for shown in _shown(history, "locate") if shown.value.get("tablets") is not None
@@ -65,7 +70,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Finding
     for shown in located:
         _covers(shown, asked.get(shown.ident), findings)
     _tablets_keep(located, findings)
-    _done_stays_done(history, located, findings)
+    _done_stays_done(history, located, findings, permissions)
     _done_at_rest(history, findings)
     if snapshot is not None:
         _known_to_rows(located, snapshot, findings)
@@ -81,19 +86,21 @@ def _complain(findings: Findings, invariant: str, shown: _Shown, what: str) -> N
 
 
 def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) -> None:
-    """Keys are hex; the empty one is both ends of the key space."""
+    """Keys are hex; the empty one is both ends of the key space (see `coverage`)."""
     if shown.value.get("truncated"):
         findings.excuse("located")
         return
     findings.look("located")
-    tablets = sorted(shown.value["tablets"], key=lambda t: (t["start"], t["tablet_id"]))
+    covers = shown.value.get("covers")
+    tablets = [(tablet["start"], tablet["end"]) for tablet in shown.value["tablets"]]
+    gaps = [(start, end) for start, end, _ in not_covered(covers)]
     position, ended = "", False
-    wanted = None if asked is None else asked.get("partitions")
-    for tablet in tablets:
-        if ended or tablet["start"] != position:
+    wanted = None if asked is None or covers is not None else asked.get("partitions")
+    for start, end in sorted([*tablets, *gaps]):
+        if ended or start != position:
             what = f"its tablets leave out or hold twice keys from {position or 'the start'} on"
             break
-        position, ended = tablet["end"], tablet["end"] == ""
+        position, ended = end, end == ""
     else:
         if not ended:
             what = f"no tablet holds keys from {position or 'the start'} on"
@@ -164,7 +171,9 @@ def _known_to_rows(located: Sequence[_Shown], snapshot: Snapshot, findings: Find
 # --- done -------------------------------------------------------------------------------------
 
 
-def _done_stays_done(history: History, located: Iterable[_Shown], findings: Findings) -> None:
+def _done_stays_done(
+    history: History, located: Iterable[_Shown], findings: Findings, permissions: Permissions
+) -> None:
     """`done` of a creation, and of each version of an alteration, once proven, holds for ever."""
     proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
 
@@ -182,20 +191,30 @@ def _done_stays_done(history: History, located: Iterable[_Shown], findings: Find
         version = shown.value.get("schema_version")
         if version is not None and version == shown.value.get("applied_schema_version"):
             prove(shown, version)
-    earliest: dict[tuple[str, Any], tuple[int, _Shown]] = {}
+    by_key: dict[tuple[str, Any], list[tuple[int, _Shown]]] = {}
     for at, key, shown in sorted(proofs, key=lambda proof: proof[0]):
-        earliest.setdefault(key, (at, shown))
+        by_key.setdefault(key, []).append((at, shown))
     for shown in claims:
         findings.look("done")
-        found = earliest.get(_subject(shown))
-        if shown.value.get("done") is False and found and found[0] < shown.pair.invoke.index:
-            findings.violate(
-                "done",
-                f"{sentence(shown.pair)} and was told that it is not done, but it was before: "
-                f"{sentence(found[1].pair)}.",
-                found[1].pair.invoke.index,
-                shown.pair.invoke.index,
-            )
+        if shown.value.get("done") is not False:
+            continue
+        asked = shown.pair.invoke.index
+        before = [proof for at, proof in by_key.get(_subject(shown), ()) if at < asked]
+        if not before:
+            continue
+        known = (proof for proof in before if not permissions.later(shown.pair, proof.pair))
+        found = next(known, None)
+        proof = before[0] if found is None else found
+        done = proof.pair.completion
+        assert done is not None
+        findings.violate(
+            "done",
+            f"{sentence(shown.pair)} and was told that it is not done, but it was before: "
+            f"{sentence(proof.pair)}.",
+            proof.pair.invoke.index,
+            asked,
+            permit=STALE_READ if found is None else permissions.lost(done.index),
+        )
 
 
 def _subject(shown: _Shown) -> tuple[str, Any]:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from checkers._bounded_reads import without_bounded
+from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
+from checkers.catalog.coverage import check_coverage
+from checkers.catalog.dumps import check_checksums, check_forward, check_members
 from checkers.catalog.findings import Findings, counted
 from checkers.catalog.history_invariants import check_history
+from checkers.catalog.maps import check_maps, check_named_tablets
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.state import check_checkpoints, check_column_ids, check_state
+from checkers.invariants import CATALOG, KEY, invariant_of
+from checkers.invariants import counted as counted_by_name
 from harness.ops import CheckResult, History, Verdict
 
 __all__ = ["CatalogInvariantsChecker"]
 
 PER_INVARIANT_MAX: Final = 4
 GAPS_MAX: Final = 10
+OPERATIONS_MAX: Final = 100
 
 
 class CatalogInvariantsChecker:
@@ -32,8 +41,9 @@ class CatalogInvariantsChecker:
         Linear in the history and the snapshot, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
-        findings = Findings()
-        check_history(history, findings)
+        history = without_bounded(history)
+        findings, permissions = Findings(), Permissions(history)
+        check_history(history, findings, permissions)
         snapshots = list(history.facts("snapshot"))
         snapshot = None
         if snapshots:
@@ -42,28 +52,36 @@ class CatalogInvariantsChecker:
                 settled = [fact.value.get("ok") for fact in history.facts("converged")]
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
+                check_coverage(snapshot, findings)
                 check_state(snapshot, findings)
-                check_acknowledged(history, snapshot, findings)
+                check_maps(snapshot, findings)
+                check_named_tablets(history, snapshot, findings, permissions)
+                check_forward(snapshot, findings)
+                check_checksums(snapshot, findings)
+                if at_rest:
+                    check_members(snapshot, findings)
+                check_acknowledged(history, snapshot, findings, permissions)
                 if not settled:
                     findings.gaps.append("the run ended before it was known to have settled")
                 elif settled[-1] and not at_rest:
                     findings.gaps.append("all had settled, but not when its state was looked at")
         else:
             findings.gaps.append("the run ended before its final snapshot")
-        check_checkpoints(history, findings)
+        check_checkpoints(history, findings, permissions)
         check_column_ids(history, snapshot, findings)
-        check_answers(history, snapshot, findings)
-        check_refusals(history, findings)
+        check_answers(history, snapshot, findings, permissions)
+        check_refusals(history, findings, permissions)
         for name in findings.vacuous:
             findings.gaps.append(
                 f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"
             )
-        return self._result(findings)
+        return permit_rules(self._result(findings, permissions), permissions.permits)
 
-    def _result(self, findings: Findings) -> CheckResult:
+    def _result(self, findings: Findings, permissions: Permissions) -> CheckResult:
         found = findings.violations
         details: dict[str, Any] = {
             "looked": dict(sorted(findings.looked.items())),
+            KEY: counted_by_name(findings.looked, CATALOG),
             "exempt": dict(sorted(findings.exempt.items())),
             "gaps": findings.gaps[:GAPS_MAX],
             "violations": len(found),
@@ -78,7 +96,9 @@ class CatalogInvariantsChecker:
                 for name in details["by_invariant"]
                 for violation in [v for v in found if v.invariant == name][:PER_INVARIANT_MAX]
             ]
-            text = [f"[{v.invariant}] {v.sentence}" for v in shown]
+            text = [
+                f"[{invariant_of(v.invariant).name}] {v.invariant}: {v.sentence}" for v in shown
+            ]
             if len(found) > len(shown):
                 more = counted(len(found) - len(shown), "more violation")
                 text.append(f"{more} {'is' if len(found) - len(shown) == 1 else 'are'} not shown.")
@@ -94,8 +114,22 @@ class CatalogInvariantsChecker:
             reason = findings.gaps[0] + (f" (and {counted(others, 'more gap')})" if others else "")
             details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+        if findings.permitted:
+            held = CheckResult(self.name, Verdict.INVALID, "", details=details)
+            return permitted_result(
+                held,
+                permissions.permits,
+                {permit: len(each) for permit, each in findings.permitted.items()},
+                sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],
+                details,
+            )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
-        reason = f"{counted(total, 'check')} of {len(findings.looked)} invariants hold"
+        by_name = details[KEY]
+        held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
+        reason = f"{counted(total, 'check')} of {held or 'no invariant'} hold"
+        unseen = [name for name, count in by_name.items() if not count]
+        if unseen:
+            reason += f"; not looked at: {', '.join(unseen)}"
         if exempt:
             reason += f"; {exempt} more are exempt, since a lost answer may explain what is there"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)

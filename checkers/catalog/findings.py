@@ -55,13 +55,14 @@ class Findings:
     """Violations, what could not be checked and why, and how often each invariant was looked at.
 
     `exempt` counts what an invariant is about but could not be held against: something of unknown
-    outcome may explain it.
+    outcome may explain it. `permitted` counts what the profile permits.
     """
 
     violations: list[Violation] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     looked: dict[str, int] = field(default_factory=dict)
     exempt: dict[str, int] = field(default_factory=dict)
+    permitted: dict[str, dict[int, None]] = field(default_factory=dict)  # permit -> ops
 
     def look(self, invariant: str, count: int = 1) -> None:
         """Note that an invariant was evaluated on something."""
@@ -71,8 +72,21 @@ class Findings:
         """Note that an invariant could not be evaluated on something."""
         self.exempt[invariant] = self.exempt.get(invariant, 0) + count
 
-    def violate(self, invariant: str, sentence: str, *operations: int) -> None:
-        """Add a violation. A sentence may begin with `table_words`, but names of nodes stay."""
+    def permit(self, permit: str, operation: int) -> None:
+        """Note that something happened to an operation which the profile permits: once each."""
+        self.permitted.setdefault(permit, {})[operation] = None
+
+    def violate(
+        self, invariant: str, sentence: str, *operations: int, permit: str | None = None
+    ) -> None:
+        """Add a violation, unless there is a `permit` for it.
+
+        A sentence may begin with `table_words`, but names of nodes stay. Where there is a permit,
+        the last of the operations is the one that it is about.
+        """
+        if permit is not None:
+            self.permit(permit, operations[-1])
+            return
         is_word = sentence.startswith(("table ", "tablet "))
         text = sentence[:1].upper() + sentence[1:] if is_word else sentence
         self.violations.append(Violation(invariant, text, operations))

@@ -15,13 +15,15 @@ from typing import Any
 
 from checkers._sentences import sentence
 from checkers.catalog.findings import Findings, fields_of, is_ok, table_words
+from checkers.catalog.permissions import Permissions
 from harness.ops import History, Pair
+from harness.permits import STALE_READ
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_history"]
 
 
-def check_history(history: History, findings: Findings) -> None:
+def check_history(history: History, findings: Findings, permissions: Permissions) -> None:
     """All invariants that need no snapshot."""
     pairs = history.pairs
     for name, field in (("revisions", "revision"), ("terms", "term")):
@@ -34,6 +36,7 @@ def check_history(history: History, findings: Findings) -> None:
                 if p.completion is not None
             ),
             findings,
+            permissions,
             ack=lambda pair: pair.invoke.f in MUTATIONS and is_ok(pair),
         )
     _applied_is_committed(pairs, findings)
@@ -50,15 +53,17 @@ def check_history(history: History, findings: Findings) -> None:
             if is_ok(p) and p.invoke.f == "get"
         ),
         findings,
+        permissions,
     )
     _monotone(
         "alter-done",
         "applied schema version",
         _alter_done(pairs),
         findings,
+        permissions,
         ack=lambda pair: pair.invoke.f == "is-alter-done",
     )
-    _ids_not_reused(pairs, findings)
+    _ids_not_reused(pairs, findings, permissions)
     _one_leader(history, findings)
 
 
@@ -108,12 +113,15 @@ def _monotone(
     what: str,
     observations: Iterable[tuple[Pair, str, Any]],
     findings: Findings,
+    permissions: Permissions,
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
     """Whatever was invoked after an `ack` completed shows at least its number, per subject.
 
-    One sweep over calls and returns: at a call, the highest number acknowledged is the bound.
+    One sweep over calls and returns: at a call, the highest number acknowledged is the bound. A
+    stale answer, where the profile permits it, is held against what was not of a later term; so
+    the highest of each term and node is kept.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:
@@ -123,13 +131,30 @@ def _monotone(
             if ack(pair):
                 events.append((pair.completion.index, 1, pair, subject, number))
     highest: dict[str, tuple[int, Pair]] = {}
+    of_leader: dict[str, dict[tuple[Any, Any], tuple[int, Pair]]] = {}
     for _, kind, pair, subject, number in sorted(events, key=lambda event: event[:2]):
         best = highest.get(subject)
         if kind == 1:
             if best is None or number > best[0]:
                 highest[subject] = (number, pair)
+            own = of_leader.setdefault(subject, {})
+            key = (fields_of(pair.completion).get("term"), pair.completion.node)  # type: ignore[union-attr]
+            if key not in own or number > own[key][0]:
+                own[key] = (number, pair)
             continue
         findings.look(name)
+        permit = None
+        if best is not None and number < best[0] and permissions.later(pair, best[1]):
+            known = [
+                one for one in of_leader[subject].values() if not permissions.later(pair, one[1])
+            ]
+            nearest = max(known, key=lambda one: one[0], default=None)
+            if nearest is not None and number < nearest[0]:
+                best = nearest
+            else:
+                permit = STALE_READ
+        if best is not None and permit is None and number < best[0]:
+            permit = permissions.lost(best[1].completion.index)  # type: ignore[union-attr]
         if best is not None and number < best[0]:
             about = f" of {table_words(subject, _name_in(best[1]))}" if subject else ""
             findings.violate(
@@ -138,6 +163,7 @@ def _monotone(
                 f"{_lower(sentence(best[1]))}, and after that {_lower(sentence(pair))}.",
                 best[1].invoke.index,
                 pair.invoke.index,
+                permit=permit,
             )
 
 
@@ -161,7 +187,7 @@ def _seen_ids(pair: Pair) -> list[str]:
     return [value["table_id"]] if value.get("table_id") else []
 
 
-def _ids_not_reused(pairs: Iterable[Pair], findings: Findings) -> None:
+def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Permissions) -> None:
     deleted: dict[str, Pair] = {}
     created: dict[str, Pair] = {}
     every = list(pairs)
@@ -193,4 +219,7 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings) -> None:
                     f"{_lower(sentence(grave))}, and after that {_lower(sentence(pair))}.",
                     grave.invoke.index,
                     pair.invoke.index,
+                    permit=STALE_READ
+                    if permissions.later(pair, grave)
+                    else permissions.lost(grave.completion.index),
                 )

@@ -10,8 +10,9 @@ is not in the table is not judged, and counted as exempt.
 | INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
 | TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
 | TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
-| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader, or when |
-|                                      | there are fewer servers than replicas asked for           |
+| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
+|                                      | where only other masters were stopped), or when there are |
+|                                      | fewer servers than replicas asked for                     |
 | EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
 | TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
 | UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
@@ -35,6 +36,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, fields_of, is_ok, tried
+from checkers.catalog.permissions import Permissions
+from checkers.catalog.unheard import first_disturbance, first_that_hides_servers
 from harness.ops import History, OpType, Pair
 
 __all__ = ["check_refusals", "demanded_refusals"]
@@ -68,7 +71,7 @@ class _Limits:
         return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
 
 
-def check_refusals(history: History, findings: Findings) -> None:
+def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
     """Every `fail` without a result, and "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
@@ -91,6 +94,7 @@ def check_refusals(history: History, findings: Findings) -> None:
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
+                permit=permissions.superseded(pair),
             )
 
 
@@ -130,7 +134,8 @@ class _Context:
         self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
         self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
         self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
-        self.disturbed = _first_disturbance(history)
+        self.disturbed = first_disturbance(history)
+        self.unheard = first_that_hides_servers(history)
         self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
         self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
         self._creates: list[tuple[int, frozenset[str]]] = []
@@ -180,6 +185,17 @@ class _Context:
         if kind in {"drop", "rename"}:
             self.drops.setdefault(names[0], []).append(index)
 
+    def may_lack_servers(self, pair: Pair) -> bool:
+        """Whether the master that answered may not have heard of all tablet servers.
+
+        All heartbeat to all masters, so that one which was never touched knows them, no matter who
+        led before (KUDU-1358).
+        """
+        assert pair.completion is not None
+        if self.disturbed >= _end(pair):
+            return False
+        return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
+
     def may_be_full(self, more: int) -> bool:
         """Whether some table may have no room for so many more columns.
 
@@ -213,23 +229,6 @@ class _Context:
 def _end(pair: Pair) -> int:
     assert pair.completion is not None
     return pair.completion.index
-
-
-_DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure", "node-exit"})
-
-
-def _first_disturbance(history: History) -> float:
-    """The index of the first fault, gap or second leader: from then on servers may be unheard."""
-    leaders = 0
-    for op in history:
-        if op.process == "nemesis" or op.f in _DISTURBING:
-            if not op.is_client:
-                return op.index
-        elif op.process == "harness" and op.f == "leader":
-            leaders += 1
-            if leaders > 1:
-                return op.index
-    return math.inf
 
 
 Rule = Callable[[_Context, Pair], str | None]
@@ -332,11 +331,11 @@ def _not_running(context: _Context, pair: Pair) -> str | None:
 def _unplaceable(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f != "create":
         return "it places nothing"
-    if context.disturbed < _end(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
+    if context.may_lack_servers(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
         return None
     if _too_many_replicas(pair, context.limits):
         return None
-    return "no fault and no change of leader had kept any tablet server away"
+    return "nothing had kept any tablet server from that master"
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:

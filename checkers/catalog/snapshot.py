@@ -123,7 +123,6 @@ def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> 
     _logs_agree(snapshot, findings)
     _names_unique(snapshot, findings)
     _states_legal(snapshot, findings, settled=settled)
-    _coverage(snapshot, findings)
     _replica_logs_agree(snapshot, findings)
     if settled:
         # Nodes are dumped one after another; only at rest do their dumps fit together.
@@ -241,18 +240,23 @@ def _names_unique(snapshot: Snapshot, findings: Findings) -> None:
 def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
     for table in sorted(snapshot.tables.values(), key=lambda row: str(row["id"])):
         findings.look("table-states")
-        state = table["state"]
+        if settled:
+            findings.look("settled")
+        state, check = table["state"], "table-states"
         if state not in TABLE_STATES:
             what = f"is in the state {state}, which is none"
         elif state not in LIVE_TABLES | {"REMOVED"}:
             what = f"is stored as {state}; only memory may hold that"
         elif settled and state not in SETTLED_TABLES:
-            what = f"is still {state} after everything settled"
+            what, check = f"is still {state} after everything settled", "settled"
         else:
             continue
-        findings.violate("table-states", f"{table_words(table['id'], table['name'])} {what}.")
+        findings.violate(check, f"{table_words(table['id'], table['name'])} {what}.")
     for tablet in sorted(snapshot.tablets.values(), key=lambda row: str(row["id"])):
         findings.look("tablet-states")
+        if settled:
+            findings.look("settled")
+        check = "tablet-states"
         state, table_id = tablet["state"], tablet["table_id"]
         owner = snapshot.tables.get(table_id)
         if state not in TABLET_STATES:
@@ -262,39 +266,11 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
         elif owner["state"] == "REMOVED" and state not in DEAD_TABLETS:
             what = f"is {state} although its table was removed"
         elif settled and state not in DEAD_TABLETS and state != "RUNNING":
-            what = f"is still {state} after everything settled"
+            what, check = f"is still {state} after everything settled", "settled"
         else:
             continue
         words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
-        findings.violate("tablet-states", f"{words} {what}.")
-
-
-def _coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Every partition exactly once; keys are hex, the empty one is both ends of the key space."""
-    for table in snapshot.live_tables:
-        findings.look("coverage")
-        words = table_words(table["id"], table["name"])
-        position = ""
-        ended = False
-        for tablet in snapshot.live_tablets(table["id"]):
-            start, end = tablet["start"], tablet["end"]
-            if ended or start < position:
-                findings.violate(
-                    "coverage",
-                    f"{words} is covered twice from key {start or 'the start'}: tablet "
-                    f"{tablet['id']} overlaps the one before it.",
-                )
-            elif start > position:
-                findings.violate(
-                    "coverage",
-                    f"{words} has no tablet for keys from {position or 'the start'} to {start}.",
-                )
-            ended = ended or end == ""
-            position = max(position, end)
-        if not ended:
-            findings.violate(
-                "coverage", f"{words} has no tablet for keys from {position or 'the start'} on."
-            )
+        findings.violate(check, f"{words} {what}.")
 
 
 def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:

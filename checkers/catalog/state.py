@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings, fields_of, table_words
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType
 
@@ -168,17 +169,27 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
                 yield tablet["id"], consensus["term"], consensus["leader_uuid"], name
 
 
-def check_checkpoints(history: History, findings: Findings) -> None:
+def check_checkpoints(history: History, findings: Findings, permissions: Permissions) -> None:
     """What replicas said along the run; histories of targets that said nothing have no such fact.
 
     The harness counts what it compared when a run ends; a divergence holds without that.
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
+        findings.look("elections", op.value.get("elections", 0))
     for op in history.facts("divergence"):
         value = op.value
         (one, other), (then, later) = value["nodes"], value["times_ns"]
         group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
+        if value["what"] == "leader":
+            findings.look("elections")
+            findings.violate(
+                "elections",
+                f"{one} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
+                f"in term {value['index']}.",
+                op.index,
+            )
+            continue
         had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")
         again = "again " if one == other else ""
         findings.violate(
@@ -186,6 +197,7 @@ def check_checkpoints(history: History, findings: Findings) -> None:
             f"{one} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
             f"{value['index']} of {group}: {' and '.join(map(str, value['values']))}.",
             op.index,
+            permit=permissions.lost_by(later),
         )
 
 

@@ -23,7 +23,14 @@ from harness.faults.words import parse
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_plugin
 
-__all__ = ["PLAIN", "case_from", "parse_case_options", "parse_pair"]
+__all__ = [
+    "PLAIN",
+    "case_from",
+    "parse_case_options",
+    "parse_pair",
+    "parse_target_options",
+    "target_case_from",
+]
 
 _DEFAULTS: Final = Case(seed=0)
 DEFAULT: Final = "default"
@@ -53,22 +60,69 @@ def parse_case_options(
     target_name, workload_name = _chosen(chosen)
     target: Target = load_plugin("targets", target_name)
     workload: Workload = load_plugin("workloads", workload_name)
-    taken = {flag for action in parser._actions for flag in action.option_strings}  # noqa: SLF001
-    for owner, options in (("target", target.options), ("workload", workload.options)):
-        name = target_name if owner == "target" else workload_name
-        group = parser.add_argument_group(f"options of the {owner} {name!r}")
-        for option in options:
-            if f"--{option.name}" in taken:
-                raise UsageError(
-                    f"the {owner} {name!r} brings the option --{option.name}, which exists already"
-                )
-            taken.add(f"--{option.name}")
-            _add_option(group, owner, option)
+    _add_plugin_options(parser, "target", target_name, target.options)
+    _add_plugin_options(parser, "workload", workload_name, workload.options)
     parsed = parser.parse_args(list(arguments))
     parsed.nemesis_default = nemesis
     parsed.target_options = target.options
     parsed.workload_options = workload.options
     return parsed
+
+
+def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse `arguments` with `parser`, and those that say which system there is, without a run."""
+    group = parser.add_argument_group("the system")
+    group.add_argument("--target", metavar="NAME", help=f"(default: {_DEFAULTS.target})")
+    for flag in ("--profile", "--damage"):
+        _add_plain(group, flag)
+    group.add_argument(
+        "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
+    )
+    group.add_argument(
+        "--fault",
+        metavar="WORDS",
+        action="append",
+        help="what `harness break` may do later, where foreign programs must be started for it: to "
+        "their clocks and disks (repeatable; a nemesis, or a fault in words)",
+    )
+    chosen, _ = _silent_copy().parse_known_args(list(arguments))
+    name = chosen.target or _DEFAULTS.target
+    target: Target = load_plugin("targets", name)
+    _add_plugin_options(parser, "target", name, target.options)
+    parsed = parser.parse_args(list(arguments))
+    parsed.target_options = target.options
+    return parsed
+
+
+def target_case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
+    """The case of a system that was asked for with `parse_target_options`."""
+    given = {name: getattr(parsed, name) for name in ("target", "profile", "damage")}
+    return Case(
+        **{name: value for name, value in given.items() if value is not None},
+        seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+        bugs=tuple(parsed.bug or ()),
+        nemeses=tuple(parsed.fault or ("none",)),
+        target_options=_plugin_options(parsed, "target"),
+    )
+
+
+def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence[Option]) -> None:
+    taken = {flag for action in parser._actions for flag in action.option_strings}  # noqa: SLF001
+    group = parser.add_argument_group(f"options of the {owner} {name!r}")
+    for option in options:
+        if f"--{option.name}" in taken:
+            raise UsageError(
+                f"the {owner} {name!r} brings the option --{option.name}, which exists already"
+            )
+        _add_option(group, owner, option)
+
+
+def _plugin_options(parsed: argparse.Namespace, owner: str) -> dict[str, Any]:
+    return {
+        option.name.replace("-", "_"): value
+        for option in getattr(parsed, f"{owner}_options")
+        if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}")) is not None
+    }
 
 
 def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
@@ -100,15 +154,8 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
     )
-    for flag, (field, kind, text) in PLAIN.items():
-        default = getattr(_DEFAULTS, field)
-        group.add_argument(
-            flag,
-            dest=field,
-            type=kind,
-            metavar={str: "NAME", int: "N", float: "X"}[kind],
-            help=f"{text} (default: {default})",
-        )
+    for flag in PLAIN:
+        _add_plain(group, flag)
     group.add_argument(
         "--knob",
         metavar="NAME=VALUE",
@@ -117,6 +164,17 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     )
     group.add_argument(
         "--case", metavar="FILE", type=Path, help="read the whole case from FILE instead"
+    )
+
+
+def _add_plain(group: Any, flag: str) -> None:
+    field, kind, text = PLAIN[flag]
+    group.add_argument(
+        flag,
+        dest=field,
+        type=kind,
+        metavar={str: "NAME", int: "N", float: "X"}[kind],
+        help=f"{text} (default: {getattr(_DEFAULTS, field)})",
     )
 
 
@@ -170,14 +228,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
         "knobs": parsed.knob,
         "seed": seed,
     }
-    options = {
-        owner: {
-            option.name.replace("-", "_"): value
-            for option in getattr(parsed, f"{owner}_options")
-            if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}")) is not None
-        }
-        for owner in ("target", "workload")
-    }
+    options = {owner: _plugin_options(parsed, owner) for owner in ("target", "workload")}
     if parsed.case is not None:
         _refuse_beside_case(given, options)
         return load_case(parsed.case)

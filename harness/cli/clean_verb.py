@@ -9,6 +9,7 @@ from harness.cli.parser import Parser
 from harness.errors import EXIT_CRASH, HarnessError
 from harness.plugins import Environment
 from harness.registry import load_plugin, plugin_names
+from harness.standing.keeping import clean_places
 
 __all__ = ["main"]
 
@@ -18,7 +19,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "
-        "dead. Runs that are still going on are left alone.",
+        "dead. Runs that are still going on, and clusters that stand (`harness up`), are left "
+        "alone.",
     )
     parser.parse_args(list(arguments))
     removed: list[str] = []
@@ -30,5 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         except HarnessError as error:
             failed = True
             note(f"harness: cannot clean {name}: {error}")
-    say("\n".join(removed) if removed else "nothing was left behind")
+    folders, standing = clean_places()
+    removed += folders
+    say("\n".join([*(removed or ["nothing was left behind"]), *standing]))
     return EXIT_CRASH if failed else 0

@@ -35,6 +35,11 @@ VERBS: Final[dict[str, str]] = {
     "check-determinism": "prove that a seed replays bit for bit, or show where two runs diverge",
     "list": "list environments, targets, workloads, nemeses and checkers",
     "doctor": "show what works on this machine and how to fix the rest",
+    "up": "start a cluster that stays, in containers or as processes",
+    "status": "show the clusters that stand: nodes, leaders, faults that are on",
+    "break": "inject one fault into a cluster that stands",
+    "heal": "undo faults that were injected by hand",
+    "down": "take a cluster down, and everything of it away",
     "clean": "remove what dead runs left behind",
     "image": "build the Docker image of the nodes",
 }

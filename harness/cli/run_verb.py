@@ -206,6 +206,7 @@ def _report(
 def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> list[str]:
     words = {
         Verdict.VALID: "VALID: every promise checked was kept",
+        Verdict.PERMITTED: "PERMITTED: nothing but what the profile permits",
         Verdict.UNKNOWN: "UNKNOWN: nothing was proven; see the reasons",
         Verdict.INVALID: "INVALID: a promise was broken",
     }

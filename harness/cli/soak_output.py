@@ -184,6 +184,10 @@ class SoakOutput:
             "seeds": tally.seeds,
             "done_before": campaign.done_before,
             "verdicts": tally.verdicts,
+            "permitted": {
+                name: {"seeds": seeds, "times": times}
+                for name, (seeds, times) in sorted(tally.permitted.items())
+            },
             "exit_code": self.exit_code,
             "interrupted": self.interrupted,
             "stopped": campaign.stopped,
@@ -260,9 +264,19 @@ class SoakOutput:
             lines.append(f"stopped after {counted(tally.failed, 'seed')} not valid")
         return lines
 
+    def _permitted(self) -> list[str]:
+        """What the profile permits and how often it happened, the most frequent first."""
+        found = sorted(self.campaign.tally.permitted.items(), key=lambda one: (-one[1][0], one[0]))
+        if not found:
+            return []
+        rows = [f"  {name:24} {seeds:6} {times:6}" for name, (seeds, times) in found]
+        head = f"permitted by the profile {self.campaign.spec.case.profile!r}:"
+        return [head, f"  {'':24} {'seeds':>6} {'times':>6}", *rows]
+
     def text(self) -> str:
         """What people read."""
         lines = self._head()
+        lines += self._permitted()
         groups = self._groups()
         for group in groups[:GROUPS_SHOWN_MAX]:
             first = group.first

@@ -6,8 +6,7 @@ import time
 from typing import Final, TextIO
 
 from harness.cli.status_line import StatusLine
-from harness.ops import Verdict
-from harness.soak.result import SeedResult, Tally
+from harness.soak.result import PASSING, SeedResult, Tally
 
 __all__ = ["SoakProgress", "duration_text"]
 
@@ -64,7 +63,7 @@ class SoakProgress:
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()
-            if count and name != Verdict.VALID.value
+            if count and name not in PASSING
         )
         text = f"{done}/{self._total} seeds, {failures or 'all valid'}"
         if here:

@@ -18,7 +18,7 @@ FAULT_LINES_MAX: Final = 30
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
     """Lines for people, the verdict of each checker first, and what the run did if asked for."""
     lines = [
-        _line(f"{result.checker:22} {result.verdict.value:8} {result.reason}")
+        _line(f"{result.checker:22} {result.verdict.value:9} {result.reason}")
         for result in judgement.results
     ]
     for result in judgement.results:

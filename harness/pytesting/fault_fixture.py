@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from harness.case import NS_PER_S, Fault, stream
-from harness.cluster import CLOCKS, Bite, Capability
-from harness.drawing import may_hit
+from harness.cluster import Bite, Capability
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.faults.conductor import trigger_of
-from harness.planning import check_fault_args, refuse_nodes, refuse_unable
+from harness.planning import check_fault_args, drawn_by_hand, refuse_by_hand, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import Fixture, RunsOfTest
@@ -53,7 +52,14 @@ class NemesisFactory(Fixture):
             )
         plugin: Nemesis = load_nemesis(name)
         refuse_unable({name: plugin}, live.cluster.environment, live.cluster.capabilities)
-        _refuse_foreign(plugin, live)
+        refuse_by_hand(
+            plugin,
+            live.cluster.nodes,
+            live.plan.target,
+            live.environment,
+            clocks=live.clocks,
+            fix=f"write cluster(nemesis={name!r}), or name it in the marker harness",
+        )
         if Capability.SINGLE_CLIENTS in plugin.requires:
             raise UsageError(
                 f"nemesis({name!r}) tells clients apart, and the clients of a test's own coroutine "
@@ -66,7 +72,9 @@ class NemesisFactory(Fixture):
             nemesis=name,
             at_ns=live.recorder.now_ns(),
             duration_ns=int(LEASE_S * NS_PER_S),
-            args=_drawn(plugin, live, number) if args is None else dict(args),
+            args=drawn_by_hand(plugin, stream(live.plan.case.seed, f"strike/{number}"))
+            if args is None
+            else dict(args),
         )
         check_fault_args(fault, plugin)
         if trigger_of(plugin, fault) is not None:
@@ -76,30 +84,6 @@ class NemesisFactory(Fixture):
             )
         live.nemeses[name] = plugin
         return Strike(live, fault, may_miss=may_miss)
-
-
-def _refuse_foreign(plugin: Nemesis, live: LiveCluster) -> None:
-    """Raise `UsageError` for a nemesis that the foreign programs of this deployment do not feel."""
-    nodes = live.cluster.nodes
-    refuse_nodes(plugin, nodes, live.plan.target, live.environment)
-    bare = [node for node in may_hit(plugin, nodes.values(), CLOCKS) if node not in live.clocks]
-    if bare:
-        raise UsageError(
-            f"nemesis({plugin.name!r}) may change the clock of {', '.join(bare)}: a foreign "
-            "program, which is started with libfaketime only where this is known before; write "
-            f"cluster(nemesis={plugin.name!r}), or name it in the marker harness"
-        )
-
-
-def _drawn(plugin: Nemesis, live: LiveCluster, number: int) -> dict[str, Any]:
-    """What the nemesis draws for one fault, from the seed of the run."""
-    planned = plugin.plan(
-        stream(live.plan.case.seed, f"strike/{number}"),
-        horizon_ns=NS_PER_S,
-        interval_ns=NS_PER_S,
-        duration_ns=NS_PER_S,
-    )
-    return dict(planned[0].args) if planned else {}
 
 
 class Strike:

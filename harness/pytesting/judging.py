@@ -107,7 +107,8 @@ def enforce(
 ) -> JudgedRun:
     """Return `run` if its verdict may be, else fail the test with everything one needs to know."""
     __tracebackhide__ = True
-    if run.verdict is expected or (run.verdict is Verdict.UNKNOWN and allow_unknown):
+    permits = expected is Verdict.PERMITTED and run.verdict is Verdict.VALID
+    if run.verdict is expected or permits or (run.verdict is Verdict.UNKNOWN and allow_unknown):
         return run
     artefacts = make_artefacts(run.folder, chosen_reporters(REPORTERS_DEFAULT))
     again = runs.test_again(run.environment)
@@ -126,6 +127,8 @@ def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -
     """What pytest shows: no traceback says more than the verdict does."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
+    elif run.verdict is Verdict.PERMITTED:
+        head = "PERMITTED: not valid, though the profile permits it (expect='permitted' accepts it)"
     elif run.verdict is Verdict.INVALID:
         head = "INVALID: a promise was broken"
     else:

@@ -36,6 +36,8 @@ class LiveCluster(OpenedTarget):
     `env` the clients' door: clock, network, randomness (see `harness.env`).
     """
 
+    plan: Plan
+
     def __init__(
         self,
         plan: Plan,

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape, quoteattr
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
 from harness.outfile import replacing
-from harness.soak.result import SeedResult, Tally
+from harness.soak.result import PASSING, SeedResult, Tally
 
 __all__ = ["CASES_MAX", "write_junit", "xml_text"]
 
@@ -130,7 +130,7 @@ def _outcome(file: TextIO, result: SeedResult, replay: str) -> None:
     said = [
         f"{found.checker}: {found.verdict}: {found.reason}"
         for found in result.checkers
-        if found.verdict != Verdict.VALID.value
+        if found.verdict not in PASSING
     ] or [result.reason]
     text = "\n".join([*said, f"signature: {result.signature}", f"replay: {replay}"])
     message = f"{result.signature}: {result.reason}" if result.signature else result.reason

@@ -22,6 +22,7 @@ __all__ = [
     "KEEP_ALL",
     "KEEP_FAILING",
     "MEASURES",
+    "PASSING",
     "VERDICTS",
     "CheckerVerdict",
     "FailureGroup",
@@ -34,7 +35,14 @@ __all__ = [
 ]
 
 CRASH: Final = "crash"
-VERDICTS: Final = (Verdict.VALID.value, Verdict.INVALID.value, Verdict.UNKNOWN.value, CRASH)
+VERDICTS: Final = (
+    Verdict.VALID.value,
+    Verdict.PERMITTED.value,
+    Verdict.INVALID.value,
+    Verdict.UNKNOWN.value,
+    CRASH,
+)
+PASSING: Final = (Verdict.VALID.value, Verdict.PERMITTED.value)
 KEEP_ALL: Final = "all"
 KEEP_FAILING: Final = "failing"
 REASON_CHARACTERS_MAX: Final = 2000
@@ -98,11 +106,12 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_s: float = 0.0
     memory_bytes: int = 0  # the most that the worker held until the seed was done
     kept_bytes: int = 0
+    permitted: dict[str, int] = {}  # what the profile permits -> how often it happened
 
     @property
     def failed(self) -> bool:
-        """Whether it is anything but valid."""
-        return self.verdict != Verdict.VALID.value
+        """Whether it is anything but valid, or nothing worse than what the profile permits."""
+        return self.verdict not in PASSING
 
     def folder(self, store: Path, name: str) -> Path | None:
         """Where the run lies."""
@@ -166,6 +175,7 @@ class Tally(msgspec.Struct):
     valid_kept: int = 0
     valid_bytes: int = 0
     failing_bytes: int = 0
+    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # -> [seeds, times]
 
     def take(self, result: SeedResult) -> None:
         """Add one."""
@@ -175,6 +185,9 @@ class Tally(msgspec.Struct):
         self.simulated_s += result.simulated_s
         self.cpu_s += result.cpu_s
         self.memory_bytes_max = max(self.memory_bytes_max, result.memory_bytes)
+        for name, times in result.permitted.items():
+            sums = self.permitted.setdefault(name, [0, 0])
+            self.permitted[name] = [sums[0] + 1, sums[1] + times]
         if result.failed:
             self.failing_bytes += result.kept_bytes
         elif result.run is not None:
@@ -188,8 +201,8 @@ class Tally(msgspec.Struct):
 
     @property
     def failed(self) -> int:
-        """How many of them were not valid."""
-        return self.seeds - self.verdicts[Verdict.VALID.value]
+        """How many of them were worse than what the profile permits."""
+        return self.seeds - sum(self.verdicts[name] for name in PASSING)
 
     @property
     def exit_code(self) -> int:

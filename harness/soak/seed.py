@@ -23,6 +23,7 @@ from harness import __version__
 from harness.checking import Judgement, judge
 from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, OpType, Verdict
+from harness.permits import permitted_of
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.registry import load_plugin
@@ -117,6 +118,7 @@ def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: b
         checker=None if failure is None else failure.checker or None,
         signature="" if failure is None else failure.signature,
         checkers=() if failure is None else tuple(_said(found) for found in judgement.results),
+        permitted=permitted_of(judgement.results),
         digest=history.digest(),
         ops=len(history),
         ok=sum(1 for pair in history.pairs if pair.type is OpType.OK),

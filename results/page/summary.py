@@ -37,6 +37,7 @@ ORDERS_MAX: Final = 8
 CORE_DRAWN_MAX: Final = 12
 SUMMARIES: Final = {
     Verdict.VALID: "Every promise checked was kept.",
+    Verdict.PERMITTED: "Nothing happened but what the profile permits.",
     Verdict.UNKNOWN: "Nothing was proven.",
     Verdict.INVALID: "A promise was broken.",
 }
@@ -63,8 +64,8 @@ def read_results(folder: Path) -> Results:
 
 
 def focus_of(results: Results) -> tuple[int, ...]:
-    """The operations to look at first: those of the first invalid checker that names any."""
-    for verdict in (Verdict.INVALID, Verdict.UNKNOWN):
+    """The operations to look at first: those of the worst checker that names any."""
+    for verdict in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.PERMITTED):
         for result in results.checkers:
             if result.verdict is verdict and result.operations:
                 return result.operations[:OPERATIONS_MAX]

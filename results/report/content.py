@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.ops import Verdict
 from results.aggregate import OUTCOMES, Answers, Rows
 from results.baseline import Comparison
 from results.numbers import duration, interval, share
@@ -17,7 +18,7 @@ from results.report.tables import Table, make_table
 
 __all__ = ["Section", "sections"]
 
-VERDICTS: Final = (("valid", "valid"), ("unknown", "unknown"), ("invalid", "invalid"))
+VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
 PLOTS_MAX: Final = 6
 """Drawings of a kind: runs without bugs first, then those of many runs. Tables have all."""
 _RUN_COLUMNS: Final = ("run", "first_run")
@@ -131,10 +132,7 @@ def _failures(report: _Report) -> Section:
 
 
 def _verdicts(report: _Report) -> Section:
-    bars = [
-        (row["of"], [row["valid"], row["unknown"], row["invalid"]])
-        for row in report.rows("populations")
-    ]
+    bars = [(row["of"], _shares(row)) for row in report.rows("populations")]
     shared = report.of.shared
     return Section(
         id="verdicts",
@@ -143,7 +141,7 @@ def _verdicts(report: _Report) -> Section:
         "runs of one label whose cases differ in nothing but the seed are ever added up."
         + (f" All runs here: {shared}." if shared else ""),
         plots=(stacked("Runs that are alike", bars, VERDICTS),),
-        tables=report.tables("populations", "checkers", "changed_verdicts"),
+        tables=report.tables("populations", "permitted", "checkers", "changed_verdicts"),
     )
 
 
@@ -294,6 +292,11 @@ def _elections(report: _Report) -> Section:
     )
 
 
+def _shares(row: Mapping[str, Any]) -> list[int]:
+    """How many runs have each verdict, in the order of `VERDICTS`."""
+    return [row[name] for name, _ in VERDICTS]
+
+
 def _trends(report: _Report) -> Section:
     """Settings that have several labels: only those can be followed over labels."""
     settings: dict[str, Rows] = {}
@@ -310,7 +313,7 @@ def _trends(report: _Report) -> Section:
     plots = [
         stacked(
             f"Runs by label: {rows[0]['setting_words']}",
-            [(row["label"], [row["valid"], row["unknown"], row["invalid"]]) for row in rows],
+            [(row["label"], _shares(row)) for row in rows],
             VERDICTS,
         )
         for rows in several[:PLOTS_MAX]

@@ -14,7 +14,8 @@ from results.report.tables import ROWS_MAX, Layout
 __all__ = ["LAYOUTS"]
 
 _WAYS: Final = {
-    "count": "runs valid unknown invalid ops ok fail refused info unanswered results crashed "
+    "count": "runs times valid permitted unknown invalid ops ok fail refused info unanswered "
+    "results crashed "
     "detected runs_to_first faults hit healed bit outages unended heals in_outage never untried n "
     "elections least most runs_without highest_term baseline_runs label_runs",
     "ns": "length_ns ns_to_first ns active_ns mutation_down_ns read_down_ns mutation_down_max_ns "
@@ -128,11 +129,15 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "populations": _layout(
         "Runs that are alike: one label, cases that differ in nothing but the seed",
-        "of runs valid unknown invalid ops unanswered info length_ns",
+        "of runs valid permitted unknown invalid ops unanswered info length_ns",
     ),
     "checkers": _layout(
         "What each checker said; a crashed one is counted under unknown, too",
-        "of checker results valid unknown invalid crashed",
+        "of checker results valid permitted unknown invalid crashed",
+    ),
+    "permitted": _layout(
+        "What happened that the profile permits, and how often",
+        "of profile permit checker runs times first_run",
     ),
     "changed_verdicts": _layout(
         "Runs that recorded another verdict than they have now",
@@ -200,7 +205,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "trends": _layout(
         "Labels of each setting, in the order of their first run",
-        "setting_words label runs valid unknown invalid ops unanswered info length_ns",
+        "setting_words label runs valid permitted unknown invalid ops unanswered info length_ns",
         source="populations",
     ),
     "judged": _layout(

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.ops import Verdict
 from results.aggregate import Answers
 from results.numbers import count, duration, interval, ratio, share
 from results.report.populations import Populations
@@ -18,7 +19,7 @@ LINES_MAX: Final = 20
 NO_VERDICT: Final = "no checker could judge it, see the problems"
 FAILING_MAX: Final = 10
 LINE_CHARS_MAX: Final = 160
-_VERDICTS: Final = ("valid", "unknown", "invalid")
+_VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """The worst there is, in the word of the banner."""
-        words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: "valid"}
+        passed = "permitted" if self.verdicts.get("permitted") else "valid"
+        words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: passed}
         return words.get(self.exit_code, "unknown")
 
 
@@ -62,7 +64,8 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
         return EXIT_INVALID
     if crashed:
         return EXIT_CRASH
-    if verdicts.get("unknown") or unjudged or not verdicts.get("valid"):
+    judged = verdicts.get("valid") or verdicts.get("permitted")
+    if verdicts.get("unknown") or unjudged or not judged:
         return EXIT_UNKNOWN
     return EXIT_VALID
 
@@ -108,6 +111,7 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if summary.repeats:
         lines.append(f"  {repeats_in_words(summary.repeats)}")
     lines += _failing(answers)
+    lines += _permitted(answers)
     of = Populations(answers.rows("populations"))
     if of.shared:
         lines.insert(1, f"  all of them: {of.shared}")
@@ -146,6 +150,16 @@ def _failing(answers: Answers) -> list[str]:
         lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'])}")
         lines.append(f"         first {row['first_run']}: {_one_line(reason)}")
     return _bounded("runs that are not valid", lines, "see the page", limit=2 * FAILING_MAX)
+
+
+def _permitted(answers: Answers) -> list[str]:
+    """A line for each thing that profiles permit, and how often it happened."""
+    lines = [
+        f"{row['permit']}: {count(row['times'])} times in {count(row['runs'])} runs, "
+        f"by {row['checker']}"
+        for row in answers.rows("permitted")
+    ]
+    return _bounded("permitted by the profile", lines, "see the page")
 
 
 def _bugs(answers: Answers, of: Populations) -> list[str]:

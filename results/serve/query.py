@@ -5,7 +5,7 @@
 | q                                | every word stands somewhere in it, in any case of letters     |
 | name, label, workload, bugs, ... | the field is exactly this; `(none)` where it is empty         |
 | nemesis, bug                     | these, with commas between, are among its nemeses or bugs     |
-| verdict                          | valid, unknown, invalid, unfinished or broken                 |
+| verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
 | seed                             | 7, or 1..200                                                  |
 | ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run that does not say is left out     |
 | day                              | 2026-11-21, or 2026-11-01..2026-11-30 (UTC)                   |

@@ -2,6 +2,7 @@
 SELECT j.population, v.checker,
        COUNT(*) AS results,
        COUNT(CASE WHEN v.verdict = 'valid' THEN 1 END) AS valid,
+       COUNT(CASE WHEN v.verdict = 'permitted' THEN 1 END) AS permitted,
        COUNT(CASE WHEN v.verdict = 'unknown' THEN 1 END) AS unknown,
        COUNT(CASE WHEN v.verdict = 'invalid' THEN 1 END) AS invalid,
        COUNT(v.error) AS crashed

@@ -15,13 +15,13 @@ WITH ranked AS (
            ) AS place
     FROM verdicts v
     LEFT JOIN runs r ON r.run = v.run
-    WHERE v.verdict <> 'valid'
+    WHERE v.verdict NOT IN ('valid', 'permitted')
 )
 SELECT j.run, j.population, j.verdict, j.target, j.nemeses, j.bugs, j.seed, j.environment, j.recorded,
        r.checker, r.rule, r.signature, r.reason
 FROM judged j
 LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
-WHERE j.verdict <> 'valid'
+WHERE j.verdict NOT IN ('valid', 'permitted')
 ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END,
          CASE j.bugs WHEN '' THEN 0 ELSE 1 END,
          j.run

@@ -2,6 +2,7 @@
 SELECT population, label, workload, asked, bugs, environment, target, profile, setting,
        COUNT(*) AS runs,
        COUNT(CASE WHEN verdict = 'valid' THEN 1 END) AS valid,
+       COUNT(CASE WHEN verdict = 'permitted' THEN 1 END) AS permitted,
        COUNT(CASE WHEN verdict = 'unknown' THEN 1 END) AS unknown,
        COUNT(CASE WHEN verdict = 'invalid' THEN 1 END) AS invalid,
        CAST(SUM(ops) AS BIGINT) AS ops,

@@ -65,7 +65,7 @@ class Bug(enum.Enum):
         fixed="open by design",
         profiles=STILL,
         topic="P10",
-        where=(f"{_MASTER}.epoch", f"{_MASTER}.node"),
+        where=(f"{_MASTER}.epoch", f"{_MASTER}.node", "targets.kudu.tserver._scans"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_765 = Row(
@@ -84,6 +84,208 @@ class Bug(enum.Enum):
         topic="P7",
         where=(f"{_MASTER}.ddl",),
         find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
+    )
+
+    ALTER_REPLY = Row(
+        title="an alter is complete when AlterSchema was answered, too",
+        upstream="the answer of a tablet's leader counted as its report; a difference of no harm",
+        fixed="2016",
+        profiles=LEGACY,
+        topic="P22",
+        where=(f"{_MASTER}.tasks",),
+        find=None,
+    )
+    BG_CLOCK_RESET = Row(
+        title="every failover restarts the clock of a tablet that is not created in time",
+        upstream="the age of a CREATING tablet counts from the master's own start of work; nothing "
+        "here bounds how long a table may take while leaders change, so nothing finds it",
+        fixed="open",
+        profiles=STILL,
+        topic="P15",
+        where=(f"{_MASTER}.background",),
+        find=None,
+    )
+    CATCH_UP_EXIT = Row(
+        title="a new leader that cannot commit in its term exits",
+        upstream="LOG(FATAL) after master_failover_catchup_timeout_ms (30 s), by design",
+        fixed="open by design",
+        profiles=STILL,
+        topic="P14",
+        where=(f"{_MASTER}.leadership",),
+        find=Find(
+            "--bug NO-LEASE --kudu-flag master_failover_catchup_timeout_ms=3000 "
+            "--nemesis kill-leader "
+            "--fault 'cut it from members when event leader group=master nth=2 for 8s'",
+            "crash",
+            1,
+        ),
+    )
+    FENCE_ORPHAN = Row(
+        title="a master orders the deletion of tablets that it has no record of",
+        upstream="a rogue, blank or lagging master wiped data; needs a wiped one, and rows",
+        fixed="2016-07-13",
+        profiles=LEGACY,
+        topic="P8",
+        where=(f"{_MASTER}.heartbeats",),
+        find=None,
+    )
+    KUDU_1353 = Row(
+        title="a leader knows only those replicas that were reported to it",
+        upstream="a map of replicas for each tablet was filled by reports and not from what is "
+        "stored; a tablet server that the master knew already sent empty ones",
+        fixed="2016-04-27",
+        profiles=LEGACY,
+        topic="P4",
+        where=(
+            f"{_MASTER}.heartbeats",
+            f"{_MASTER}.leadership",
+            "targets.kudu.tserver._heartbeater",
+        ),
+        find=Find("--nemesis partition-leader", "catalog-invariants", 1),
+    )
+    KUDU_1358 = Row(
+        title="a new leader has heard of no tablet server",
+        upstream="only leaders took note of heartbeats, so CreateTable was refused for a while",
+        fixed="2016-06-01",
+        profiles=LEGACY,
+        topic="P2",
+        where=(f"{_MASTER}.background", f"{_MASTER}.ddl"),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 2),
+    )
+    KUDU_1374 = Row(
+        title="tablets are reported only when they change",
+        upstream="a leader acknowledged a report, died before the call that follows from it, and "
+        "left that undone for ever",
+        fixed="2016-07-12",
+        profiles=LEGACY,
+        topic="P3",
+        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        find=Find("--nemesis kill-leader", "liveness", 13),
+    )
+    KUDU_1537 = Row(
+        title="DDL has no request ids: what is sent again may act twice",
+        upstream="clients resend until their deadline; an own success is answered by "
+        "AlreadyPresent or NotFound, and a delete or rename may hit a new table of that name",
+        fixed="open",
+        profiles=STILL,
+        topic="P12",
+        where=(f"{_MASTER}.ddl", "targets.kudu.system"),
+        find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
+    )
+    KUDU_495_ABORT = Row(
+        title="a master exits when it loses its leadership while it writes",
+        upstream="failed replication was treated like a failing disk: CHECK",
+        fixed="2016-03-31",
+        profiles=LEGACY,
+        topic="P5",
+        where=(f"{_MASTER}.epoch",),
+        find=Find("--nemesis partition-leader", "crash", 1),
+    )
+    KUDU_495_SPLIT = Row(
+        title="a table and its tablets are written one after another",
+        upstream="one logical operation was several replicated writes; a failover in between left "
+        "tablets without a table, or running tablets of a removed one",
+        fixed="2016-03-31",
+        profiles=LEGACY,
+        topic="P6",
+        where=(f"{_MASTER}.ddl",),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 7),
+    )
+    LEADER_FLAP_ABA = Row(
+        title="a leader that lost and regained its leadership gets no full report",
+        upstream="full reports hang on a master's answer turning from follower to leader, which a "
+        "tablet server that was cut off in between never sees (seen on 1.16)",
+        fixed="open",
+        profiles=("modern",),
+        topic="P3",
+        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        find=Find(
+            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
+            "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
+            "liveness",
+            8,
+        ),
+    )
+    LEADER_ONLY_HEARTBEATS = Row(
+        title="tablet servers heartbeat to the leader only, which they have to find",
+        upstream="followers took no note of heartbeats",
+        fixed="2016-06",
+        profiles=LEGACY,
+        topic="P1",
+        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        find=None,
+    )
+    LEADER_PICK = Row(
+        title="a client believes the first master that claims to lead",
+        upstream="terms are not compared, so a cut-off ex-leader may win even for a client that "
+        "knows every address (seen on 1.16)",
+        fixed="open",
+        profiles=STILL,
+        topic="P23",
+        where=("targets.kudu.system",),
+        find=None,
+    )
+    LIST_TORN = Row(
+        title="ListTables reads one table after another",
+        upstream="it may leave out a table that always existed",
+        fixed="open",
+        profiles=STILL,
+        topic="P13",
+        where=(f"{_MASTER}.service",),
+        find=Find("--moves 50 --names 8", "linearizable-catalog", 22),
+    )
+    ORDER_DELETE = Row(
+        title="replicas are deleted before the table's deletion is replicated",
+        upstream="DeleteTablet was sent first; a failed write left a table without its data",
+        fixed="2016-03-31",
+        profiles=LEGACY,
+        topic="P7",
+        where=(f"{_MASTER}.ddl",),
+        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 1),
+    )
+    ORDER_REPLACE = Row(
+        title="the replacement of a tablet is shown before it is replicated",
+        upstream="a failed write took it back in two steps; answers named a tablet of no log",
+        fixed="2016-04-25",
+        profiles=LEGACY,
+        topic="P7",
+        where=(f"{_MASTER}.background",),
+        find=Find(
+            "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 24 "
+            "--mix create=3,locate=6,is-create-done=6,delete=1 "
+            "--kudu-flag tablet_creation_timeout_ms=10000 "
+            "--fault 'pause all@tserver at 6s for 20s' "
+            "--fault 'cut leader from members at 15s for 9s'",
+            "catalog-invariants",
+            2,
+        ),
+    )
+    PLACE_AT_ONCE = Row(
+        title="CreateTable does not wait for tablet servers to be heard of",
+        upstream="the rest of KUDU-1358: cold on a master that started less than a heartbeat ago",
+        fixed="open",
+        profiles=STILL,
+        topic="P2",
+        where=(f"{_MASTER}.ddl",),
+        find=None,
+    )
+    RELOAD_NO_LOCK = Row(
+        title="DDL goes on across the reload of an election",
+        upstream="it wrote what was decided on the old maps, and its calls were orphaned",
+        fixed="2016",
+        profiles=LEGACY,
+        topic="P21",
+        where=(f"{_MASTER}.epoch",),
+        find=None,
+    )
+    RENAME_GAP = Row(
+        title="for a moment neither the old nor the new name of a table resolves",
+        upstream="the map of names is switched before the record is committed",
+        fixed="open",
+        profiles=STILL,
+        topic="P7",
+        where=(f"{_MASTER}.ddl",),
+        find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
 
     @property
@@ -111,6 +313,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         **_NO_FSYNC,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
+        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
     },
 }
 """Flags whose defaults differ in a profile."""

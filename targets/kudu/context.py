@@ -26,6 +26,14 @@ class NodeContext:
     bugs: frozenset[Bug]
     rpc: RpcClient
 
+    def check_failed(self, why: str) -> None:
+        """End this node, as a failed CHECK ends Kudu's. Only broken paths come here."""
+        self.env.spawn(_raise(why), name="check-failed")
+
     def new_id(self) -> str:
         """A fresh id of 32 hex digits."""
         return f"{self.env.random.getrandbits(128):032x}"
+
+
+async def _raise(why: str) -> None:
+    raise AssertionError(f"check failed: {why}")

@@ -5,6 +5,8 @@ These are the conditions of invariant I7 (what must hold some time after all fau
 * every node answers; one master leads and is ready, all masters are in its term and have applied
   the same operations to the same effect;
 * no table is ALTERING, no tablet waits to be created, the leader has no call under way;
+* every tablet has as many voters as its table asks for, and nobody on the way to be one, unless
+  there are too few tablet servers for that (those in maintenance get no replicas);
 * every replica that the catalog names exists, runs, has a leader and the table's schema version,
   and its committed configuration is the catalog's;
 * no tablet server holds anything else: nothing is left of deleted tablets.
@@ -14,7 +16,7 @@ What is missing is said in words, at most `PENDING_MAX` lines of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -60,8 +62,8 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
     dumps = {name: view.dump for name, view in masters.items() if view.dump is not None}
     leader = dumps[leaders[0]]
     yield from _unequal_masters(leaders[0], dumps)
-    yield from _open_work(leader)
     servers = {name: dump for name, dump in tservers.items() if dump is not None}
+    yield from _open_work(leader, [dump["uuid"] for dump in servers.values()])
     yield from _unequal_replicas(leader, servers)
 
 
@@ -82,16 +84,35 @@ def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
                 yield f"{name} has {what} {mine}, the leader {leader} {leads}"
 
 
-def _open_work(leader: Dump) -> Iterator[str]:
+def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
     """What the leader still has to do."""
     for table in leader["tables"]:
         if table["state"] not in {"RUNNING", "REMOVED"}:
             yield f"table {table['name']} ({table['id']}) is {table['state']}"
+    resting = [server["uuid"] for server in leader["tservers"] if server["in_maintenance"]]
+    usable = len(set(tservers) - set(resting))
+    wanted = {table["id"]: table["num_replicas"] for table in leader["tables"]}
     for tablet in leader["tablets"]:
-        if tablet["state"] not in {"RUNNING", "DELETED", "REPLACED"}:
+        if tablet["state"] in {"DELETED", "REPLACED"}:
+            continue
+        if tablet["state"] != "RUNNING":
             yield f"tablet {tablet['id']} is {tablet['state']}"
+            continue
+        yield from _misses(tablet, wanted[tablet["table_id"]], usable)
     if leader["tasks"]:
         yield f"{leader['tasks']} calls to tablet servers are under way"
+
+
+def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
+    """What a tablet lacks of its number of replicas, or has beyond it."""
+    peers = tablet["consensus"]["peers"]
+    voters = sum(peer["member_type"] == "VOTER" for peer in peers)
+    if len(peers) > voters:
+        yield f"tablet {tablet['id']} has {len(peers) - voters} replicas that do not vote"
+    elif voters > wanted or voters < min(wanted, usable):
+        yield f"tablet {tablet['id']} has {voters} voters of {wanted}"
+    if any(peer["replace"] for peer in peers):
+        yield f"tablet {tablet['id']} has replicas that are to be replaced"
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:

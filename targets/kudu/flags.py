@@ -51,7 +51,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
     # Entries. Ours, as the next: Kudu flushes by size and time
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
-    tablet_snapshot_every: Annotated[int, Within(1, 100)] = 4  # tablets see little but alters
+    tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
+    raft_prepare_replacement_before_eviction: bool = True  # 3-4-3; before 1.7: 3-2-3
     # masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
@@ -73,7 +74,15 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
     remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
+    remember_clients_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 3_600_000
+    # rows
+    safe_time_max_lag_ms: Annotated[int, Within(500, 600_000)] = 30_000
+    max_clock_sync_error_usec: Annotated[int, Within(0, 3_600_000_000)] = 10_000_000
+    tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
+    # Ours: beyond it the oldest history of a tablet goes before its age
+    tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
     # ours. Strict: how long a read waits for its majority
+    master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
 

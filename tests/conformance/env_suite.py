@@ -35,7 +35,8 @@ from harness.cluster import (
     client_end,
 )
 from harness.ends import call_as
-from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File
+from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File, PageRequest, PageResponse
+from harness.environments.pages import IN_FLIGHT_MAX, PAGE_BYTES_MAX
 from harness.errors import UsageError
 from harness.faults.kinds import Aim, Cut, Pause
 from harness.faults.ledger import Ledger
@@ -44,6 +45,7 @@ from tests.waiting import LIMIT_S, until
 
 PORT = 7000
 UNUSED_PORT = 7001
+PAGES_PORT = 8000
 TURNS, TURNS_MAX = 5000, 40_000  # at 2 to 20 µs each
 ONE, OTHER = map(client_end, range(2))
 SILENCE_S = 0.5  # long enough to believe that nothing will come
@@ -64,6 +66,7 @@ def suite_plan(
             name=name,
             role="actor",
             ports=(PORT, UNUSED_PORT),
+            pages=PAGES_PORT,
             entry="tests.conformance.env_suite:actor",
             config={"greeting": f"I am {name}"},
         )
@@ -184,6 +187,12 @@ class _Actor:
     async def do_relay(self, node: str, order: dict[str, Any]) -> Any:
         return await tell(self.env, node, order)
 
+    async def do_page_url(self, node: str) -> Any:
+        return self.env.page_url(Address(node, PAGES_PORT))
+
+    async def do_pages_on(self, port: int) -> Any:
+        await self.env.serve_pages(port, show)
+
     async def do_panic(self, text: str) -> Any:
         async def fail() -> None:
             raise LookupError(text)
@@ -194,9 +203,22 @@ class _Actor:
         self.exit.set_result(None)
 
 
+async def show(request: PageRequest) -> PageResponse:
+    """A page that says what was asked for, or does what its path says."""
+    if request.path == "/fail":
+        raise LookupError(request.query["why"])
+    if request.path == "/hang":
+        await asyncio.sleep(float(request.query["s"]))
+    if request.path == "/large":
+        return PageResponse(200, "text/plain", b"x" * (PAGE_BYTES_MAX + 1))
+    said = [request.path, dict(request.query), request.accepts_json]
+    return PageResponse(200, "application/json", json.dumps(said).encode())
+
+
 async def actor(env: Env, config: dict[str, Any]) -> None:
     """The node: obeys until it is stopped; notes a graceful stop on its disk."""
     self = _Actor(env, config)
+    await env.serve_pages(PAGES_PORT, show)
     await env.net.listen(PORT, self.serve)
     try:
         await self.exit
@@ -276,6 +298,56 @@ async def check_orderly_end(session: Session) -> None:
                 await asyncio.sleep(0.02)
         except ConnectionResetError:
             conn.close()
+
+
+async def page_of(session: Session, target: str, **options: Any) -> tuple[int, Any]:
+    """Status and body, whatever was decoded of it, of a page of `a`."""
+    async with asyncio.timeout(LIMIT_S):
+        response = await session.env.get_page(Address("a", PAGES_PORT), target, **options)
+    is_json = response.content_type == "application/json"
+    return response.status, json.loads(response.body) if is_json else response.body.decode()
+
+
+async def check_pages(session: Session) -> None:
+    """Pages come as asked for; one that fails, hangs or is too large harms nobody."""
+    await wait_serving(session, "a")
+    events = record(session)
+    assert await page_of(session, "/x%20y/?a=1&b=%3C&a=2") == (
+        200, ["/x y/", {"a": "2", "b": "<"}, False],
+    )  # fmt: skip
+    assert (await page_of(session, "/", accept="application/json"))[1][2] is True
+    assert (await page_of(session, "/", accept="text/html, application/json"))[1][2] is False
+    status, text = await page_of(session, "/fail?why=%3Cb%3E")
+    assert (status, "LookupError: <b>" in text) == (500, True)
+    assert (await page_of(session, "/large"))[0] == 500
+    await until(lambda: len([event for event in events if event.kind == "page-failed"]) == 2)
+    assert (await page_of(session, f"/?{'&'.join('a' * 40)}"))[0] == 400
+    # No more at a time than the bound; the rest are turned away, and later ones are not.
+    hanging = (page_of(session, "/hang?s=1.5") for _ in range(IN_FLIGHT_MAX + 2))
+    statuses = sorted(status for status, _ in await asyncio.gather(*hanging))
+    assert statuses == [200] * IN_FLIGHT_MAX + [503] * 2
+    assert (await page_of(session, "/"))[0] == 200
+    assert (await tell(session.env, "a", {"do": "page_url", "node": "b"})).startswith("http://")
+    assert (await tell(session.env, "a", {"do": "pages_on", "port": PORT})) == {
+        "error": "ValueError"
+    }
+
+
+async def check_pages_of_the_dead(session: Session) -> None:
+    """A node that ends takes the request along; one that is started again shows pages."""
+    await wait_serving(session, "a")
+    hanging = asyncio.ensure_future(page_of(session, "/hang?s=9"))
+    await asyncio.sleep(0.2)
+    await session.cluster.kill("a")
+    for request in (hanging, page_of(session, "/")):
+        try:
+            await request
+        except ConnectionError:
+            continue
+        raise AssertionError("the dead show no pages")
+    await session.cluster.start("a")
+    await wait_serving(session, "a")
+    assert (await page_of(session, "/"))[0] == 200
 
 
 async def check_refused(session: Session) -> None:
@@ -975,6 +1047,7 @@ CALM: tuple[Check, ...] = (
     check_frames,
     check_orderly_end,
     check_refused,
+    check_pages,
     check_frame_limit,
     check_pause,
     check_cut,
@@ -996,6 +1069,7 @@ RESTARTING: tuple[Check, ...] = (
     check_bad_disks_outlast_nodes,
     check_bit_rot,
     check_power_cut,
+    check_pages_of_the_dead,
     check_faults_at_events,
     check_graceful_stop,
     check_a_bad_disk_that_ends_a_node,

@@ -11,13 +11,13 @@ from targets.kudu.convergence import PENDING_MAX, MasterView, find_pending
 
 def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
     """Three masters and two tablet servers at rest, with one tablet on both."""
-    peers = [{"uuid": "u1"}, {"uuid": "u2"}]
+    peers = [{"uuid": uuid, "member_type": "VOTER", "replace": False} for uuid in ("u1", "u2")]
     master = {
         "term": 4,
         "raft": {"applied_index": 9, "digest": "d"},
         "tables": [
-            {"id": "T", "name": "t", "state": "RUNNING", "version": 2},
-            {"id": "R", "name": "r", "state": "REMOVED", "version": 1},
+            {"id": "T", "name": "t", "state": "RUNNING", "version": 2, "num_replicas": 2},
+            {"id": "R", "name": "r", "state": "REMOVED", "version": 1, "num_replicas": 2},
         ],
         "tablets": [
             {
@@ -29,6 +29,7 @@ def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
             {"id": "y", "table_id": "R", "state": "DELETED", "consensus": None},
         ],
         "tasks": 0,
+        "tservers": [{"uuid": uuid, "in_maintenance": False} for uuid in ("u1", "u2", "gone")],
     }
     replica = {
         "tablet_id": "x",
@@ -74,7 +75,26 @@ def _orphan(m, t):
     t["t1"]["tablets"].append({**t["t1"]["tablets"][0], "tablet_id": "y"})
 
 
+def _tablet(m):
+    return m["m2"]["dump"]["tablets"][0]
+
+
+def _of_replicas(count):
+    def spoil(m, t):
+        m["m2"]["dump"]["tables"][0].update(num_replicas=count)
+        t["t3"] = {"uuid": "u3", "tablets": []}
+
+    return spoil
+
+
 CASES = [
+    (_of_replicas(3), "tablet x has 2 voters of 3"),
+    (_of_replicas(1), "tablet x has 2 voters of 1"),
+    (
+        lambda m, t: _tablet(m)["consensus"]["peers"][1].update(member_type="NON_VOTER"),
+        "tablet x has 1 replicas that do not vote",
+    ),
+    (lambda m, t: _tablet(m)["consensus"]["peers"][1].update(replace=True), "to be replaced"),
     (lambda m, t: m["m1"].update(dump=None), "m1 does not answer"),
     (lambda m, t: m["m1"].update(role=None), "m1 does not answer"),
     (lambda m, t: t.update(t2=None), "t2 does not answer"),
@@ -111,6 +131,17 @@ def test_each_condition_alone_keeps_it_from_rest(spoil, text):
     spoil(masters, tservers)
     (line,) = pending(masters, tservers)
     assert text in line
+
+
+@pytest.mark.parametrize("missing", ["server", "maintenance"])
+def test_replicas_that_no_server_is_left_for_are_not_waited_for(missing):
+    masters, tservers = cluster()
+    _of_replicas(3)(masters, tservers)
+    if missing == "server":
+        del tservers["t3"]
+    else:
+        masters["m2"]["dump"]["tservers"].append({"uuid": "u3", "in_maintenance": True})
+    assert pending(masters, tservers) == ()
 
 
 def test_tombstone_of_a_tablet_that_moved_away_is_no_leftover():

@@ -25,7 +25,7 @@ def asked():
     found = {}
     for path in sorted((ROOT / "targets/kudu").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if module == "targets.kudu.bugs":
+        if module in {"targets.kudu.bugs", "targets.kudu.permits"}:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if (
@@ -57,7 +57,8 @@ def test_rows_are_complete():
 
 def test_what_today_has_kudu_of_2016_had_as_well():
     assert PROFILES["strict"] == frozenset()
-    assert PROFILES["modern"] < PROFILES["legacy"]
+    worse_once = {Bug.LEADER_FLAP_ABA}  # KUDU-1374 in those days
+    assert PROFILES["modern"] - worse_once < PROFILES["legacy"]
     assert tuple(PROFILES) == tuple(FLAGS) == KuduTarget.profiles
     for bug in PROFILES["modern"]:
         assert bug.value.fixed.startswith("open"), bug.id
@@ -88,10 +89,10 @@ def test_flags_of_a_profile_are_defaults_only(profile):
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_the_case_of_a_row_can_be_run(bug):
     case = case_of(bug, bug.value.find.seed)
-    assert case.bugs == (bug.id,)
+    assert bug.id in case.bugs
     plan = plan_case(case, load_plugin("environments", "sim"))
     assert bug.value.find.checker in {checker.name for checker in plan.checkers}
-    assert case_of(bug, switched_on=False).bugs == ()
+    assert bug.id not in case_of(bug, switched_on=False).bugs
 
 
 def test_the_track_record_is_the_ledger():

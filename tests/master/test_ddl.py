@@ -55,8 +55,20 @@ BAD_CREATES = {
         {"partition_schema": m.PartitionSchema(2, ("key", "key"))},
         Code.INVALID_SCHEMA,
     ),
-    "ranges": (
-        {"partition_schema": m.PartitionSchema(1, (), ("key",))},
+    "range of no key": (
+        {"partition_schema": m.PartitionSchema(1, (), ("a",), (b"m",))},
+        Code.INVALID_SCHEMA,
+    ),
+    "splits of no range": (
+        {"partition_schema": m.PartitionSchema(1, (), (), (b"m",))},
+        Code.INVALID_SCHEMA,
+    ),
+    "splits that fall": (
+        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"m", b"a"))},
+        Code.INVALID_SCHEMA,
+    ),
+    "empty split": (
+        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"",))},
         Code.INVALID_SCHEMA,
     ),
     "above the limit": ({"num_replicas": 9}, Code.REPLICATION_FACTOR_TOO_HIGH),
@@ -65,6 +77,10 @@ BAD_CREATES = {
     "more than live": ({"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "too many tablets": (
         {"partition_schema": m.PartitionSchema(61)},
+        Code.TOO_MANY_TABLETS,
+    ),
+    "too many tablets by ranges": (
+        {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
     # the earlier check wins
@@ -378,8 +394,14 @@ async def test_a_fresh_leader_refuses_after_two_heartbeats() -> None:
     assert asyncio.get_running_loop().time() - start < 0.1
 
 
-async def test_an_operation_larger_than_a_message_is_refused() -> None:
-    master = await FakeMaster(flags=Flags(rpc_max_message_size=300)).lead()
-    error = refusal(await master.create("t", partitions=20))
-    assert Status.INVALID_ARGUMENT is error.status
-    assert "rpc_max_message_size" in error.message
+async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_lives() -> None:
+    flags = Flags(rpc_max_message_size=64 * 1024 + 5000, max_create_tablets_per_ts=10_000)
+    master = await FakeMaster(flags=flags).lead()
+    entries = len(master.replica.log)
+    for partitions in (2_000_000_000, 140):  # refused before it is made, and before it is written
+        error = refusal(await master.create("t", partitions=partitions))
+        assert Status.INVALID_ARGUMENT is error.status
+        assert "rpc_max_message_size" in error.message
+    assert entries == len(master.replica.log)
+    assert (await master.create("t", partitions=100)).error is None
+    assert (await master.delete("t")).error is None

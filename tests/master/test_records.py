@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from targets.kudu import messages as m
 from targets.kudu.master import system_tablet
+from targets.kudu.master.batches import decode_batch, encode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.records import (
     Batch,
@@ -16,8 +17,6 @@ from targets.kudu.master.records import (
     TableState,
     TabletRecord,
     TabletState,
-    decode_batch,
-    encode_batch,
 )
 from targets.kudu.master.system_tablet import SystemTablet
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
+from targets.kudu.master.batches import encode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.placement import place_replicas
 from targets.kudu.master.plan import (
@@ -26,7 +27,6 @@ from targets.kudu.master.records import (
     TableState,
     TabletRecord,
     TabletState,
-    encode_batch,
 )
 from targets.kudu.master.reports import plan_missing, plan_report
 from targets.kudu.master.system_tablet import SystemTablet

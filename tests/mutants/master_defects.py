@@ -10,6 +10,7 @@ from targets.kudu.master import delete as delete_module
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.records import TabletState
 from targets.kudu.master.refusals import RefusedError
 from targets.kudu.master.service import MasterService
@@ -213,10 +214,10 @@ def delete_before_commit(patch):
     """DeleteTablet leaves before the commit (ORDER-DELETE)"""
     original = Ddl._commit
 
-    async def early(self, epoch, plan, request_id, *, abort_tasks=False):
-        if abort_tasks:
+    async def early(self, epoch, plan, request_id, *, is_delete=False):
+        if is_delete:
             epoch.tasks.submit(plan.calls)
-        return await original(self, epoch, plan, request_id, abort_tasks=abort_tasks)
+        return await original(self, epoch, plan, request_id, is_delete=is_delete)
 
     patch.setattr(Ddl, "_commit", early)
 
@@ -278,13 +279,13 @@ def delete_keeps_tablets(patch):
 @mutant("no-full-report", "calls")
 def no_full_report(patch):
     """A new leader asks nobody for a full report (KUDU-1374)"""
-    original = heartbeats._answer
+    original = Heartbeats._answer
 
-    def content(meta, epoch, server, processed_sequence=-1):
-        answer = original(meta, epoch, server, processed_sequence)
+    def content(self, meta, epoch, server, processed_sequence=-1):
+        answer = original(self, meta, epoch, server, processed_sequence)
         return msgspec.structs.replace(answer, needs_full_tablet_report=False)
 
-    patch.setattr(heartbeats, "_answer", content)
+    patch.setattr(Heartbeats, "_answer", content)
 
 
 @mutant("rename-in-two-steps", "ddl")
@@ -292,11 +293,11 @@ def rename_in_two_steps(patch):
     """A rename drops the old name a moment before the new one resolves (RENAME-GAP)"""
     original = Ddl._commit
 
-    async def gapped(self, epoch, plan, request_id, *, abort_tasks=False):
+    async def gapped(self, epoch, plan, request_id, *, is_delete=False):
         old = epoch.catalog.tables.get(plan.table_id)
         if plan.reserve is not None and old is not None and old.name != plan.reserve:
             epoch.catalog.by_name.pop(old.name, None)
-        return await original(self, epoch, plan, request_id, abort_tasks=abort_tasks)
+        return await original(self, epoch, plan, request_id, is_delete=is_delete)
 
     patch.setattr(Ddl, "_commit", gapped)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu import messages as m
+from targets.kudu.flags import Flags
 from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
 
 KEY = m.Column(0, "key", is_key=True)
@@ -20,7 +21,9 @@ def machine(version: int = 3, changes: list[int] | None = None) -> TabletMachine
         table_name="t",
         schema=schema("a"),
         schema_version=version,
+        flags=Flags(),
         on_change=lambda: seen.append(1),
+        on_timestamp=lambda _: None,
     )
 
 

@@ -299,6 +299,7 @@ async def test_dump_is_plain_data():
                     "opid_index": -1,
                     "peers": [{"uuid": UUID, "address": "t1:7050", "member_type": "VOTER"}],
                 },
+                "rows": tablets.find("x").dump()["rows"],
                 "raft": {"term": 1},
             }
         ],

@@ -1,12 +1,14 @@
-"""Tar archives that are copied into containers or sent as the context of a build."""
+"""Tar archives: copied into containers or out of them, or sent as the context of a build."""
 
 from __future__ import annotations
 
 import io
 import tarfile
 from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
 
-__all__ = ["tar_files", "tar_folder"]
+__all__ = ["tar_files", "tar_folder", "unpack"]
 
 
 def tar_files(
@@ -30,3 +32,16 @@ def tar_folder(name: str, mode: int) -> bytes:
         info.type, info.mode = tarfile.DIRTYPE, mode
         tar.addfile(info)
     return buffer.getvalue()
+
+
+def unpack(archive: IO[bytes], to: Path) -> None:
+    """Unpack what is below the one folder at the top of an archive into a new folder.
+
+    Files are their reader's afterwards, and none lies elsewhere (the filter `data`, PEP 706).
+    """
+    to.mkdir()
+    with tarfile.open(fileobj=archive) as tar:
+        for member in tar:
+            _, _, inside = member.name.partition("/")
+            if inside:
+                tar.extract(member.replace(name=inside, deep=False), to, filter="data")

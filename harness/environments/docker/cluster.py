@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from harness.cluster import (
@@ -36,6 +37,7 @@ from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.docker.sources import DATA_FOLDER
 from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import check_slow
 from harness.environments.real.cluster import RealCluster
@@ -98,6 +100,7 @@ class DockerCluster(RealCluster[DockerNode]):
             self._containers.provide_proxy,
         )
         self._missing: Mapping[Capability, str] = {}
+        self._pages: Mapping[str, tuple[str, int]] = {}
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
@@ -140,6 +143,16 @@ class DockerCluster(RealCluster[DockerNode]):
         """What the processes in the node's container hold now."""
         return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
 
+    def data_place(self, node: str) -> str:
+        """Where the data of a node are, for people."""
+        where = self._disks.paths().get(node)
+        return f"volume {self._blueprint.places[node].volume}" if where is None else where
+
+    async def save_data(self, node: str, folder: Path) -> None:
+        """Copy the data of a node that is down to a new folder."""
+        container = self._node(node).container
+        await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
+
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
@@ -152,6 +165,8 @@ class DockerCluster(RealCluster[DockerNode]):
         # All must have ended, or the engine would still be creating what the teardown is removing.
         for answer in await gather_all(self._create_node(name) for name in self._nodes):
             endpoints |= answer
+        pages = (f"{name}:{spec.pages}" for name, spec in self.nodes.items() if spec.pages)
+        self._pages = {address: endpoints[address] for address in pages}
         self._missing = await self._links.missing()
         for what, why in self._missing.items():
             _log.warning("docker: the engine's kernel cannot do %r: %s", what.value, why)
@@ -161,14 +176,15 @@ class DockerCluster(RealCluster[DockerNode]):
 
     async def _create_node(self, name: str) -> dict[str, tuple[str, int]]:
         published = await self._in_thread(self._containers.keep, name)
-        missing = [port for port in self.nodes[name].ports if port not in published]
+        ports = self.nodes[name].bound_ports
+        missing = [port for port in ports if port not in published]
         if missing:
             raise InfrastructureError(
                 f"docker: the ports {missing} of node {name!r} are not published on 127.0.0.1; "
                 f"the engine published {published}"
             )
         await self._in_thread(self._containers.create, name)
-        return {f"{name}:{port}": ("127.0.0.1", published[port]) for port in self.nodes[name].ports}
+        return {f"{name}:{port}": ("127.0.0.1", published[port]) for port in ports}
 
     async def _set_up(self, name: str) -> None:
         """Run the node's set-up commands, and keep what they print in its log."""
@@ -231,7 +247,12 @@ class DockerCluster(RealCluster[DockerNode]):
                 await self._set_up(node)
             incarnation = Incarnation()
             file = self._blueprint.node_file(
-                node, entry.boots, entry.power_cut, entry.control.condition, entry.variant
+                node,
+                entry.boots,
+                entry.power_cut,
+                entry.control.condition,
+                entry.variant,
+                self._pages,
             )
             entry.watch_start()
             attachment = await self._in_thread(self._containers.begin, node, file)

@@ -23,6 +23,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -232,7 +233,7 @@ class Blueprint:
             address=place.address,
             hostname=node,
             hosts={name: other.address for name, other in self.places.items() if name != node},
-            published=self.specs[node].ports,
+            published=self.specs[node].bound_ports,
             user=_USER,
             capabilities=("NET_ADMIN",),
             # A user id of root gains its capabilities by executing a file, which this would forbid.
@@ -338,8 +339,12 @@ class Blueprint:
         power_cut: PowerCut | None = None,
         condition: Condition | None = None,
         variant: str = BASE,
+        pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """The archive, for `/`, that tells an entry what it is at this boot."""
+        """The archive, for `/`, that tells an entry what it is at this boot.
+
+        `pages`: where those of nodes were published, by `node:port`.
+        """
         spec = as_variant(self.specs[node], variant)
         file = NodeFile(
             name=node,
@@ -348,8 +353,9 @@ class Blueprint:
             config=spec.config,
             seed=self._plan.seed,
             data=sources.DATA_FOLDER,
-            listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - see fill
+            listen={str(port): ("0.0.0.0", port) for port in spec.bound_ports},  # noqa: S104 - see fill
             connect=self._connect,
+            pages=dict(pages),
             power_cut=power_cut,
             condition=condition or Condition(),
         )

@@ -14,12 +14,15 @@ import collections
 import contextlib
 import functools
 import io
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from harness.environments import procfs
+from harness.environments.docker.archives import unpack
 from harness.environments.docker.attachment import Attachment
 from harness.errors import InfrastructureError
 
@@ -236,6 +239,11 @@ class Engine:
         with self._translated(f"inspect the image {tag}"), _Unless(404):
             return str(self._api.inspect_image(tag)["Id"])  # type: ignore[no-untyped-call]
         return None
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        """Give an image another name; whatever had it before has it no more."""
+        with self._translated(f"tag {image}"):
+            self._api.tag(image, repository, tag)
 
     def pull(self, image: str, *, timeout_s: int) -> None:
         """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
@@ -578,6 +586,14 @@ class Engine:
         """Unpack a tar archive in a container, whether it runs or not."""
         with self._translated(f"copy files to {folder} of", container):
             self._api.put_archive(container, folder, archive)
+
+    def copy_out(self, container: str, folder: str, to: Path) -> None:
+        """Copy what is in a folder of a container to a new one of ours."""
+        with self._translated(f"copy {folder} of", container), tempfile.TemporaryFile() as spool:
+            for piece in self._api.get_archive(container, folder)[0]:
+                spool.write(piece)
+            spool.seek(0)
+            unpack(spool, to)
 
     @_repeated
     def remove(self, container: str) -> bool:

@@ -29,12 +29,14 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import IMAGE_LABEL
 from harness.errors import InfrastructureError
 
-__all__ = ["PYTHON_VERSION", "build_image", "build_on", "image_exists", "image_tag"]
+__all__ = ["NEWEST", "PYTHON_VERSION", "build_image", "build_on", "image_exists", "image_tag"]
 
 PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
-_NODE_REQUIREMENTS: Final = ("msgspec",)  # everything a node imports beyond the standard library
+NEWEST: Final = f"{_REPOSITORY}:latest"
+"""The image that was made last has this name besides: for files that cannot follow a hash."""
+_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # all that a node imports and Python lacks
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 300
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
@@ -72,6 +74,7 @@ def build_image(progress: Callable[[str], None]) -> str:
     tag = image_tag()
     with Engine.connected() as engine, _one_at_a_time():
         if engine.image_id(tag) is not None:
+            engine.tag(tag, *NEWEST.split(":"))
             progress(f"{tag} already exists")
             return tag
         with tempfile.TemporaryDirectory(prefix="harness-image-") as scratch:
@@ -89,6 +92,7 @@ def build_image(progress: Callable[[str], None]) -> str:
             with debian.root_file_system(progress).open("rb") as root:
                 engine.import_image(root, base, version)
             build_on(engine, f"{base}:{version}", context, tag, progress, online=False)
+        engine.tag(tag, *NEWEST.split(":"))
     progress(f"built {tag}")
     return tag
 

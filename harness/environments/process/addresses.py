@@ -48,7 +48,7 @@ class Ports:
         self._real: dict[tuple[str, int], int] = {}
         try:
             for spec in specs:
-                for port in spec.ports:
+                for port in spec.bound_ports:
                     holder = _hold_port()
                     self._held[spec.name, port] = holder
                     self._real[spec.name, port] = holder.getsockname()[1]
@@ -193,11 +193,22 @@ class Topology:
                 for port in spec.ports:
                     own = (LOOPBACK, self._ports.real(spec.name, port))
                     addresses[f"{source}:{port}"] = own
-        return addresses
+        return addresses | (self.pages if source in self._clients else {})
+
+    @property
+    def pages(self) -> dict[str, tuple[str, int]]:
+        """Where people, and so clients, find the pages of nodes, by `node:port`: no proxy there."""
+        return {
+            f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
+            for spec in self._specs
+            if spec.pages is not None
+        }
 
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
         """What the node binds for each declared port."""
-        return {str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.ports}
+        return {
+            str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.bound_ports
+        }
 
 
 def _pairs(

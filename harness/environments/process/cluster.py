@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -74,6 +76,14 @@ class ProcessCluster(RealCluster[ProcessNode]):
     async def memory_bytes(self, node: str) -> int | None:
         """What the node's process holds now."""
         return self._node(node).memory_bytes()
+
+    def data_place(self, node: str) -> str:
+        """Where the data of a node are, for people."""
+        return str(self._node(node).data_folder)
+
+    async def save_data(self, node: str, folder: Path) -> None:
+        """Copy the data of a node that is down to a new folder."""
+        await asyncio.to_thread(shutil.copytree, self._node(node).data_folder, folder)
 
     # --- processes ---------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class ProcessNode(RealNode):
         self._warden = warden
         self._ports = ports
         self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
+        self._pages = topology.pages
         self._addresses = topology.addresses
         self._callers = callers
         self._kill_key, self._pause_key, self._slow_key = (
@@ -113,6 +114,11 @@ class ProcessNode(RealNode):
         )
         self.control.foreign_clock = ForeignClock(self.spec, clock)
         return clock
+
+    @property
+    def data_folder(self) -> Path:
+        """Where its data are."""
+        return self._data
 
     def _make_data_folder(self) -> None:
         self._data.mkdir(parents=True)
@@ -264,6 +270,7 @@ class ProcessNode(RealNode):
             data=str(self._data),
             listen=self._listen,
             connect=self._connect,
+            pages=self._pages,
             power_cut=self.power_cut,
             condition=self.control.condition,
         )

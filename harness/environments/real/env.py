@@ -12,14 +12,17 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from harness.case import stream
 from harness.cluster import CLIENT
-from harness.env import Address, Clock, Disk
+from harness.env import Address, Clock, Disk, PageHandler, PageResponse
 from harness.environments.faulty import DiskTrouble, FaultyDisk
+from harness.environments.pages import PageDoor
 from harness.environments.real.disk import RealDisk
 from harness.environments.real.network import RealNetwork
+from harness.environments.real.pages import PageServer, get_page
 
 __all__ = ["MAX_ERROR_NS", "RealClientEnv", "RealClock", "RealEnv"]
 
@@ -66,8 +69,12 @@ class RealEnv:
         on_panic: OnPanic,
         clock: Clock | None = None,
         trouble: DiskTrouble | None = None,
+        pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> None:
-        """Without `clock` it is the machine's own, and without `trouble` the disk is."""
+        """Without `clock` it is the machine's own, and without `trouble` the disk is.
+
+        `pages`: where a browser finds the pages of nodes, by `node:port`.
+        """
         self.name = name
         self.boot = boot
         self.clock: Clock = RealClock() if clock is None else clock
@@ -75,6 +82,8 @@ class RealEnv:
         self._folder = RealDisk(data)
         self.disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
         self.random = stream(seed, f"node/{name}/{boot}")
+        self._pages = pages
+        self._page_server: PageServer | None = None
         self._on_event = on_event
         self._on_panic = on_panic
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -99,8 +108,26 @@ class RealEnv:
         """Trace `kind`."""
         self._on_event(kind, data)
 
+    async def serve_pages(self, port: int, handler: PageHandler) -> None:
+        """Serve HTTP on the declared `port`."""
+        if str(Address(self.name, port)) not in self._pages:
+            raise ValueError(f"{self.name} may not show pages on {port}: see NodeSpec.pages")
+        host, real_port = self.net.bound(port)
+        server = PageServer(
+            PageDoor(handler, self.event), lambda coro: self.spawn(coro, name=f"page:{port}")
+        )
+        await server.start(host, real_port)
+        self._page_server = server
+
+    def page_url(self, address: Address) -> str:
+        """Its address on this machine; where that is not known, the node's name."""
+        host, port = self._pages.get(str(address), address)
+        return f"http://{host}:{port}"
+
     async def close(self) -> None:
         """Cancel every spawned task, wait for them, drop the network, end the disk's threads."""
+        if self._page_server is not None:
+            self._page_server.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -138,3 +165,9 @@ class RealClientEnv(RealEnv):
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port under which a client reaches `address`; raises `UsageError`."""
         return self.net.endpoint(address)
+
+    async def get_page(
+        self, address: Address, target: str, *, accept: str = "text/html"
+    ) -> PageResponse:
+        """GET it over HTTP."""
+        return await get_page(self.endpoint(address), target, accept=accept)

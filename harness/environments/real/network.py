@@ -206,14 +206,18 @@ class RealNetwork:
                 f"{self._name} knows no address {str(address)!r}; declared are: {known}"
             ) from None
 
-    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept on the declared `port`; raises `ValueError` for an undeclared one."""
+    def bound(self, port: int) -> tuple[str, int]:
+        """Host and TCP port to bind for a declared one; raises `ValueError` for another."""
         if port not in self._listen:
             raise ValueError(
                 f"{self._name} may not listen on {port}: its NodeSpec declares the ports "
                 f"{sorted(self._listen)}"
             )
-        host, real_port = self._listen[port]
+        return self._listen[port]
+
+    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
+        """Accept on the declared `port`; raises `ValueError` for an undeclared one."""
+        host, real_port = self.bound(port)
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             conn = self._conn(reader, writer)

@@ -1,11 +1,12 @@
 """The runner of one node: `python -m harness.environments.real.node`.
 
-It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`
-and runs the entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. What the host refuses
-before the entry runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a
-spawned task that fails, is a panic: its traceback goes out as the last line and the process ends at
-once with exit code 1, since a half-dead node that keeps answering would be worse than a dead one.
-What is wrong with its clock and its disk the driver says on standard input (`real.control`).
+It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
+or from `HARNESS_NODE` itself where nobody counts its boots (`docker/compose.yaml`), and runs the
+entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. What the host refuses before the entry
+runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task that
+fails, is a panic: its traceback goes out as the last line and the process ends at once with exit
+code 1, since a half-dead node that keeps answering would be worse than a dead one. What is wrong
+with its clock and its disk the driver says on standard input (`real.control`).
 
 Imports are kept light: six of these start together on two cores when a cluster comes up.
 """
@@ -38,15 +39,20 @@ from harness.environments.real.obedience import Obedience
 from harness.environments.real.power import PowerCut, cut_power
 from harness.errors import UsageError
 
-__all__ = ["NODE_FILE_VARIABLE", "NodeFile", "main"]
+__all__ = ["NODE_FILE_VARIABLE", "NODE_VARIABLE", "NodeFile", "main"]
 
 NODE_FILE_VARIABLE: Final = "HARNESS_NODE_FILE"
+NODE_VARIABLE: Final = "HARNESS_NODE"
 EXIT_PANIC: Final = 1
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a node is told. `listen` is keyed by declared port, `connect` by `node:port`."""
+    """Everything a node is told.
+
+    `listen` is keyed by declared port, `connect` by `node:port`, and so is `pages`: where a browser
+    finds those of nodes.
+    """
 
     name: str
     boot: int
@@ -56,6 +62,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
+    pages: dict[str, tuple[str, int]] = {}
     power_cut: PowerCut | None = None  # what happened to its disk since the last boot
     condition: Condition = Condition()
 
@@ -121,6 +128,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         data=Path(node.data),
         listen={int(port): where for port, where in node.listen.items()},
         connect=node.connect,
+        pages=node.pages,
         on_event=on_event,
         on_panic=lambda task, error: output.panic(f"task {task!r}", error),
         clock=clock,
@@ -161,11 +169,19 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
     output.write("error", "log", data)
 
 
-def _read_file(path: Path) -> NodeFile:
+def _read_file(path: str | None) -> NodeFile:
+    """That of the file; without one, of the variable, with a boot that no other start has.
+
+    What a node draws depends on its boot, and must not be drawn again when it starts again.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=NodeFile)
+        if path is not None:
+            return msgspec.json.decode(Path(path).read_bytes(), type=NodeFile)
+        node = msgspec.json.decode(os.environ[NODE_VARIABLE], type=NodeFile)
+        return msgspec.structs.replace(node, boot=time.time_ns() // 1_000_000)
     except msgspec.DecodeError as error:
-        raise UsageError(f"the node file {str(path)!r} cannot be used: {error}") from error
+        source = NODE_VARIABLE if path is None else repr(path)
+        raise UsageError(f"the node file {source} cannot be used: {error}") from error
 
 
 def _lose_power(node: NodeFile, cut: PowerCut) -> None:
@@ -178,12 +194,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one node until it is stopped; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m harness.environments.real.node")
     parser.add_argument("--file", help=f"the node file; default: ${NODE_FILE_VARIABLE}")
-    path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE)
-    if not path:
+    path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
+    if path is None and NODE_VARIABLE not in os.environ:
         parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops us
     try:
-        node = _read_file(Path(path))
+        node = _read_file(path)
         output = _Output(node.name)
         logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
         if node.power_cut is not None:

@@ -7,12 +7,14 @@ Every part of it tests whether its incarnation is alive: what still runs of a de
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from harness.env import Address
+from harness.env import Address, PageHandler, PageResponse
 from harness.environments.faulty import FaultyDisk
+from harness.environments.pages import PageDoor
 from harness.environments.sim.disk import SimDisk
 from harness.environments.sim.network import Fabric, SimNetwork
 from harness.errors import UsageError
@@ -29,6 +31,7 @@ class SimEnv:
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
         machine = owner.machine
         self._owner = owner
+        self._fabric = fabric
         self.name = owner.name
         self.boot = owner.boot
         self.random = random
@@ -41,6 +44,21 @@ class SimEnv:
         task = self._owner.loop.create_task(coro, name=name)
         task.add_done_callback(self._owner.task_done)
         return task
+
+    async def serve_pages(self, port: int, handler: PageHandler) -> None:
+        """Have the driver find the handler; there is nothing between them."""
+        owner = self._owner
+        owner.check_alive()
+        spec = owner.machine.spec
+        if spec is None or port != spec.pages:
+            raise ValueError(f"{owner.name} may not show pages on {port}: see NodeSpec.pages")
+        if owner.pages is not None:
+            raise OSError(errno.EADDRINUSE, f"{owner.name} shows pages already")
+        owner.pages = PageDoor(handler, self.event)
+
+    def page_url(self, address: Address) -> str:
+        """What it would be where node names are hosts."""
+        return f"http://{address}"
 
     def event(self, kind: str, **data: Any) -> None:
         """Trace `kind` with plain JSON `data`."""
@@ -57,3 +75,31 @@ class SimClientEnv(SimEnv):
             f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
             "with --env process or --env docker"
         )
+
+    async def get_page(
+        self, address: Address, target: str, *, accept: str = "text/html"
+    ) -> PageResponse:
+        """Run the node's handler on its own loop: it takes the node's time, and freezes with it."""
+        node = self._fabric.incarnation(address.node)
+        door = None if node is None else node.pages
+        if node is None or door is None or node.machine.spec is None:
+            raise ConnectionRefusedError(f"{address.node} shows no pages")
+        if node.machine.spec.pages != address.port:
+            raise ConnectionRefusedError(f"nobody listens on {address}")
+        answered: asyncio.Future[PageResponse | None] = self._owner.loop.create_future()
+        node.exit_waiters.append(answered)
+
+        async def ask(door: PageDoor) -> None:
+            response = await door.answer(target, accept=accept)
+            if not answered.done():
+                answered.set_result(response)
+
+        task = node.env.spawn(ask(door), name=f"page:{address.port}")
+        try:
+            response = await answered
+        finally:
+            node.exit_waiters.remove(answered)
+            task.cancel()
+        if response is None:
+            raise ConnectionResetError(f"{address.node} ended before it answered")
+        return response

@@ -22,6 +22,7 @@ from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
 from harness.deployment import as_variant
 from harness.env import NodeMain
 from harness.environments.faulty import DiskTrouble
+from harness.environments.pages import PageDoor
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.connection import SimConn
 from harness.environments.sim.disk import DiskStore
@@ -157,8 +158,9 @@ class Incarnation:
             machine.name, machine.clock, cost_ns=machine.cost_ns
         )
         self.listeners: dict[int, SimListener] = {}
+        self.pages: PageDoor | None = None
         self.ends: dict[int, SimConn] = {}
-        self.exit_waiters: list[asyncio.Future[None]] = []
+        self.exit_waiters: list[asyncio.Future[Any]] = []  # they get `None`
         self.stopping = False
         self._main: asyncio.Task[None] | None = None
 

@@ -80,6 +80,11 @@ class Fabric:
             f"{len(frame)} bytes {frame[:_TRACED_BYTES_MAX]!r}",
         )
 
+    def incarnation(self, node: str) -> Incarnation | None:
+        """Who lives on a machine now; `None` where nobody does, or there is no such machine."""
+        machine = self._machines.get(node)
+        return None if machine is None else machine.incarnation
+
     # --- connections ------------------------------------------------------------------------
 
     async def connect(self, owner: Incarnation, address: Address) -> SimConn:

@@ -21,7 +21,7 @@ from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.messages import ConnectToMasterRequest, ConnectToMasterResponse
 from targets.kudu.rpc import RpcError
 
-__all__ = ["LeaderFinder", "MasterAnswer", "choose_leader"]
+__all__ = ["LeaderFinder", "MasterAnswer", "choose_leader", "first_leader"]
 
 _ROUND_LIMIT_S: Final = 1.0
 _GRACE_STEP_S: Final = 0.2  # after a majority answered without a leader: wait so long for the rest
@@ -42,6 +42,11 @@ def choose_leader(answers: Sequence[MasterAnswer], masters: int) -> MasterAnswer
     newest = max(answer.term for answer in answers)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
     return leaders[0] if leaders else None
+
+
+def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
+    """The first that claims to lead, in whatever term: switch LEADER-PICK."""
+    return next((answer for answer in answers if answer.ready_leader), None)
 
 
 class LeaderFinder:
@@ -95,7 +100,10 @@ class LeaderFinder:
                     if answer is None:
                         continue
                     answers.append(answer)
-                    leader = choose_leader(answers, len(self._masters))
+                    if self._policy.first_leader_wins:
+                        leader = first_leader(answers)
+                    else:
+                        leader = choose_leader(answers, len(self._masters))
                     if leader is not None:
                         break
                     if 2 * len(answers) > len(self._masters):

@@ -29,6 +29,8 @@ class RetryPolicy:
     another leader, or to one that has restarted. Its answer is nobody's; exactly-once says that it
     changes nothing. No copy is sent after `late_revisions_max` further changes: a target may forget
     what is so old.
+
+    `first_leader_wins` is switch LEADER-PICK: the first master that claims to lead is believed.
     """
 
     resend: bool = False
@@ -37,6 +39,7 @@ class RetryPolicy:
     late_s_max: float = 12.0
     late_revisions_max: int = 2000
     attempts_max: int = 50
+    first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
     read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried
     backoff_step_s: float = 0.05

@@ -1,4 +1,4 @@
-"""AlterTable: column steps and a new name, as one new version of the table.
+"""AlterTable: column steps, a new name, another number of replicas: one new version of the table.
 
 The table is ALTERING until the highest version reported for every tablet has reached it; readers
 are shown the fully applied schema meanwhile. Altering an ALTERING table is allowed: the version
@@ -12,6 +12,7 @@ import msgspec
 
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.create import check_replicas
 from targets.kudu.master.plan import AlterTablet, Plan
 from targets.kudu.master.records import TableRecord, TableState
 from targets.kudu.master.validation import bad_column, bad_name, invalid_schema
@@ -31,12 +32,19 @@ __all__ = ["alter_done", "plan_alter"]
 def plan_alter(
     catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int
 ) -> Plan | MasterError:
-    """The altered table. Without steps and name it succeeds and changes nothing, as in Kudu."""
+    """The altered table. Without any change it succeeds and does nothing, as in Kudu.
+
+    Replicas follow a new number by themselves (`rereplication.py`).
+    """
     table = catalog.find_running(request.table)
     if isinstance(table, MasterError):
         return table
-    if not request.steps and request.new_table_name is None:
+    if not request.steps and request.new_table_name is None and request.num_replicas is None:
         return Plan(table.id, table.version)
+    if request.num_replicas is not None:
+        error = check_replicas(request.num_replicas, flags)
+        if error is not None:
+            return error
     columns, next_column_id = list(table.schema.columns), table.next_column_id
     for step in request.steps:
         changed = _apply(step, columns, next_column_id, flags)
@@ -58,6 +66,7 @@ def plan_alter(
         version=table.version + 1,
         schema=Schema(tuple(columns)),
         next_column_id=next_column_id,
+        num_replicas=table.num_replicas if request.num_replicas is None else request.num_replicas,
         state=TableState.ALTERING if tablets else TableState.RUNNING,
         applied_schema=table.shown_schema if tablets else None,
         applied_version=table.shown_version if tablets else table.version + 1,

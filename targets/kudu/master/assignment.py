@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -31,16 +32,31 @@ from targets.kudu.master.records import (
 from targets.kudu.master.tservers import TServer
 from targets.kudu.messages import PeerConfig, RaftConfig
 
-__all__ = ["Moment", "create_replicas", "plan_assignments", "plan_completion", "tables_with_work"]
+__all__ = [
+    "ASSIGNED_MAX",
+    "Moment",
+    "create_replicas",
+    "plan_assignments",
+    "plan_completion",
+    "plan_replacement",
+    "tables_with_work",
+]
+
+ASSIGNED_MAX: Final = 4096
+"""Tablets placed in one batch; the others follow in the next, as each stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve."""
+    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve.
+
+    With `counts_own_time_only` (switch BG-CLOCK-RESET) nobody's time counts but this leader's.
+    """
 
     wall_ns: int
     monotonic_ns: int
     ready_ns: int
+    counts_own_time_only: bool = False
 
 
 def tables_with_work(catalog: Catalog) -> list[str]:
@@ -58,7 +74,10 @@ def plan_assignments(
     rng: random.Random,
     new_id: Callable[[], str],
 ) -> Plan:
-    """Placements and replacements of one table as one batch; empty if there is nothing to do."""
+    """Placements and replacements of one table as one batch; empty if there is nothing to do.
+
+    Of more than `ASSIGNED_MAX` the first ones.
+    """
     changed: list[TabletRecord] = []
     calls: list[Call] = []
     for tablet in catalog.live_tablets(table.id):
@@ -71,7 +90,7 @@ def plan_assignments(
                 continue  # there is nowhere to go yet: the old one may still come up
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
-            calls.extend(delete_replicas(tablet, reason))
+            calls.extend(delete_replicas(catalog, tablet, reason))
         elif tablet.state is TabletState.PREPARING:
             placed = _place(tablet, table, alive, moment, rng)
             if placed is None:
@@ -80,7 +99,28 @@ def plan_assignments(
             continue
         changed.append(placed)
         calls.extend(create_replicas(placed))
+        if len(changed) >= ASSIGNED_MAX:
+            break
     return Plan(table.id, table.version, tablets=tuple(changed), calls=tuple(calls))
+
+
+def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
+    """An empty tablet in the place of a live one, whose rows are lost; `None` if it is dead.
+
+    What an operator asks for when no majority of its replicas will ever come back.
+    """
+    tablet = catalog.tablets.get(tablet_id)
+    if tablet is None or not tablet.is_live:
+        return None
+    table = catalog.tables[tablet.table_id]
+    reason = f"replaced on request by {new_id}"
+    fresh = TabletRecord(new_id, table.id, tablet.partition, TabletState.PREPARING)
+    return Plan(
+        table.id,
+        table.version,
+        tablets=(tablet.buried(TabletState.DELETED, now_ns, reason), fresh),
+        calls=delete_replicas(catalog, tablet, reason),
+    )
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
@@ -98,10 +138,12 @@ def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
 
 def _is_overdue(tablet: TabletRecord, flags: Flags, moment: Moment) -> bool:
     timeout_ns = flags.tablet_creation_timeout_ms * 1_000_000
-    if moment.wall_ns - tablet.created_ns > timeout_ns:
-        return True
+    is_old = moment.wall_ns - tablet.created_ns > timeout_ns
+    is_old_to_us = moment.monotonic_ns - moment.ready_ns > timeout_ns
+    if moment.counts_own_time_only:
+        return is_old and is_old_to_us
     from_the_future = tablet.created_ns > moment.wall_ns
-    return from_the_future and moment.monotonic_ns - moment.ready_ns > timeout_ns
+    return is_old or (from_the_future and is_old_to_us)
 
 
 def _place(

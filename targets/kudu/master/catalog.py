@@ -1,9 +1,10 @@
-"""The leader's maps: tables by id and name, tablets by id and by table, reported versions.
+"""The maps: tables by id and name, tablets by id and by table; of leaders also reported versions.
 
-Rebuilt from the rows of the system tablet at every election and moved forward by `publish`, which
-takes a whole batch in one synchronous step. A rename therefore switches the old and the new name
-at once (Kudu leaves an instant in which neither resolves: RENAME-GAP), and a list is one snapshot
-(Kudu's is torn: LIST-TORN). `revision` is the index of the last operation in the maps.
+A leader's are rebuilt from the rows of the system tablet at its election, a follower's read view is
+kept. Both are moved forward by `publish`, which takes a whole batch in one synchronous step. A
+rename therefore switches the old and the new name at once (Kudu leaves an instant in which neither
+resolves: RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the
+index of the last operation in the maps.
 
 Names in use by a create or rename under way are reserved here; they live in this object only and
 end with the leadership that made it.
@@ -12,7 +13,8 @@ end with the leadership that made it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from targets.kudu.master.records import (
@@ -22,11 +24,28 @@ from targets.kudu.master.records import (
     TableState,
     TabletRecord,
     TabletState,
+    TServerRecord,
 )
 from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.messages import AppStatus, MasterError, MasterErrorCode, TableIdentifier
+from targets.kudu.messages import (
+    AppStatus,
+    MasterError,
+    MasterErrorCode,
+    PeerConfig,
+    PeerHealth,
+    TableIdentifier,
+)
 
-__all__ = ["Catalog", "table_not_found"]
+__all__ = ["Catalog", "LeaderView", "table_not_found"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """How the leader of a tablet saw its group, under the configuration of `opid_index`."""
+
+    leader_uuid: str
+    opid_index: int
+    health: Mapping[str, PeerHealth]
 
 
 def table_not_found(identifier: TableIdentifier) -> MasterError:
@@ -54,7 +73,14 @@ class Catalog:
         self.replies: dict[tuple[str, int], Reply] = {}
         self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
         self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
+        self.tservers: dict[str, TServerRecord] = {}
+        self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
+        self.to_review: dict[str, None] = {}  # tablets that may lack a replica, or have too many
         self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
+        self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
+        self.heard: dict[str, dict[str, None]] | None = None
+        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader. Replicas
+        are otherwise those of the stored configuration."""
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
@@ -67,6 +93,7 @@ class Catalog:
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
+        catalog.tservers = dict(rows.tservers)
         catalog.replies = rows.replies  # shared: append-only and never read across leaderships
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
@@ -141,6 +168,45 @@ class Catalog:
             for tablet in self.live_tablets(table.id)
         )
 
+    def is_in_maintenance(self, ts_uuid: str) -> bool:
+        """Whether a tablet server is to get no replicas, and not to be missed."""
+        record = self.tservers.get(ts_uuid)
+        return record is not None and record.in_maintenance
+
+    def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
+        """The replicas of a tablet, as far as they are known."""
+        peers = () if tablet.consensus is None else tablet.consensus.config.peers
+        if self.heard is None:
+            return peers
+        heard = self.heard.get(tablet.id, {})
+        return tuple(peer for peer in peers if peer.uuid in heard)
+
+    def differences(self, other: Catalog) -> list[str]:
+        """What both do not show alike, in words, with one example a map."""
+        found = []
+        if self.revision != other.revision:
+            found.append(f"revision {self.revision}, not {other.revision}")
+        for what, mine, theirs in (
+            ("table", self.tables, other.tables),
+            ("tablet", self.tablets, other.tablets),
+            ("name", self.by_name, other.by_name),
+            ("live tablets of table", self._live_tablets, other._live_tablets),
+            ("unsettled table", self.unsettled, other.unsettled),
+        ):
+            if mine != theirs:
+                key = min(
+                    key
+                    for key in [*mine, *theirs]
+                    if key not in mine or key not in theirs or mine[key] != theirs[key]
+                )
+                if key not in mine:
+                    found.append(f"lacks {what} {key}")
+                elif key not in theirs:
+                    found.append(f"shows {what} {key}, which is not there")
+                else:
+                    found.append(f"shows {what} {key} as it is not")
+        return found
+
     # --- changes -----------------------------------------------------------------------------
 
     def reserve(self, name: str, owner: str) -> None:
@@ -156,6 +222,9 @@ class Catalog:
         """Take over a committed batch, all of it at once."""
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
+        if batch.tservers:
+            self.tservers |= {record.uuid: record for record in batch.tservers}
+            self._review(self.views)
         self.revision = index
 
     def publish_unlogged(
@@ -163,6 +232,19 @@ class Catalog:
     ) -> None:
         """Show records that no log contains: the broken half of switch ORDER-CREATE."""
         self._put(tables, tablets)
+
+    def show(self, name: str, table_id: str) -> None:
+        """End what `hidden` does for a name: it resolves from now on, if the table still has it."""
+        del self.hidden[name]
+        table = self.tables.get(table_id)
+        if table is not None and table.is_live and table.name == name:
+            self.by_name[name] = table_id
+
+    def take_back_tablets(self, tablets: Sequence[TabletRecord]) -> None:
+        """Forget tablets that `publish_unlogged` showed."""
+        for tablet in tablets:
+            self._live_tablets[tablet.table_id].remove(tablet)
+            del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
         """Forget what `publish_unlogged` showed and nothing confirmed since."""
@@ -180,6 +262,9 @@ class Catalog:
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
+    def _review(self, tablet_ids: Iterable[str]) -> None:
+        self.to_review |= dict.fromkeys(tablet_ids)
+
     def _put(self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]) -> None:
         for tablet in tablets:
             self._put_tablet(tablet.id, tablet)
@@ -187,10 +272,12 @@ class Catalog:
             old = self.tables.get(table.id)
             if old is not None:
                 self._unmap_name(old)
+                if old.num_replicas != table.num_replicas:
+                    self._review(tablet.id for tablet in self.live_tablets(table.id))
         for table in tables:
             self.tables[table.id] = table
             self._live_tablets.setdefault(table.id, [])
-            if table.is_live:
+            if table.is_live and table.name not in self.hidden:
                 self.by_name[table.name] = table.id
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             self._settle(table_id)
@@ -224,6 +311,8 @@ class Catalog:
             bisect.insort(siblings, tablet, key=_position)
         else:
             self.reported_versions.pop(tablet_id, None)
+            self.views.pop(tablet_id, None)
+            self.to_review.pop(tablet_id, None)
 
 
 def _position(tablet: TabletRecord) -> tuple[bytes, str]:

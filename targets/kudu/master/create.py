@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from targets.kudu.flags import Flags
+from targets.kudu.master.batches import tablets_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Plan
 from targets.kudu.master.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.refusals import invalid_argument
 from targets.kudu.master.validation import (
     bad_name,
     bad_partitioning,
     bad_schema,
     invalid_schema,
-    partitions_of,
     with_ids,
 )
 from targets.kudu.messages import (
@@ -27,11 +28,12 @@ from targets.kudu.messages import (
     MasterErrorCode,
     Schema,
 )
+from targets.kudu.partitions import partition_count, partitions_of
 
-__all__ = ["check_create", "check_placement", "plan_create", "replicas_of"]
+__all__ = ["check_create", "check_live", "check_placement", "check_replicas", "plan_create"]
 
 
-def replicas_of(request: CreateTableRequest, flags: Flags) -> int:
+def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
     """The replication factor asked for; -1 means the default."""
     return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
 
@@ -47,7 +49,17 @@ def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | Non
     )
     if problem is not None:
         return invalid_schema(problem)
-    replicas = replicas_of(request, flags)
+    tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
+    if tablets > limit:  # not even worth making: the leader must outlive what it is asked for
+        return invalid_argument(
+            f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
+            "most (flag rpc_max_message_size)"
+        )
+    return check_replicas(_replicas_of(request, flags), flags)
+
+
+def check_replicas(replicas: int, flags: Flags) -> MasterError | None:
+    """Whether a table can have this replication factor at all."""
     if replicas > flags.max_num_replicas:
         return MasterError(
             MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
@@ -75,15 +87,11 @@ def check_placement(
     request: CreateTableRequest, flags: Flags, live_tservers: int
 ) -> MasterError | None:
     """The checks against the tablet servers heard of lately. More may be heard a moment later."""
-    replicas = replicas_of(request, flags)
-    if replicas > live_tservers:
-        return MasterError(
-            MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
-            AppStatus.INVALID_ARGUMENT,
-            f"not enough live tablet servers to create a table with the replication factor "
-            f"{replicas}: {live_tservers} tablet servers are alive",
-        )
-    tablets = request.partition_schema.num_hash_buckets
+    replicas = _replicas_of(request, flags)
+    error = check_live(replicas, live_tservers)
+    if error is not None:
+        return error
+    tablets = partition_count(request.partition_schema)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:
         return MasterError(
@@ -93,6 +101,18 @@ def check_placement(
             f"live tablet servers is {limit} (flag max_create_tablets_per_ts)",
         )
     return None
+
+
+def check_live(replicas: int, live_tservers: int) -> MasterError | None:
+    """Whether so many replicas find a tablet server each."""
+    if replicas <= live_tservers:
+        return None
+    return MasterError(
+        MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+        AppStatus.INVALID_ARGUMENT,
+        f"not enough live tablet servers for a table with the replication factor {replicas}: "
+        f"{live_tservers} tablet servers are alive",
+    )
 
 
 def plan_create(
@@ -115,7 +135,7 @@ def plan_create(
         schema=Schema(columns),
         partition_schema=request.partition_schema,
         next_column_id=len(columns),
-        num_replicas=replicas_of(request, flags),
+        num_replicas=_replicas_of(request, flags),
         state=TableState.RUNNING,
         create_ns=now_ns,
         owner=request.owner,

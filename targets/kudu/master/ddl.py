@@ -15,14 +15,20 @@ from typing import Final
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.alter import plan_alter
-from targets.kudu.master.create import check_create, check_placement, plan_create
+from targets.kudu.master.create import check_create, check_live, check_placement, plan_create
 from targets.kudu.master.delete import plan_delete
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.placement import available
 from targets.kudu.master.plan import Plan
 from targets.kudu.master.records import Reply
 from targets.kudu.master.refusals import RefusedError, busy, invalid_argument
 from targets.kudu.master.tservers import TServerMap
-from targets.kudu.master.unordered import create_unordered
+from targets.kudu.master.unordered import (
+    create_unordered,
+    rename_with_gap,
+    send_deletes,
+    write_split,
+)
 from targets.kudu.messages import (
     AlterTableRequest,
     CreateTableRequest,
@@ -61,11 +67,15 @@ class Ddl:
             now_ns = self._env.clock.wall_ns()
             return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
 
-        return await self._once(
-            epoch,
-            request.request_id,
-            lambda: self._on_table(epoch, request.table, request.request_id, plan),
-        )
+        async def execute() -> Outcome:
+            replicas = request.num_replicas
+            if replicas is not None:
+                error = await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
+                if error is not None:
+                    return error
+            return await self._on_table(epoch, request.table, request.request_id, plan)
+
+        return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
         """Delete a table; done when it is committed, before replicas are gone."""
@@ -76,9 +86,7 @@ class Ddl:
         return await self._once(
             epoch,
             request.request_id,
-            lambda: self._on_table(
-                epoch, request.table, request.request_id, plan, abort_tasks=True
-            ),
+            lambda: self._on_table(epoch, request.table, request.request_id, plan, is_delete=True),
         )
 
     # --- exactly once ------------------------------------------------------------------------
@@ -86,6 +94,8 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Outcome]]
     ) -> Outcome:
+        if Bug.KUDU_1537 in self._node.bugs:  # request ids are unknown
+            return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.replies.get(key)
         if stored is not None:
@@ -119,7 +129,9 @@ class Ddl:
     async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
         error = check_create(request, self._flags)
         if error is None:
-            error = await self._wait_placeable(epoch, request)
+            error = await self._wait_alive(
+                epoch, lambda alive: check_placement(request, self._flags, alive)
+            )
         if error is not None:
             return error
 
@@ -144,20 +156,20 @@ class Ddl:
             return epoch.catalog.replies[reply.key]
         return await self._commit(epoch, plan, request.request_id)
 
-    async def _wait_placeable(
-        self, epoch: Epoch, request: CreateTableRequest
+    async def _wait_alive(
+        self, epoch: Epoch, check: Callable[[int], MasterError | None]
     ) -> MasterError | None:
-        """The placement error, if it is still one two heartbeats after this leader got ready.
+        """What `check` says of the number of available tablet servers, if it still does two
+        heartbeats after this leader got ready.
 
         A master that has just started has heard nobody yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
-        until_ns = epoch.ready_ns + 2 * interval_ns
+        waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
+        until_ns = epoch.ready_ns + 2 * interval_ns * waits
         while True:
             now_ns = self._env.clock.monotonic_ns()
-            unresponsive_ns = self._flags.tserver_unresponsive_timeout_ms * 1_000_000
-            alive = len(self._tservers.alive(now_ns, unresponsive_ns))
-            error = check_placement(request, self._flags, alive)
+            error = check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
             if error is None or now_ns >= until_ns:
                 return error
             await asyncio.sleep(min(interval_ns / 4, until_ns - now_ns) / 1e9)
@@ -170,7 +182,7 @@ class Ddl:
         request_id: RequestId,
         plan_again: Callable[[], Plan | MasterError],
         *,
-        abort_tasks: bool = False,
+        is_delete: bool = False,
     ) -> Outcome:
         for _ in range(_RESOLVE_ATTEMPTS_MAX):
             found = epoch.catalog.find(identifier)
@@ -187,28 +199,37 @@ class Ddl:
                     if isinstance(plan, MasterError):
                         return plan
                 if plan.table_id == found.id:
-                    return await self._commit(epoch, plan, request_id, abort_tasks=abort_tasks)
+                    return await self._commit(epoch, plan, request_id, is_delete=is_delete)
             # While we waited the name moved to another table, whose lock we do not hold.
         return busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
-        self, epoch: Epoch, plan: Plan, request_id: RequestId, *, abort_tasks: bool = False
+        self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Outcome:
         """One batch with the answer in it; then, and only then, the calls."""
         reply = _reply(plan, request_id)
         if not plan.tables:  # an alter without steps
             await epoch.confirm()
             return _at(reply, epoch.catalog.revision, epoch.term)
+        bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables
+        if is_delete and Bug.ORDER_DELETE in bugs:
+            send_deletes(self._env, epoch, plan)
         if plan.reserve is not None:
             epoch.catalog.reserve(plan.reserve, f"the operation {request_id.nonce!r}")
         try:
-            applied = await epoch.write(plan.tables, plan.tablets, reply=reply)
+            if Bug.KUDU_495_SPLIT in bugs:
+                applied = await write_split(self._env, epoch, plan, reply, is_delete=is_delete)
+            elif Bug.RENAME_GAP in bugs and plan.reserve is not None and not is_new:
+                applied = await rename_with_gap(epoch, plan, reply)
+            else:
+                applied = await epoch.write(plan.tables, plan.tablets, reply=reply)
         finally:
             if plan.reserve is not None:
                 epoch.catalog.release(plan.reserve)
-        if abort_tasks:
-            epoch.tasks.abort_table(plan.table_id)
-        epoch.after_commit(plan.calls)
+        if not (is_delete and Bug.ORDER_DELETE in bugs):
+            if is_delete:
+                epoch.tasks.abort_table(plan.table_id)
+            epoch.after_commit(plan.calls)
         return _at(reply, applied.index, epoch.term)
 
 

@@ -27,15 +27,15 @@ def plan_delete(
         table.version,
         tables=(table.buried(now_ns, reason),),
         tablets=tuple(t.buried(TabletState.DELETED, now_ns, reason) for t in tablets),
-        calls=tuple(call for t in tablets for call in delete_replicas(t, reason)),
+        calls=tuple(call for t in tablets for call in delete_replicas(catalog, t, reason)),
     )
 
 
-def delete_replicas(tablet: TabletRecord, reason: str) -> tuple[DeleteReplica, ...]:
+def delete_replicas(
+    catalog: Catalog, tablet: TabletRecord, reason: str
+) -> tuple[DeleteReplica, ...]:
     """Calls that delete every replica of a tablet that is no more."""
-    if tablet.consensus is None:
-        return ()
     return tuple(
         DeleteReplica(tablet.id, tablet.table_id, peer.uuid, DELETED, reason)
-        for peer in tablet.consensus.config.peers
+        for peer in catalog.peers(tablet)
     )

@@ -1,7 +1,8 @@
 """What a master holds, as plain JSON: for snapshots that checkers judge, and for people.
 
 Everything is from the applied rows, so that masters which applied the same operations show the
-same, whatever their role; only `name_map` of a ready leader is its own in-memory map.
+same, whatever their role; only `name_map` is from a map in memory, and `unlike_rows` says where the
+maps (the read view, and a ready leader's own) differ from a scan of the rows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import ConsensusState, TableRecord, TabletRecord
 from targets.kudu.master.system_tablet import SystemTablet
@@ -33,10 +35,12 @@ def dump_entities(
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())
-    if epoch is None:
-        names = {table.name: table.id for _, table in tables if table.is_live}
-    else:
-        names = epoch.catalog.by_name
+    maintenance = [uuid for uuid, server in rows.tservers.items() if server.in_maintenance]
+    maps = {"view": leadership.view}
+    if epoch is not None:
+        maps["leader"] = epoch.catalog
+    scan = Catalog.load(rows, 0)
+    names = leadership.view.by_name if epoch is None else epoch.catalog.by_name
     return {
         "uuid": uuid,
         "role": "NOT_INITIALIZED" if replica is None else replica.role,
@@ -60,9 +64,11 @@ def dump_entities(
                 "address": server.address,
                 "millis_since_heartbeat": (now_ns - server.heard_ns) // 1_000_000,
                 "num_live_tablets": server.num_live_tablets,
+                "in_maintenance": server.uuid in maintenance,
             }
             for server in tservers
         ],
+        "unlike_rows": {name: catalog.differences(scan) for name, catalog in maps.items()},
         "name_map": dict(sorted(names.items())[:DUMP_ROWS_MAX]),
         "replies": {"kept": len(rows.replies), "forgotten": rows.replies_forgotten},
         "tasks": 0 if epoch is None else len(epoch.tasks),
@@ -120,7 +126,13 @@ def _consensus(state: ConsensusState) -> dict[str, Any]:
         "leader_uuid": state.leader_uuid,
         "opid_index": state.config.opid_index,
         "peers": [
-            {"uuid": peer.uuid, "address": peer.address, "member_type": peer.member_type}
+            {
+                "uuid": peer.uuid,
+                "address": peer.address,
+                "member_type": peer.member_type,
+                "promote": peer.promote,
+                "replace": peer.replace,
+            }
             for peer in state.config.peers
         ],
     }

@@ -23,9 +23,10 @@ from typing import Any, Final, Protocol
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
+from targets.kudu.master.batches import encode_batch, entry_limit
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, encode_batch
+from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -62,6 +63,13 @@ class SystemReplica(Protocol):
     def term(self) -> int: ...  # noqa: D102
     @property
     def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
+
+    @property
+    def leader_uuid(self) -> str | None: ...  # noqa: D102
+    @property
+    def applied_index(self) -> int: ...  # noqa: D102
 
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None
@@ -96,6 +104,8 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership lasts, as far as this master knows."""
         replica = self._replica
+        if Bug.RELOAD_NO_LOCK in self._node.bugs:  # no matter in which term, or what was reloaded
+            return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
@@ -189,6 +199,7 @@ class Epoch:
         *,
         reply: Reply | None = None,
         cluster_id: str | None = None,
+        tservers: Sequence[TServerRecord] = (),
     ) -> Applied:
         """Replicate one batch and wait until it is applied here, hence published.
 
@@ -197,21 +208,23 @@ class Epoch:
         """
         self.check()
         self._assert_locked(tables, tablets)
+        reloaded = Bug.RELOAD_NO_LOCK in self._node.bugs
         batch = Batch(
-            self.term,
+            self._replica.term if reloaded else self.term,
             self._node.env.clock.wall_ns(),
             tuple(tables),
             tuple(tablets),
             reply,
             cluster_id,
+            tuple(tservers),
         )
         payload = encode_batch(batch)
-        limit = self._node.flags.rpc_max_message_size
+        limit = entry_limit(self._node.flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
             raise RefusedError(
                 invalid_argument(
                     f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                    f"{limit} (flag rpc_max_message_size)"
+                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
                 )
             )
         try:
@@ -221,6 +234,8 @@ class Epoch:
         except OverloadedError as error:
             raise RefusedError(overloaded(str(error))) from error
         except IndeterminateError as error:
+            if Bug.KUDU_495_ABORT in self._node.bugs:
+                self._node.check_failed(f"writing to the sys-catalog failed: {error}")
             self._abandon()
             raise RefusedError(write_lost(str(error))) from error
         assert isinstance(applied, Applied)

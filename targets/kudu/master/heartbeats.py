@@ -11,14 +11,16 @@ Most heartbeats bring nothing and are answered without a task, a lock or a write
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
 from targets.kudu.master.refusals import RefusedError, not_initialized, not_the_leader
 from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
+from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
@@ -28,7 +30,10 @@ from targets.kudu.messages import (
     TSHeartbeatResponse,
 )
 
-__all__ = ["Heartbeats"]
+__all__ = ["REPORTED_MAX", "Heartbeats"]
+
+REPORTED_MAX: Final = 4096
+"""Tablets that one batch stores of a report; each stands for itself."""
 
 
 class Heartbeats:
@@ -36,7 +41,9 @@ class Heartbeats:
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
+        self._bugs = node.bugs
         self._uuid = node.uuid
+        self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers
@@ -54,6 +61,8 @@ class Heartbeats:
             return TSHeartbeatResponse(Meta(self._uuid), error=not_initialized())
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
+        if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
+            return TSHeartbeatResponse(meta)  # a follower takes no note
         server = self._hear(request, epoch)
         if server is None:
             return TSHeartbeatResponse(
@@ -66,18 +75,18 @@ class Heartbeats:
             return TSHeartbeatResponse(meta)
         report = request.report
         if report is None:
-            return _answer(meta, epoch, server)
+            return self._answer(meta, epoch, server)
         if not report.updated_tablets:
             _note_handled(epoch, server, report)
-            return _answer(meta, epoch, server, report.sequence_number)
-        draft = plan_report(epoch.catalog, server.uuid, report.updated_tablets)
+            return self._answer(meta, epoch, server, report.sequence_number)
+        draft = self._plan(epoch, server.uuid, report.updated_tablets)
         if draft.tablets:
             return self._handle_report(meta, epoch, server, report, draft)
         if not epoch.is_current():
             return TSHeartbeatResponse(meta, error=not_the_leader())
         self._follow_up(epoch, draft)
         _note_handled(epoch, server, report)
-        return _answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, report.sequence_number)
 
     def _hear(self, request: TSHeartbeatRequest, epoch: Epoch | None) -> TServer | None:
         now_ns = self._env.clock.monotonic_ns()
@@ -101,7 +110,7 @@ class Heartbeats:
         except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
-        return _answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, report.sequence_number)
 
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
@@ -112,17 +121,37 @@ class Heartbeats:
         mine = [r for r in reported if _table_of(epoch, r) in changed]
         rest = [r for r in reported if _table_of(epoch, r) not in changed]
         async with epoch.locked(changed):
-            plan = plan_report(catalog, ts_uuid, mine)
+            plan = self._plan(epoch, ts_uuid, mine)
             if plan.tablets:
                 before = [catalog.tablets[tablet.id] for tablet in plan.tablets]
-                await epoch.write(tablets=plan.tablets)
+                for start in range(0, len(plan.tablets), REPORTED_MAX):  # KUDU-3016
+                    await epoch.write(tablets=plan.tablets[start : start + REPORTED_MAX])
                 for old, new in zip(before, plan.tablets, strict=True):
                     old_leader = old.consensus and old.consensus.leader_uuid
                     if new.consensus is not None and new.consensus.leader_uuid != old_leader:
                         epoch.tasks.retarget(new.id)
         epoch.check()
         self._follow_up(epoch, plan)
-        self._follow_up(epoch, plan_report(catalog, ts_uuid, rest))
+        self._follow_up(epoch, self._plan(epoch, ts_uuid, rest))
+
+    def _plan(self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet]) -> ReportPlan:
+        if epoch.catalog.heard is not None:
+            for replica in reported:
+                epoch.catalog.heard.setdefault(replica.tablet_id, {})[ts_uuid] = None
+        deletes = Bug.FENCE_ORPHAN in self._bugs
+        return plan_report(epoch.catalog, ts_uuid, reported, deletes_unknown=deletes)
+
+    def _answer(
+        self, meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
+    ) -> TSHeartbeatResponse:
+        """Which leadership's full report is missing only a leader of `strict` asks itself."""
+        asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
+        return TSHeartbeatResponse(
+            meta,
+            leader_master=True,
+            needs_full_tablet_report=asks and server.full_report_term != epoch.term,
+            processed_sequence=processed_sequence,
+        )
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
         """What comes after the write: versions, calls, and a look at alters that may be done."""
@@ -131,6 +160,11 @@ class Heartbeats:
             catalog.note_reported_version(tablet_id, version)
             table = catalog.tables[catalog.tablets[tablet_id].table_id]
             if table.state is TableState.ALTERING and catalog.is_fully_altered(table):
+                epoch.wake.set()
+        for tablet_id, view in plan.views:
+            catalog.views[tablet_id] = view
+            if review(catalog, tablet_id, self._flags) is not None:
+                catalog.to_review[tablet_id] = None
                 epoch.wake.set()
         for alarm in plan.alarms:
             self._env.event("report-alarm", text=alarm)
@@ -146,14 +180,3 @@ def _note_handled(epoch: Epoch, server: TServer, report: TabletReport) -> None:
     if not report.is_incremental:
         server.full_report_term = epoch.term
         epoch.tasks.submit(plan_missing(epoch.catalog, server.uuid, report.updated_tablets))
-
-
-def _answer(
-    meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
-) -> TSHeartbeatResponse:
-    return TSHeartbeatResponse(
-        meta,
-        leader_master=True,
-        needs_full_tablet_report=server.full_report_term != epoch.term,
-        processed_sequence=processed_sequence,
-    )

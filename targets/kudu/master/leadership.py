@@ -6,6 +6,9 @@ committed and is applied, for only then is everything that older terms committed
 That wait is the fix of KUDU-765; the switch leaves it out. Where Kudu exits because the wait took
 longer than `master_failover_catchup_timeout_ms`, profile `strict` steps down and stays up.
 
+Followers keep maps as well, moved forward at every batch they apply and never loaded but from a
+snapshot: `view`. Both are to equal a scan of the rows at any time, which every dump tells.
+
 A term that is already loaded, or being loaded, is never loaded again (SPURIOUS-RELOAD).
 """
 
@@ -54,12 +57,19 @@ class Leadership:
         self._epoch: Epoch | None = None  # ready, or writing the cluster id
         self._is_ready = False
         self._last_term: int = -1  # the newest own term that was taken up
+        self._view = Catalog.load(rows, 0)
         rows.observer = self._publish
+        rows.on_restore = self._scan
 
     @property
     def replica(self) -> SystemReplica | None:
         """The replica of the system tablet; `None` while this master starts."""
         return self._replica
+
+    @property
+    def view(self) -> Catalog:
+        """The maps of what is applied here, whatever the role: what a follower can show."""
+        return self._view
 
     @property
     def epoch(self) -> Epoch | None:
@@ -102,6 +112,8 @@ class Leadership:
         if replica.role != "LEADER" or replica.term != term:
             return  # deposed meanwhile; the next election brings its own task
         catalog = Catalog.load(self._rows, term)
+        if Bug.KUDU_1353 in self._node.bugs:
+            catalog.heard = {}
         epoch = Epoch(self._node, replica, catalog, self._make_tasks(catalog))
         self._epoch, self._is_ready = epoch, False
         if self._rows.cluster_id is None:
@@ -137,10 +149,15 @@ class Leadership:
             return False
         except TimeoutError:
             self._env.event("catch-up-timed-out", group=SYSTEM_TABLET_ID, term=replica.term)
-            if replica.role == "LEADER":
+            if Bug.CATCH_UP_EXIT in self._node.bugs:
+                self._node.check_failed("failed to catch up with older terms in time")
+            elif replica.role == "LEADER":
                 replica.step_down()
             return False
         return True
+
+    def _scan(self) -> None:
+        self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
         """Rows were put: move the maps forward, in the same step.
@@ -148,5 +165,6 @@ class Leadership:
         Operations of older terms are in the maps already, since loading waited for them; under
         switch KUDU-765 it did not, and here they are lost.
         """
+        self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:
             self._epoch.catalog.publish(batch, index)

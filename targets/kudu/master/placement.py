@@ -1,4 +1,4 @@
-"""Where new replicas go: of two random candidates, the less loaded one.
+"""Where new replicas go: of two random servers that are available, the less loaded one.
 
 The power of two choices, as in Kudu's `master/placement_policy.cc`; never two replicas of a tablet
 on one tablet server. Locations (racks) are not modelled.
@@ -9,9 +9,18 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from targets.kudu.master.tservers import TServer
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.tservers import TServer, TServerMap
 
-__all__ = ["place_replicas"]
+__all__ = ["available", "place_replicas"]
+
+
+def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int) -> list[TServer]:
+    """The tablet servers that may get replicas: heard of lately and not in maintenance."""
+    unresponsive_ns = flags.tserver_unresponsive_timeout_ms * 1_000_000
+    alive = tservers.alive(now_ns, unresponsive_ns)
+    return [server for server in alive if not catalog.is_in_maintenance(server.uuid)]
 
 
 def place_replicas(

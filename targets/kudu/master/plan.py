@@ -11,9 +11,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from targets.kudu.master.records import TableRecord, TabletRecord
+from targets.kudu.master.replacement import Decision
 
-__all__ = ["DELETED", "TOMBSTONED", "AlterTablet", "Call", "CreateReplica", "DeleteReplica", "Plan"]
+__all__ = [
+    "COPYING",
+    "DELETED",
+    "TOMBSTONED",
+    "AlterTablet",
+    "Call",
+    "ChangeConfig",
+    "CreateReplica",
+    "DeleteReplica",
+    "Plan",
+    "config_key",
+]
 
+COPYING: Final = "COPYING"
 DELETED: Final = "DELETED"
 TOMBSTONED: Final = "TOMBSTONED"
 
@@ -63,7 +76,31 @@ class AlterTablet:
         return ("alter", self.tablet_id)
 
 
-Call = CreateReplica | DeleteReplica | AlterTablet
+def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
+    """The key of a change of the configuration of that index."""
+    return ("config", tablet_id, str(opid_index))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConfig:
+    """Bring a tablet one step closer to its number of good replicas, through whoever leads it.
+
+    An addition names the server that was chosen. Only while the committed configuration is the one
+    that was looked at: the tablet's leader compares `cas_config_opid_index` as well.
+    """
+
+    tablet_id: str
+    decision: Decision
+    server: tuple[str, str] | None  # uuid and address, of an addition
+    cas_config_opid_index: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is pending once at most: one change of one configuration."""
+        return config_key(self.tablet_id, self.cas_config_opid_index)
+
+
+Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.records import TableRecord, TableState, TabletRecord, TabletState
@@ -32,6 +34,7 @@ __all__ = [
     "get_table_schema",
     "is_alter_table_done",
     "is_create_table_done",
+    "list_of",
     "list_tables",
 ]
 
@@ -85,14 +88,21 @@ def get_table_schema(
 
 def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> ListTablesResponse:
     """All live tables whose name contains the filter, sorted by name: one snapshot."""
-    tables = tuple(
+    found = [catalog.tables[table_id] for _, table_id in sorted(catalog.by_name.items())]
+    return list_of(found, request, meta)
+
+
+def list_of(
+    tables: Sequence[TableRecord], request: ListTablesRequest, meta: Meta
+) -> ListTablesResponse:
+    """The answer with these tables, if they live; each by its record's name, once at most."""
+    named = {table.name: table for table in tables if table.is_live}
+    listed = tuple(
         ListedTable(table.id, name, table.state.name, table.version)
-        for name, table in (
-            (name, catalog.tables[table_id]) for name, table_id in sorted(catalog.by_name.items())
-        )
+        for name, table in sorted(named.items())
         if request.name_filter in name
     )
-    return ListTablesResponse(meta, tables=tables)
+    return ListTablesResponse(meta, tables=listed)
 
 
 def get_table_locations(
@@ -133,7 +143,7 @@ def get_table_locations(
         meta,
         table_id=table.id,
         schema_version=table.version,
-        tablets=tuple(_locate(tablet, tservers) for tablet in in_range),
+        tablets=tuple(_locate(catalog, tablet, tservers) for tablet in in_range),
         ttl_ms=flags.table_locations_ttl_ms,
     )
 
@@ -148,11 +158,11 @@ def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord
     return catalog.find_running(identifier)
 
 
-def _locate(tablet: TabletRecord, tservers: TServerMap) -> TabletLocations:
+def _locate(catalog: Catalog, tablet: TabletRecord, tservers: TServerMap) -> TabletLocations:
     consensus = tablet.consensus
     assert consensus is not None, f"the running tablet {tablet.id} has no configuration"
     replicas = []
-    for peer in consensus.config.peers:
+    for peer in catalog.peers(tablet):
         server = tservers.get(peer.uuid)
         if peer.member_type != "VOTER":
             role = "LEARNER"

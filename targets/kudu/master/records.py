@@ -24,12 +24,11 @@ __all__ = [
     "ConsensusState",
     "Origin",
     "Reply",
+    "TServerRecord",
     "TableRecord",
     "TableState",
     "TabletRecord",
     "TabletState",
-    "decode_batch",
-    "encode_batch",
 ]
 
 SYSTEM_TABLET_ID: Final = "0" * 32
@@ -165,6 +164,14 @@ class TabletRecord(_Record, frozen=True):
         )
 
 
+class TServerRecord(_Record, frozen=True):
+    """What is decided about a tablet server; what it does itself is not stored."""
+
+    uuid: str
+    in_maintenance: bool
+    changed_ns: int  # the wall clock of the leader that did it
+
+
 class Reply(_Record, frozen=True):
     """The answer to one DDL request, kept so that resending the request changes nothing.
 
@@ -200,17 +207,4 @@ class Batch(_Record, frozen=True):
     tablets: tuple[TabletRecord, ...] = ()
     reply: Reply | None = None
     cluster_id: str | None = None
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
-
-
-def encode_batch(batch: Batch) -> bytes:
-    """The bytes of `batch` in the log."""
-    return _encoder.encode(batch)
-
-
-def decode_batch(payload: bytes) -> Batch:
-    """The batch of a log entry; raises `msgspec.ValidationError` on foreign bytes."""
-    return _batch_decoder.decode(payload)
+    tservers: tuple[TServerRecord, ...] = ()

@@ -1,9 +1,10 @@
 """Tablet reports: what a tablet server says of its replicas, merged into the catalog.
 
-Kudu's rules (`ProcessTabletReport` in `master/catalog_manager.cc`), those about re-replication
-left out. A tablet this catalog does not know is left alone (FENCE-ORPHAN is the opposite), a
-tablet it knows to be dead is deleted, and a replica out of its configuration is tombstoned under a
-compare-and-set on the configuration's index (KUDU-1129).
+Kudu's rules (`ProcessTabletReport` in `master/catalog_manager.cc`). A tablet this catalog does not
+know is left alone (FENCE-ORPHAN is the opposite), a tablet it knows to be dead is deleted, and a
+replica out of its configuration is tombstoned under a compare-and-set on the configuration's index
+(KUDU-1129). What a leader says of its peers' health is kept in memory; `rereplication.py` decides
+on it once the rest of the report is stored (rule 8).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.catalog import Catalog, LeaderView
 from targets.kudu.master.plan import (
+    COPYING,
     DELETED,
     TOMBSTONED,
     AlterTablet,
@@ -35,6 +37,7 @@ class ReportPlan:
     tablets: list[TabletRecord] = field(default_factory=list)
     versions: list[tuple[str, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    views: list[tuple[str, LeaderView]] = field(default_factory=list)
     alarms: list[str] = field(default_factory=list)
 
 
@@ -62,12 +65,24 @@ def plan_missing(
     ]
 
 
-def plan_report(catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]) -> ReportPlan:
-    """Judge every reported replica of tablet server `ts_uuid`, in order."""
+def plan_report(
+    catalog: Catalog,
+    ts_uuid: str,
+    reported: Sequence[ReportedTablet],
+    *,
+    deletes_unknown: bool = False,
+) -> ReportPlan:
+    """Judge every reported replica of tablet server `ts_uuid`, in order.
+
+    `deletes_unknown` is switch FENCE-ORPHAN.
+    """
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
     for replica in reported:
         tablet = merged.get(replica.tablet_id) or catalog.tablets.get(replica.tablet_id)
+        if tablet is None and deletes_unknown:
+            plan.calls.append(DeleteReplica(replica.tablet_id, "", ts_uuid, DELETED, "unknown"))
+            continue
         if tablet is None:  # rule 1
             plan.alarms.append(f"tablet {replica.tablet_id} is unknown; ignored")
             continue
@@ -89,6 +104,8 @@ def _judge(
             plan.calls.append(DeleteReplica(tablet.id, tablet.table_id, ts_uuid, DELETED, reason))
         return None
     config, stored = replica.committed_config, tablet.consensus
+    if replica.data_state == COPYING and config is None:
+        return None  # nothing can be said of it before it has been told where it belongs
     if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -103,6 +120,9 @@ def _judge(
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
         state = TabletState.RUNNING  # rule 5; without a leader: CREATE-MINORITY
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
+    if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
+        view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
+        plan.views.append((tablet.id, view))
     if consensus.config.opid_index > stored.config.opid_index:  # rule 7
         plan.calls.extend(
             _tombstone(tablet, peer.uuid, stored.config.opid_index)
@@ -146,11 +166,14 @@ def _merge(
 
 
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
-    """Whether a replica is out of the stored configuration, and behind it."""
+    """Whether a replica is out of the stored configuration, and knows of none that is newer.
+
+    Kudu asks for an older one and so spares a replica that learnt of its own eviction.
+    """
     if _has_peer(stored, ts_uuid):
         return False
     config = replica.committed_config
-    return config is None or config.opid_index < stored.opid_index
+    return config is None or config.opid_index <= stored.opid_index
 
 
 def _tombstone(tablet: TabletRecord, ts_uuid: str, opid_index: int) -> DeleteReplica:

@@ -7,17 +7,21 @@ error answers of reads go the same way, since "not found" is an observation as w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master import reads
+from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.refusals import RefusedError, not_initialized
@@ -27,6 +31,8 @@ from targets.kudu.messages import (
     METHODS,
     AlterTableRequest,
     AlterTableResponse,
+    ChangeTServerStateRequest,
+    ChangeTServerStateResponse,
     ConnectToMasterRequest,
     ConnectToMasterResponse,
     CreateTableRequest,
@@ -51,11 +57,16 @@ from targets.kudu.messages import (
     ListTabletServersResponse,
     MasterError,
     Meta,
+    ReplaceTabletRequest,
+    ReplaceTabletResponse,
     TabletServerEntry,
 )
 from targets.kudu.rpc import RpcServer
 
 __all__ = ["MasterService"]
+
+_TORN_S: Final = 0.001
+"""What a master needs for one table of a list, about, when others work beside it."""
 
 Request = TypeVar("Request", bound=msgspec.Struct)
 Response = TypeVar("Response", bound=msgspec.Struct)
@@ -73,15 +84,20 @@ class MasterService:
         leadership: Leadership,
         tservers: TServerMap,
         ddl: Ddl,
+        admin: Admin,
         heartbeats: Heartbeats,
+        follower_reads: FollowerReads,
     ) -> None:
+        self.start_ns = node.env.clock.wall_ns()
         self._node = node
         self._uuid = node.uuid
         self._rows = rows
         self._leadership = leadership
         self._tservers = tservers
         self._ddl = ddl
+        self._admin = admin
         self._heartbeats = heartbeats
+        self._follower_reads = follower_reads
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -99,6 +115,8 @@ class MasterService:
             "ConnectToMaster": self.connect_to_master,
             "GetMasterRegistration": self.get_master_registration,
             "ListTabletServers": self.list_tablet_servers,
+            "ReplaceTablet": self.replace_tablet,
+            "ChangeTServerState": self.change_tserver_state,
             "TSHeartbeat": self._heartbeats.handle,
             "DumpEntities": self.dump_entities,
         }
@@ -147,6 +165,28 @@ class MasterService:
             return self._meta(epoch), outcome
         return Meta(self._uuid, outcome.term, outcome.index), outcome
 
+    async def replace_tablet(
+        self, request: ReplaceTabletRequest, _peer: str
+    ) -> ReplaceTabletResponse:
+        """`MasterService.ReplaceTablet`."""
+        try:
+            epoch = self._leadership.ready()
+            new_id = await self._admin.replace_tablet(epoch, request)
+        except RefusedError as refusal:
+            return ReplaceTabletResponse(self._meta(), error=refusal.error)
+        return ReplaceTabletResponse(self._meta(epoch), replacement_tablet_id=new_id)
+
+    async def change_tserver_state(
+        self, request: ChangeTServerStateRequest, _peer: str
+    ) -> ChangeTServerStateResponse:
+        """`MasterService.ChangeTServerState`."""
+        try:
+            epoch = self._leadership.ready()
+            await self._admin.change_tserver_state(epoch, request)
+        except RefusedError as refusal:
+            return ChangeTServerStateResponse(self._meta(), error=refusal.error)
+        return ChangeTServerStateResponse(self._meta(epoch))
+
     # --- reads -------------------------------------------------------------------------------
 
     async def is_create_table_done(
@@ -165,11 +205,31 @@ class MasterService:
         self, request: GetTableSchemaRequest, _peer: str
     ) -> GetTableSchemaResponse:
         """`MasterService.GetTableSchema`."""
-        return await self._read(reads.get_table_schema, request, GetTableSchemaResponse)
+        return await self._read(
+            reads.get_table_schema, request, GetTableSchemaResponse, request.max_staleness_ms
+        )
 
     async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
         """`MasterService.ListTables`."""
-        return await self._read(reads.list_tables, request, ListTablesResponse)
+        if Bug.LIST_TORN in self._node.bugs and request.max_staleness_ms is None:
+            return await self._list_torn(request)
+        return await self._read(
+            reads.list_tables, request, ListTablesResponse, request.max_staleness_ms
+        )
+
+    async def _list_torn(self, request: ListTablesRequest) -> ListTablesResponse:
+        """Switch LIST-TORN: the names are copied, then one table after the other is read."""
+        try:
+            epoch = self._leadership.ready()
+            await epoch.confirm()
+            meta, found = self._meta(epoch), []
+            for table_id in [table_id for _, table_id in sorted(epoch.catalog.by_name.items())]:
+                await asyncio.sleep(_TORN_S)
+                epoch.check()
+                found.append(epoch.catalog.tables[table_id])
+        except RefusedError as refusal:
+            return ListTablesResponse(self._meta(), error=refusal.error)
+        return reads.list_of(found, request, meta)
 
     async def get_table_locations(
         self, request: GetTableLocationsRequest, _peer: str
@@ -190,8 +250,13 @@ class MasterService:
         evaluate: Callable[[Catalog, Request, Meta], Response],
         request: Request,
         response_type: Callable[..., Response],
+        max_staleness_ms: int | None = None,
     ) -> Response:
         try:
+            if max_staleness_ms is not None:
+                return await self._follower_reads.read(
+                    max_staleness_ms, lambda catalog, meta: evaluate(catalog, request, meta)
+                )
             epoch = self._leadership.ready()
             await epoch.confirm()
         except RefusedError as refusal:
@@ -233,6 +298,7 @@ class MasterService:
             address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -246,15 +312,21 @@ class MasterService:
                 server.address,
                 (now_ns - server.heard_ns) // 1_000_000,
                 server.num_live_tablets,
+                maintenance is not None and maintenance.in_maintenance,
             )
             for server in self._tservers
+            for maintenance in (self._rows.tservers.get(server.uuid),)
         )
         return ListTabletServersResponse(self._meta(), servers=servers)
 
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -262,7 +334,6 @@ class MasterService:
             self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -8,8 +8,8 @@ The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, b
 would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
 How many were forgotten is part of the state and of every dump.
 
-`observer` sees every batch at the very step at which its rows are put; the leader's maps are
-published there, so that nothing committed is ever applied and yet invisible to a read.
+`observer` sees every batch at the very step at which its rows are put; the maps of leaders and of
+followers are published there, so that nothing applied is ever invisible to a read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Final
 
 import msgspec
 
+from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.records import (
     Batch,
     Reply,
     TableRecord,
     TabletRecord,
     TabletState,
-    decode_batch,
+    TServerRecord,
 )
 
 __all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
@@ -48,6 +49,7 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     tablets: tuple[TabletRecord, ...]
     replies: tuple[Reply, ...]  # oldest first
     running_since: tuple[tuple[str, int], ...] = ()
+    tservers: tuple[TServerRecord, ...] = ()
 
 
 class SystemTablet:
@@ -58,6 +60,7 @@ class SystemTablet:
         self.cluster_id: str | None = None
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
+        self.tservers: dict[str, TServerRecord] = {}
         self.replies: dict[tuple[str, int], Reply] = {}  # in the order of application
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
@@ -65,6 +68,8 @@ class SystemTablet:
         """
         self.observer: Callable[[Batch, int, int], None] | None = None
         """Called with (batch, index, term) when rows are put."""
+        self.on_restore: Callable[[], None] | None = None
+        """Called when a snapshot took the place of all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
         """Put the rows of one committed operation."""
@@ -77,6 +82,8 @@ class SystemTablet:
             self.tablets[tablet.id] = tablet
             if tablet.state is TabletState.RUNNING:
                 self.running_since.setdefault(tablet.id, index)
+        for server in batch.tservers:
+            self.tservers[server.uuid] = server
         if batch.cluster_id is not None and self.cluster_id is None:
             self.cluster_id = batch.cluster_id
         if batch.reply is not None:
@@ -101,6 +108,7 @@ class SystemTablet:
                 tuple(record for _, record in sorted(self.tablets.items())),
                 tuple(self.replies.values()),
                 tuple(sorted(self.running_since.items())),
+                tuple(record for _, record in sorted(self.tservers.items())),
             )
         )
 
@@ -117,3 +125,6 @@ class SystemTablet:
         self.tablets = {record.id: record for record in stored.tablets}
         self.replies = {record.key: record for record in stored.replies}
         self.running_since = dict(stored.running_since)
+        self.tservers = {record.uuid: record for record in stored.tservers}
+        if self.on_restore is not None:
+            self.on_restore()

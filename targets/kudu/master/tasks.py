@@ -9,7 +9,9 @@ CreateTablet is tried for as long as the tablet lives, also when it runs already
 replica that its tablet server never got would otherwise be missing until it is copied. (Kudu gives
 up after `tablet_creation_timeout_ms` and has the tablet copied by its leader.)
 
-Messages are built at the time of the try, from the committed catalog of that moment.
+Messages are built at the time of the try, from the committed catalog of that moment. A change of a
+tablet's configuration is tried, without a limit, until it is done or no longer what the tablet's
+leader asks for; the background loop then decides anew.
 """
 
 from __future__ import annotations
@@ -23,18 +25,30 @@ from typing import Final
 
 import msgspec
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.plan import AlterTablet, Call, CreateReplica, DeleteReplica
+from targets.kudu.master.plan import (
+    AlterTablet,
+    Call,
+    ChangeConfig,
+    CreateReplica,
+    DeleteReplica,
+    config_key,
+)
+from targets.kudu.master.replacement import AddPeer, EvictPeer, StepDownLeader
 from targets.kudu.master.reports import is_first_member
+from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServerMap
 from targets.kudu.messages import (
     AlterSchemaRequest,
     CreateTabletRequest,
     DeleteTabletRequest,
+    PeerConfig,
     TabletErrorCode,
     TabletServerResponse,
 )
+from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 from targets.kudu.wakeup import Wakeup
 
@@ -56,6 +70,12 @@ _DONE_ALTER: Final = (
     TabletErrorCode.TABLET_NOT_FOUND,
     TabletErrorCode.MISMATCHED_SCHEMA,
     TabletErrorCode.TABLET_HAS_A_NEWER_SCHEMA,
+)
+
+
+_DONE_CONFIG: Final = (
+    raft.ConsensusErrorCode.CAS_FAILED,
+    raft.ConsensusErrorCode.INVALID_CONFIG,
 )
 
 
@@ -88,6 +108,7 @@ class Tasks:
         self._tservers = tservers
         self._catalog = catalog
         self._flags = node.flags
+        self._bugs = node.bugs
         self._pending: dict[tuple[str, ...], _Pending] = {}
         self._closed = False
 
@@ -119,15 +140,24 @@ class Tasks:
     def kick(self, ts_uuid: str) -> None:
         """Cut short the waits of calls that this tablet server, back from silence, can answer."""
         for entry in self._pending.values():
-            if isinstance(entry.call, AlterTablet) or entry.call.ts_uuid == ts_uuid:
+            if isinstance(entry.call, AlterTablet | ChangeConfig) or entry.call.ts_uuid == ts_uuid:
                 entry.wake.set()
 
     def retarget(self, tablet_id: str) -> None:
-        """Start a pending alter of this tablet anew: its leader has changed."""
-        call = AlterTablet(tablet_id)
-        if call.key in self._pending:
-            self._abort([self._pending[call.key]])
-            self.submit([call])
+        """Start pending calls to this tablet's leader anew: it has changed."""
+        for key in (AlterTablet(tablet_id).key, self._config_key(tablet_id)):
+            if key in self._pending:
+                call = self._pending[key].call
+                self._abort([self._pending[key]])
+                self.submit([call])
+
+    def changes_config(self, tablet_id: str) -> bool:
+        """Whether a change of the stored configuration of this tablet is pending."""
+        return self._config_key(tablet_id) in self._pending
+
+    def _config_key(self, tablet_id: str) -> tuple[str, ...]:
+        consensus = self._catalog.tablets[tablet_id].consensus
+        return config_key(tablet_id, -1 if consensus is None else consensus.config.opid_index)
 
     def _abort(self, entries: list[_Pending]) -> None:
         for entry in entries:
@@ -145,6 +175,7 @@ class Tasks:
         clock, call = self._env.clock, entry.call
         total_ms = self._flags.unresponsive_ts_rpc_timeout_ms
         deadline_ns = clock.monotonic_ns() + total_ms * 1_000_000
+        has_limit = not isinstance(call, ChangeConfig)
         retry = 0
         try:
             while True:
@@ -156,7 +187,7 @@ class Tasks:
                     continue
                 retry += 1
                 delay_s = retry_delay_ms(retry, self._env.random) / 1000
-                if clock.monotonic_ns() + int(delay_s * 1e9) > deadline_ns:
+                if has_limit and clock.monotonic_ns() + int(delay_s * 1e9) > deadline_ns:
                     self._env.event("task-gave-up", call=list(call.key), after_ms=total_ms)
                     return
                 await self._pause(entry, delay_s)
@@ -176,6 +207,8 @@ class Tasks:
                 return await self._delete(call)
             case AlterTablet():
                 return await self._alter(call)
+            case ChangeConfig():
+                return await self._change_config(call)
 
     async def _create(self, call: CreateReplica) -> _Step:
         tablet = self._catalog.tablets.get(call.tablet_id)
@@ -184,6 +217,7 @@ class Tasks:
         config, origin = tablet.consensus.config, tablet.origin
         if not is_first_member(config, call.ts_uuid):
             return _Step.DONE
+        table = self._catalog.tables[tablet.table_id]
         request = CreateTabletRequest(
             dest_uuid=call.ts_uuid,
             table_id=tablet.table_id,
@@ -193,6 +227,7 @@ class Tasks:
             schema=origin.schema,
             schema_version=origin.schema_version,
             config=config,
+            partition_schema=table.partition_schema,
         )
         return await self._send(call.ts_uuid, "CreateTablet", request, _DONE_CREATE)
 
@@ -215,20 +250,57 @@ class Tasks:
             return _Step.DONE
         if self._catalog.reported_versions.get(tablet.id, -1) >= table.version:
             return _Step.DONE
-        if tablet.consensus is None or tablet.consensus.leader_uuid is None:
+        leader = None if tablet.consensus is None else tablet.consensus.leader_uuid
+        if leader is None or all(peer.uuid != leader for peer in self._catalog.peers(tablet)):
             return _Step.RETRY
         request = AlterSchemaRequest(
-            dest_uuid=tablet.consensus.leader_uuid,
+            dest_uuid=leader,
             tablet_id=tablet.id,
             schema=table.schema,
             schema_version=table.version,
             new_table_name=table.name,
         )
-        step = await self._send(tablet.consensus.leader_uuid, "AlterSchema", request, _DONE_ALTER)
+        step = await self._send(leader, "AlterSchema", request, _DONE_ALTER)
+        if step is _Step.DONE and Bug.ALTER_REPLY in self._bugs:
+            self._catalog.note_reported_version(tablet.id, table.version)
         newest = self._catalog.tables.get(table.id)
         if step is _Step.DONE and newest is not None and newest.version > table.version:
             return _Step.AGAIN
         return step
+
+    async def _change_config(self, call: ChangeConfig) -> _Step:
+        tablet = self._catalog.tablets.get(call.tablet_id)
+        if tablet is None or tablet.consensus is None:
+            return _Step.DONE
+        if tablet.consensus.config.opid_index != call.cas_config_opid_index:
+            return _Step.DONE  # a newer configuration is stored
+        if review(self._catalog, tablet.id, self._flags) != call.decision:
+            return _Step.DONE  # a new leader may not have said yet how it sees its peers
+        leader_uuid = tablet.consensus.leader_uuid
+        leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
+        if leader_uuid is None or leader is None:
+            return _Step.RETRY
+        error = await self._ask_leader(leader.address, leader_uuid, call)
+        return _Step.DONE if error is None or error.code in _DONE_CONFIG else _Step.RETRY
+
+    async def _ask_leader(
+        self, address: str, leader_uuid: str, call: ChangeConfig
+    ) -> raft.ConsensusError | None:
+        """Have a tablet's leader do it. An answer that is lost is as good as one that it did not:
+        the compare-and-set keeps a second one from doing it twice.
+        """
+        method, request, answer_type = _config_request(call, leader_uuid)
+        try:
+            response = await self._client.call(
+                address,
+                f"ConsensusService.{method}",
+                request,
+                answer_type,
+                timeout_s=self._flags.master_ts_rpc_timeout_ms / 1000,
+            )
+        except RpcError as error:
+            return raft.ConsensusError(raft.ConsensusErrorCode.UNKNOWN, str(error))
+        return response.error
 
     async def _send(
         self,
@@ -253,3 +325,24 @@ class Tasks:
         if response.error is None or response.error.code in final:
             return _Step.DONE
         return _Step.RETRY
+
+
+def _config_request(
+    call: ChangeConfig, leader_uuid: str
+) -> tuple[str, msgspec.Struct, type[raft.ChangeConfigResponse | raft.LeaderStepDownResponse]]:
+    """The method that carries out `call`, its request, and the type of its answer."""
+    match call.decision:
+        case StepDownLeader():
+            mode = raft.StepDownMode.GRACEFUL
+            step_down = raft.LeaderStepDownRequest(leader_uuid, call.tablet_id, mode)
+            return "LeaderStepDown", step_down, raft.LeaderStepDownResponse
+        case AddPeer(member_type, promote):
+            assert call.server is not None, "an addition names its server"
+            peer = PeerConfig(*call.server, member_type, promote)
+            change = raft.PeerChange(raft.ChangeType.ADD_PEER, peer)
+        case EvictPeer(uuid):
+            change = raft.PeerChange(raft.ChangeType.REMOVE_PEER, PeerConfig(uuid, ""))
+    request = raft.ChangeConfigRequest(
+        leader_uuid, call.tablet_id, change, call.cas_config_opid_index
+    )
+    return "ChangeConfig", request, raft.ChangeConfigResponse

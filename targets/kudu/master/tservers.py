@@ -18,6 +18,7 @@ TSERVERS_MAX: Final = 4096
 """Tablet servers one master keeps; those beyond are asked to register again and again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
+_UNHEARD_NS: Final = -(1 << 62)
 
 
 class TServer:
@@ -84,6 +85,13 @@ class TServerMap:
         server.heard_ns = now_ns
         server.num_live_tablets = request.num_live_tablets
         return server
+
+    def forget_liveness(self) -> None:
+        """As if nobody had been heard, though all are known: what a new leader had to go by before
+        tablet servers heartbeat to followers as well (switch KUDU-1358).
+        """
+        for server in self._by_uuid.values():
+            server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
         """Those heard within `unresponsive_ns`, sorted by uuid."""

@@ -6,6 +6,7 @@ message has no way to leave them out.) Key columns are made not nullable.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,6 @@ from targets.kudu.messages import (
     Column,
     MasterError,
     MasterErrorCode,
-    Partition,
     PartitionSchema,
     Schema,
 )
@@ -29,7 +29,6 @@ __all__ = [
     "bad_partitioning",
     "bad_schema",
     "invalid_schema",
-    "partitions_of",
     "with_ids",
 ]
 
@@ -101,18 +100,26 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
 
 
 def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str | None:
-    """Why a table cannot be partitioned so; `None` if it can. Ranges are not supported."""
-    buckets = partition_schema.num_hash_buckets
+    """Why a table cannot be partitioned so; `None` if it can."""
+    buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     if buckets < 1:
         return f"num_hash_buckets is {buckets}; a table has at least one tablet"
-    if partition_schema.range_columns:
-        return "range partitions are not supported; use num_hash_buckets"
     keys = tuple(column.name for column in schema.columns if column.is_key)
-    for position, name in enumerate(partition_schema.hash_columns):
-        if name not in keys:
-            return f"the hash column {name!r} is not a key column; the key is {', '.join(keys)}"
-        if name in partition_schema.hash_columns[:position]:
-            return f"the hash column {name!r} is there twice"
+    hashed, ranged = partition_schema.hash_columns, partition_schema.range_columns
+    for kind, names in (("hash", hashed), ("range", ranged)):
+        for position, name in enumerate(names):
+            if name not in keys:
+                return (
+                    f"the {kind} column {name!r} is not a key column; the key is {', '.join(keys)}"
+                )
+            if name in names[:position]:
+                return f"the {kind} column {name!r} is there twice"
+    if splits and not ranged:
+        return f"there are {len(splits)} range splits, but no range columns"
+    if not all(splits) or any(one >= two for one, two in itertools.pairwise(splits)):
+        return (
+            "the range splits are not rising: each must be above the one before it, and not empty"
+        )
     return None
 
 
@@ -124,14 +131,3 @@ def with_ids(columns: Sequence[Column]) -> tuple[Column, ...]:
         )
         for position, column in enumerate(columns)
     )
-
-
-def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
-    """The partitions of a table in key order: they cover all keys, each exactly once.
-
-    A partition key starts with its hash bucket as a 4-byte big-endian number; the first start and
-    the last end are unbounded.
-    """
-    buckets = partition_schema.num_hash_buckets
-    bounds = [b"", *(bucket.to_bytes(4, "big") for bucket in range(1, buckets)), b""]
-    return tuple(Partition(bounds[i], bounds[i + 1]) for i in range(buckets))

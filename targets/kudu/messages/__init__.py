@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from targets.kudu.messages import admin, cluster, ddl, reads
+from targets.kudu.messages import admin, cluster, ddl, reads, rows
 from targets.kudu.messages.admin import *
 from targets.kudu.messages.base import *
 from targets.kudu.messages.base import Message
 from targets.kudu.messages.cluster import *
 from targets.kudu.messages.ddl import *
 from targets.kudu.messages.reads import *
+from targets.kudu.messages.rows import *
 from targets.kudu.messages.schema import *
 
 METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
@@ -26,5 +27,6 @@ METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
     **cluster.METHODS,
     **ddl.METHODS,
     **reads.METHODS,
+    **rows.METHODS,
 }
 """Method name -> request and response type. ConsensusService's are in `raft/service.py`."""

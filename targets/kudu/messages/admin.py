@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from targets.kudu.messages.base import Message, TabletError
-from targets.kudu.messages.schema import Partition, RaftConfig, Schema
+from targets.kudu.messages.schema import Partition, PartitionSchema, RaftConfig, Schema
 
 __all__ = [
     "AlterSchemaRequest",
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class CreateTabletRequest(Message, frozen=True):
-    """Create a replica of a tablet."""
+    """Create a replica of a tablet. Without `partition_schema` it refuses no key."""
 
     dest_uuid: str
     table_id: str
@@ -27,6 +27,7 @@ class CreateTabletRequest(Message, frozen=True):
     schema: Schema
     schema_version: int
     config: RaftConfig
+    partition_schema: PartitionSchema | None = None
 
 
 class DeleteTabletRequest(Message, frozen=True):

@@ -52,6 +52,7 @@ class MasterErrorCode(enum.IntEnum):
     TABLET_NOT_RUNNING = 9
     EVEN_REPLICATION_FACTOR = 10
     ILLEGAL_REPLICATION_FACTOR = 11
+    TOO_STALE = 101  # ours: this replica knows of no state as new as the read demands
 
 
 class TabletErrorCode(enum.IntEnum):
@@ -60,13 +61,19 @@ class TabletErrorCode(enum.IntEnum):
     UNKNOWN_ERROR = 1
     MISMATCHED_SCHEMA = 5
     TABLET_NOT_FOUND = 6
+    INVALID_SCAN_SPEC = 8
     TABLET_ALREADY_EXISTS = 10
     TABLET_HAS_A_NEWER_SCHEMA = 11
     TABLET_NOT_RUNNING = 12
+    INVALID_SNAPSHOT = 13
     NOT_THE_LEADER = 15
     WRONG_SERVER_UUID = 16
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
+    THROTTLED = 19
+    REQUEST_STALE = 101  # Kudu answers these three below or beside this enumeration
+    TIMED_OUT = 102
+    CLOCK_TOO_FAR_AHEAD = 103
 
 
 class MasterError(Message, frozen=True):
@@ -81,18 +88,25 @@ class MasterError(Message, frozen=True):
 
 
 class TabletError(Message, frozen=True):
-    """An application error of a tablet server."""
+    """An application error of a tablet server. A leader that lost its role, or its patience, while
+    writing says so with `indeterminate`: the write may still commit.
+    """
 
     code: TabletErrorCode
     message: str
+    indeterminate: bool = False
 
 
 class Meta(Message, frozen=True):
-    """What every master answer carries. `revision` is -1 where the answer reflects no state."""
+    """What every master answer carries. `revision` is -1 where the answer reflects no state.
+    `bound_ns` comes with reads that allow for staleness: all that was acknowledged so long before
+    the answer was made is in it.
+    """
 
     master_uuid: str
     term: int = 0
     revision: int = -1
+    bound_ns: int | None = None
 
 
 class RequestId(Message, frozen=True):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from targets.kudu.messages.base import MasterError, Message, Meta
-from targets.kudu.messages.schema import RaftConfig
+from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
 __all__ = [
+    "ChangeTServerStateRequest",
+    "ChangeTServerStateResponse",
     "ConnectToMasterRequest",
     "ConnectToMasterResponse",
     "DumpEntitiesRequest",
@@ -22,6 +27,7 @@ __all__ = [
     "TSHeartbeatRequest",
     "TSHeartbeatResponse",
     "TSRegistration",
+    "TServerStateChange",
     "TabletReport",
     "TabletServerEntry",
 ]
@@ -46,13 +52,14 @@ class GetMasterRegistrationRequest(Message, frozen=True):
 
 
 class GetMasterRegistrationResponse(Message, frozen=True):
-    """`role` is the raw Raft role."""
+    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start."""
 
     meta: Meta
     error: MasterError | None = None
     address: str = ""
     role: str = "FOLLOWER"
     member_type: str = "VOTER"
+    start_ns: int = 0
 
 
 class ListTabletServersRequest(Message, frozen=True):
@@ -66,6 +73,7 @@ class TabletServerEntry(Message, frozen=True):
     address: str
     millis_since_heartbeat: int
     num_live_tablets: int
+    in_maintenance: bool = False
 
 
 class ListTabletServersResponse(Message, frozen=True):
@@ -76,6 +84,29 @@ class ListTabletServersResponse(Message, frozen=True):
     servers: tuple[TabletServerEntry, ...] = ()
 
 
+class TServerStateChange(enum.StrEnum):
+    """`TServerStateChangePB.StateChange`."""
+
+    ENTER_MAINTENANCE_MODE = "ENTER_MAINTENANCE_MODE"
+    EXIT_MAINTENANCE_MODE = "EXIT_MAINTENANCE_MODE"
+
+
+class ChangeTServerStateRequest(Message, frozen=True):
+    """Take a tablet server into maintenance or out of it. In maintenance it gets no new replicas,
+    and its silence is no reason to make any elsewhere.
+    """
+
+    ts_uuid: str
+    change: TServerStateChange
+
+
+class ChangeTServerStateResponse(Message, frozen=True):
+    """Sent when the change is committed; a change that changes nothing succeeds."""
+
+    meta: Meta
+    error: MasterError | None = None
+
+
 class TSRegistration(Message, frozen=True):
     """How a tablet server is reached."""
 
@@ -83,7 +114,10 @@ class TSRegistration(Message, frozen=True):
 
 
 class ReportedTablet(Message, frozen=True):
-    """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them."""
+    """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them.
+
+    `peer_health` comes from a leader, about every member, itself included, and is not stored.
+    """
 
     tablet_id: str
     state: str  # NOT_INITIALIZED, BOOTSTRAPPING, RUNNING, FAILED, STOPPED
@@ -93,6 +127,8 @@ class ReportedTablet(Message, frozen=True):
     committed_config: RaftConfig | None
     schema_version: int
     error: str | None = None
+    has_pending_config: bool = False
+    peer_health: dict[str, PeerHealth] = msgspec.field(default_factory=dict)
 
 
 class TabletReport(Message, frozen=True):
@@ -151,6 +187,7 @@ METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
     ),
     "MasterService.ListTabletServers": (ListTabletServersRequest, ListTabletServersResponse),
     "MasterService.TSHeartbeat": (TSHeartbeatRequest, TSHeartbeatResponse),
+    "MasterService.ChangeTServerState": (ChangeTServerStateRequest, ChangeTServerStateResponse),
     "MasterService.DumpEntities": (DumpEntitiesRequest, DumpResponse),
     "TabletServerService.DumpTablets": (DumpTabletsRequest, DumpResponse),
 }

@@ -17,6 +17,8 @@ __all__ = [
     "CreateTableResponse",
     "DeleteTableRequest",
     "DeleteTableResponse",
+    "ReplaceTabletRequest",
+    "ReplaceTabletResponse",
     "StepType",
     "TableIdentifier",
 ]
@@ -86,12 +88,15 @@ class AlterStep(Message, frozen=True):
 
 
 class AlterTableRequest(Message, frozen=True):
-    """Steps are applied in order; the whole is atomic."""
+    """Steps are applied in order; the whole is atomic. A new `num_replicas` is committed like the
+    rest; replicas are then added or evicted one by one.
+    """
 
     table: TableIdentifier
     request_id: RequestId
     steps: tuple[AlterStep, ...] = ()
     new_table_name: str | None = None
+    num_replicas: int | None = None
 
 
 class AlterTableResponse(Message, frozen=True):
@@ -103,8 +108,23 @@ class AlterTableResponse(Message, frozen=True):
     schema_version: int = 0
 
 
+class ReplaceTabletRequest(Message, frozen=True):
+    """Put an empty tablet in the place of one that cannot be saved; **its rows are lost**."""
+
+    tablet_id: str
+
+
+class ReplaceTabletResponse(Message, frozen=True):
+    """Sent when the replacement is committed, before it runs."""
+
+    meta: Meta
+    error: MasterError | None = None
+    replacement_tablet_id: str = ""
+
+
 METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
     "MasterService.CreateTable": (CreateTableRequest, CreateTableResponse),
     "MasterService.DeleteTable": (DeleteTableRequest, DeleteTableResponse),
     "MasterService.AlterTable": (AlterTableRequest, AlterTableResponse),
+    "MasterService.ReplaceTablet": (ReplaceTabletRequest, ReplaceTabletResponse),
 }

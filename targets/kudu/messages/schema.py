@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+
 from targets.kudu.messages.base import Message
 
-__all__ = ["Column", "Partition", "PartitionSchema", "PeerConfig", "RaftConfig", "Schema"]
+__all__ = [
+    "Column",
+    "Partition",
+    "PartitionSchema",
+    "PeerConfig",
+    "PeerHealth",
+    "RaftConfig",
+    "Schema",
+]
 
 
 class Column(Message, frozen=True):
@@ -24,11 +34,15 @@ class Schema(Message, frozen=True):
 
 
 class PartitionSchema(Message, frozen=True):
-    """How rows map to tablets: hash buckets over `hash_columns`, then ranges of the key."""
+    """How rows map to tablets: hash buckets over `hash_columns` (none: the whole key), and in each
+    bucket ranges of `range_columns`, which begin where `range_splits` say: encoded, rising
+    (`targets.kudu.partitions`).
+    """
 
     num_hash_buckets: int = 1
     hash_columns: tuple[str, ...] = ()
     range_columns: tuple[str, ...] = ()
+    range_splits: tuple[bytes, ...] = ()
 
 
 class Partition(Message, frozen=True):
@@ -53,3 +67,15 @@ class RaftConfig(Message, frozen=True):
 
     opid_index: int
     peers: tuple[PeerConfig, ...]
+
+
+class PeerHealth(enum.StrEnum):
+    """`HealthReportPB.HealthStatus`: what a leader makes of a peer."""
+
+    UNKNOWN = "UNKNOWN"
+    """Not heard from since this leader was elected."""
+    HEALTHY = "HEALTHY"
+    FAILED = "FAILED"
+    """No answer for `follower_unavailable_considered_failed_sec`."""
+    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
+    """It says that it failed, or it has lost its data and cannot be given them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from harness.env import Env
@@ -22,7 +22,7 @@ from targets.kudu.raft.errors import IndeterminateError, RaftError
 from targets.kudu.raft.journal import Journal
 from targets.kudu.raft.messages import Entry, EntryKind, OpId
 
-__all__ = ["Applier", "StateMachine", "Waiter"]
+__all__ = ["Applier", "SnapshotFiles", "StateMachine", "Waiter"]
 
 _TIMED_OUT: Final = object()
 _DIGEST_BYTES: Final = 8
@@ -41,6 +41,31 @@ class StateMachine(Protocol):
 
     def restore(self, data: bytes, index: int) -> None:
         """Replace the whole state by a `snapshot` taken at `index`."""
+        ...
+
+
+class SnapshotFiles(Protocol):
+    """Where a machine's snapshots are too large to be written whole each time: what its `snapshot`
+    gives is turned into files, and a Raft snapshot holds a manifest of them. Peers are sent the
+    whole, as `restore` needs it.
+    """
+
+    def digest(self) -> bytes:
+        """Of the whole state as of the last applied index, alike on all replicas."""
+        ...
+
+    async def save(self, taken: bytes) -> bytes:
+        """Write what `snapshot` gave, or a whole state; returns the manifest. Files of the manifest
+        before it stay.
+        """
+        ...
+
+    async def load(self, manifest: bytes) -> bytes:
+        """The whole state that a manifest stands for."""
+        ...
+
+    async def sweep(self) -> None:
+        """The last manifest is durable: remove what it does not name."""
         ...
 
 
@@ -79,13 +104,21 @@ class Waiter:
 class Applier:
     """Applies what is committed. `journal` says how far; `group` is the group's name in events.
 
-    The journal is announced at multiples of `checkpoint_every`, where all replicas pass.
+    The journal is announced at multiples of `checkpoint_every`, where all replicas pass. `digest`
+    is of the whole state; without it a snapshot is the whole state, and is hashed.
     """
 
     def __init__(
-        self, env: Env, machine: StateMachine, group: str, *, checkpoint_every: int
+        self,
+        env: Env,
+        machine: StateMachine,
+        group: str,
+        *,
+        checkpoint_every: int,
+        digest: Callable[[], bytes] | None = None,
     ) -> None:
         self._env = env
+        self._digest = digest
         self._machine = machine
         self._group = group
         self._checkpoint_every = checkpoint_every
@@ -131,17 +164,25 @@ class Applier:
     def snapshot(self, config: RaftConfig) -> Snapshot:
         """The state machine as it is now; `config` is the committed configuration."""
         journal, data = self.journal, self._machine.snapshot()
-        self._announce(data)
+        self._announce(self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
         self._machine.restore(snapshot.data, snapshot.last_included.index)
         self.journal = Journal(snapshot.last_included, snapshot.digest)
-        self._announce(self._machine.snapshot())
+        self._announce(self._hash(None))
 
-    def _announce(self, state: bytes | None = None) -> None:
+    def _hash(self, data: bytes | None) -> str:
+        """A digest of the state; `data` is a snapshot of it, if there is one already."""
+        if self._digest is not None:
+            state = self._digest()
+        else:
+            state = self._machine.snapshot() if data is None else data
+        return hashlib.blake2b(state, digest_size=_DIGEST_BYTES).hexdigest()
+
+    def _announce(self, state: str | None = None) -> None:
         at: dict[str, Any] = {"index": self.journal.index, "log": self.journal.digest.hex()}
         if state is not None:
-            at["state"] = hashlib.blake2b(state, digest_size=_DIGEST_BYTES).hexdigest()
+            at["state"] = state
         self._env.event("checkpoint", group=self._group, **at)

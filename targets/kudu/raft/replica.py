@@ -37,7 +37,7 @@ from targets.kudu.raft.errors import (
     OverloadedError,
     RaftError,
 )
-from targets.kudu.raft.machine import Applier, StateMachine, Waiter
+from targets.kudu.raft.machine import Applier, SnapshotFiles, StateMachine, Waiter
 from targets.kudu.raft.senders import Senders
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
@@ -89,6 +89,7 @@ class Replica:
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
+        files: SnapshotFiles | None = None,
         copy_source: Callable[[], bytes] | None = None,
     ) -> None:
         """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
@@ -97,7 +98,8 @@ class Replica:
         event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
         contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
         `copy_source` gives what a server that lacks this group needs to make an empty replica of
-        it (`ConsensusService.on_missing_group`); without it, none is made.
+        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
+        the snapshots of a large machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -119,6 +121,7 @@ class Replica:
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
         self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -129,7 +132,13 @@ class Replica:
             segments_min=flags.log_min_segments_to_retain,
             on_durable=self._on_durable,
         )
-        self._applier = Applier(env, machine, self._group_label, checkpoint_every=checkpoint_every)
+        self._applier = Applier(
+            env,
+            machine,
+            self._group_label,
+            checkpoint_every=checkpoint_every,
+            digest=None if files is None else files.digest,
+        )
         self._snapshots = Snapshots(
             env.disk,
             folder,
@@ -137,6 +146,7 @@ class Replica:
             self._applier,
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+            files=files,
         )
         self._election = ElectionTimeouts(flags, env.random)
         self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
@@ -199,6 +209,11 @@ class Replica:
     def peer_health(self) -> dict[str, msg.PeerHealth]:
         """What this leader makes of each member, itself included, by uuid; {} on all others."""
         return {} if self._core is None else self._core.peer_health()
+
+    @property
+    def applied_index(self) -> int:
+        """Everything up to here is in the state machine."""
+        return self._applier.journal.index
 
     # --- life -------------------------------------------------------------------------------
 
@@ -431,6 +446,8 @@ class Replica:
         if now == self._announced:
             return
         self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
@@ -540,6 +557,7 @@ class Replica:
                 "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
             },
             "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
             "peer_health": dict(self.peer_health()),
         }
         if core is not None:

@@ -1,19 +1,25 @@
 """Snapshots of a replica's state machine: when they are taken, and how they replace a log.
 
+A machine that would have to write too much each time keeps its state in files of its own
+(`machine.SnapshotFiles`); then the snapshot on disk holds a manifest of them.
+
 Taking one and installing a leader's exclude each other, so that the newer one stays on disk. A
-crash at any point leaves a start that works: the snapshot is replaced atomically before the log
-behind it goes, and what is left of a log that does not continue it is left out by the recovery.
+crash at any point leaves a start that works: the snapshot is replaced atomically, after the files
+it names are durable, and before those that only its predecessor names and the log behind it go.
+What is left of a log that does not continue it is left out by the recovery.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from harness.env import Disk
 from targets.kudu.raft import cmeta
 from targets.kudu.raft import events as ev
 from targets.kudu.raft.log import MemoryLog
-from targets.kudu.raft.machine import Applier
+from targets.kudu.raft.machine import Applier, SnapshotFiles
 from targets.kudu.raft.wal import Wal
 
 __all__ = ["Snapshots"]
@@ -31,6 +37,7 @@ class Snapshots:
         *,
         every: int,
         log_bytes_max: int,
+        files: SnapshotFiles | None = None,
     ) -> None:
         """Due after `every` entries, or when the log in memory is over `log_bytes_max`."""
         self._disk = disk
@@ -39,6 +46,7 @@ class Snapshots:
         self._applier = applier
         self._every = every
         self._log_bytes_max = log_bytes_max
+        self._files = files
         self._lock = asyncio.Lock()
         self._running = False
         self.index = 0
@@ -47,7 +55,9 @@ class Snapshots:
         """Start from the snapshot that was found on disk."""
         self.index = snapshot.last_included.index
         await self._wal.collect(self.index)  # a crash came before, right after the save
-        self._applier.restore(snapshot)
+        self._applier.restore(await self._whole(snapshot))
+        if self._files is not None:
+            await self._files.sweep()  # as above
 
     def begin(self, log: MemoryLog) -> bool:
         """Whether one is due; the caller must then `take` it."""
@@ -65,9 +75,7 @@ class Snapshots:
         """
         async with self._lock:
             if self._applier.journal.index > self.index:  # none was installed meanwhile
-                snapshot = self._applier.snapshot(log.configs.committed)
-                await cmeta.save(self._disk, self._path, snapshot)
-                self.index = snapshot.last_included.index
+                await self._save(self._applier.snapshot(log.configs.committed))
                 await self._wal.collect(self.index)
         self._running = False
         kept = 0 if log.payload_bytes > self._log_bytes_max else self._every // 2
@@ -79,14 +87,30 @@ class Snapshots:
             snapshot = cmeta.Snapshot(
                 effect.last_included, effect.config, effect.digest, effect.data
             )
-            await cmeta.save(self._disk, self._path, snapshot)
+            await self._save(snapshot)
             if effect.keep_log:
                 await self._wal.collect(effect.last_included.index)
             else:
                 await self._wal.reset()
-            self.index = effect.last_included.index
             self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
-        """The one on disk."""
-        return await cmeta.load(self._disk, self._path, cmeta.Snapshot)
+        """The one on disk, whole."""
+        async with self._lock:  # the files that it names must not go meanwhile
+            snapshot = await cmeta.load(self._disk, self._path, cmeta.Snapshot)
+            return None if snapshot is None else await self._whole(snapshot)
+
+    async def _whole(self, snapshot: cmeta.Snapshot) -> cmeta.Snapshot:
+        """With the machine's state in place of a manifest of it."""
+        if self._files is None:
+            return snapshot
+        return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))
+
+    async def _save(self, snapshot: cmeta.Snapshot) -> None:
+        """Make it the one on disk."""
+        if self._files is not None:
+            snapshot = msgspec.structs.replace(snapshot, data=await self._files.save(snapshot.data))
+        await cmeta.save(self._disk, self._path, snapshot)
+        self.index = snapshot.last_included.index
+        if self._files is not None:
+            await self._files.sweep()

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.messages import (
     ReportedTablet,
@@ -21,7 +22,7 @@ from targets.kudu.messages import (
     TSRegistration,
 )
 from targets.kudu.rpc import RpcError
-from targets.kudu.tserver._reports import BeatPlan, ReportKind, ReportTracker
+from targets.kudu.tserver._reports import BeatPlan, FullOn, ReportKind, ReportTracker
 from targets.kudu.wakeup import Wakeup
 
 __all__ = ["Heartbeater", "TabletReports"]
@@ -55,8 +56,10 @@ class _MasterLoop:
         self._interval_s = flags.heartbeat_interval_ms / 1000
         self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
         self._tracker = ReportTracker(
-            failures_before_backoff=flags.heartbeat_max_failures_before_backoff
+            failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
+            full_on=_full_on(node.bugs),
         )
+        self.others: Sequence[_MasterLoop] = ()  # whose marks an acknowledgement clears as well
         self._wake = Wakeup()
 
     def mark_dirty(self, tablet_id: str) -> None:
@@ -64,10 +67,13 @@ class _MasterLoop:
         if self._tracker.beat_now:
             self._wake.set()
 
-    async def run(self, tablets: TabletReports) -> None:
+    async def run(self, tablets: TabletReports, *, only_leader: bool = False) -> None:
+        """Heartbeat for ever; with `only_leader`, for as long as the master leads and answers."""
         while True:
             self._wake.clear()
             await self._beat(tablets)
+            if only_leader and not self._tracker.leads:
+                return
             if self._tracker.beat_now:
                 if self._tracker.failures == 0:
                     await asyncio.sleep(_COALESCE_S)
@@ -93,7 +99,11 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
+        marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
+        cleared = marked.keys() - self._tracker.dirty.keys()
+        for other in self.others:
+            other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
 
     def _request(self, plan: BeatPlan, tablets: TabletReports) -> TSHeartbeatRequest:
         report = None
@@ -116,7 +126,11 @@ class Heartbeater:
     def __init__(self, node: NodeContext, masters: Sequence[str], *, seqno: int) -> None:
         """Heartbeat to all `masters`; `seqno` grows with every start, so that they notice it."""
         self._env = node.env
+        self._node = node
         self._loops = [_MasterLoop(node, master, seqno=seqno) for master in masters]
+        if Bug.KUDU_1374 in node.bugs:
+            for loop in self._loops:
+                loop.others = [other for other in self._loops if other is not loop]
 
     def mark_dirty(self, tablet_id: str) -> None:
         """The tablet changed: every master has to hear it."""
@@ -125,7 +139,23 @@ class Heartbeater:
 
     def start(self, tablets: TabletReports) -> list[asyncio.Task[None]]:
         """Start one loop a master."""
+        if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
+            return [self._env.spawn(self._follow_leader(tablets), name="heartbeat")]
         return [
             self._env.spawn(loop.run(tablets), name=f"heartbeat-{number}")
             for number, loop in enumerate(self._loops)
         ]
+
+    async def _follow_leader(self, tablets: TabletReports) -> None:
+        """Switch LEADER-ONLY-HEARTBEATS: to one master, until it does not lead; then the next."""
+        pause_s = self._node.flags.heartbeat_interval_ms / 10_000
+        while True:
+            for loop in self._loops:
+                await loop.run(tablets, only_leader=True)
+                await asyncio.sleep(pause_s)
+
+
+def _full_on(bugs: frozenset[Bug]) -> FullOn:
+    if bugs & {Bug.KUDU_1374, Bug.KUDU_1353}:
+        return FullOn.NOTHING
+    return FullOn.FLIP if Bug.LEADER_FLAP_ABA in bugs else FullOn.LATER_TERM

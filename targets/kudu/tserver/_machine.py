@@ -1,24 +1,58 @@
 """The replicated state of one tablet: a deterministic state machine over its log.
 
 Each log entry's payload is one operation, told apart by its tag, as Kudu's consensus log tells
-`ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). Rows are not kept yet; a write is one
-more member of `TabletOp` and one more branch of `apply`.
+`ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). Everything is decided where an
+operation is *applied*, so that every replica decides alike:
 
-The rules of a schema change (`tablet/ops/alter_schema_op.cc`) are applied where the operation is
-*applied*, so that every replica decides alike: an older version is refused, the same version is
-accepted if the schema is the same, and a newer one replaces what was there.
+* The rules of a schema change (`tablet/ops/alter_schema_op.cc`): an older version is refused, the
+  same version is accepted if the schema is the same, and a newer one replaces what was there.
+* **The timestamp of a write.** Its leader proposes one by its clock; what counts is the larger of
+  that and one more than the last. So timestamps rise along the log by construction, whoever led
+  and however clocks were set, and the rows at T are what a prefix of the log wrote.
+* Errors of single rows; the other rows of the write are written.
+* Whether the write was applied before (`_results.py`), or its result is gone (`stale`).
+
+Snapshots are a head, and either the versions since the last snapshot or all of them: all when what
+lies on disk is about to be more than twice what is alive (`_row_files.py` keeps the files).
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from targets.kudu.messages import Schema
+from targets.kudu.flags import Flags
+from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import (
+    Column,
+    RowError,
+    RowErrorCode,
+    RowKind,
+    RowOperation,
+    Schema,
+)
+from targets.kudu.partitions import encode_key, key_columns
+from targets.kudu.tserver._results import Results, StoredClient, WriteResult
+from targets.kudu.tserver._row_blocks import StoredRows, pack_blocks, read_blocks
+from targets.kudu.tserver._rows import RowStore, decode_row, encode_row
 
-__all__ = ["AlterOutcome", "AlterSchemaOp", "TabletMachine", "TabletOp", "judge_alter"]
+__all__ = [
+    "AdvanceOp",
+    "AlterOutcome",
+    "AlterSchemaOp",
+    "TabletMachine",
+    "TabletOp",
+    "WriteOp",
+    "WriteOutcome",
+    "judge_alter",
+]
+
+_US_PER_S: Final = 1_000_000
+_REWRITE_SLACK_BYTES: Final = 256 * 1024
 
 
 class AlterOutcome(enum.Enum):
@@ -38,20 +72,50 @@ class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCH
     new_table_name: str | None = None
 
 
-TabletOp = AlterSchemaOp  # a union once there are writes
+class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
+    """Write rows at `timestamp` or later. `foreign` are the positions of rows whose keys belong to
+    another tablet: the leader knows the partition, other replicas need not.
+    """
+
+    timestamp: int
+    client_id: str
+    seq_no: int
+    first_incomplete: int
+    operations: tuple[RowOperation, ...]
+    foreign: tuple[int, ...] = ()
+
+
+class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
+    """Write nothing; what follows has a timestamp above `timestamp`."""
+
+    timestamp: int
+
+
+class WriteOutcome(msgspec.Struct, frozen=True):
+    """`result` is `None` where the write is stale; `again`: it was applied before."""
+
+    result: WriteResult | None
+    again: bool = False
+
+
+TabletOp = AlterSchemaOp | WriteOp | AdvanceOp
 _operations = msgspec.msgpack.Decoder(TabletOp)
 _encoder = msgspec.msgpack.Encoder()
 
 
-class _State(msgspec.Struct, frozen=True, array_like=True):
-    """A snapshot of the machine."""
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """A snapshot of the machine, but for its rows."""
 
     table_name: str
     schema: Schema
     schema_version: int
+    last_timestamp: int
+    history_start: int
+    clients: tuple[StoredClient, ...]
 
 
-_states = msgspec.msgpack.Decoder(_State)
+_heads = msgspec.msgpack.Decoder(_Head)
+_stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int) -> AlterOutcome:
@@ -72,26 +136,39 @@ class TabletMachine:
         table_name: str,
         schema: Schema,
         schema_version: int,
+        flags: Flags,
         on_change: Callable[[], None],
+        on_timestamp: Callable[[int], None],
     ) -> None:
-        """Start from what the tablet was created with; `on_change` is called after a change."""
+        """Start from what the tablet was created with. `on_change` is called after a change of the
+        schema, `on_timestamp` when `last_timestamp` rises.
+        """
+        self._flags = flags
         self._on_change = on_change
-        self._state = _State(table_name, schema, schema_version)
+        self._on_timestamp = on_timestamp
+        self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
+        self.table_name = table_name
+        self.applied_index = 0
+        self.last_timestamp = 1  # nothing was written at 1; 0 stands for none
+        self._disk_bytes = 0  # of the row files that the next snapshot builds on
+        self._set_schema(schema, schema_version)
+        self._clear_rows()
 
-    @property
-    def table_name(self) -> str:
-        """The table's name as the tablet last heard it."""
-        return self._state.table_name
+    def _clear_rows(self) -> None:
+        flags = self._flags
+        self.rows = RowStore(history_bytes_max=flags.tablet_history_max_kb * 1024)
+        self.results = Results(
+            results_ttl_ms=flags.remember_responses_ttl_ms,
+            clients_ttl_ms=flags.remember_clients_ttl_ms,
+        )
 
-    @property
-    def schema(self) -> Schema:
-        """The applied schema."""
-        return self._state.schema
-
-    @property
-    def schema_version(self) -> int:
-        """The applied schema's version."""
-        return self._state.schema_version
+    def _set_schema(self, schema: Schema, schema_version: int) -> None:
+        self.schema = schema
+        self.schema_version = schema_version
+        self.key: tuple[Column, ...] = key_columns(schema)
+        values = [column for column in schema.columns if not column.is_key]
+        self.values = {column.id: column for column in values}
+        self._required = [column.id for column in values if not column.is_nullable]
 
     def judge(self, operation: AlterSchemaOp) -> AlterOutcome:
         """What `operation` would do now."""
@@ -102,23 +179,120 @@ class TabletMachine:
         """The log payload of `operation`."""
         return _encoder.encode(operation)
 
-    def apply(self, index: int, term: int, payload: bytes) -> AlterOutcome:
+    # --- applying ---------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, payload: bytes) -> AlterOutcome | WriteOutcome | None:
         """Apply one committed operation; the outcome is the same on every replica."""
-        del index, term
+        self.applied_index = index
         operation = _operations.decode(payload)
+        if isinstance(operation, WriteOp):
+            return self._write(operation, index, term)
+        if isinstance(operation, AdvanceOp):
+            self._advance(operation.timestamp)
+            return None
         outcome = self.judge(operation)
         if outcome is AlterOutcome.APPLIED:
-            name = operation.new_table_name or self._state.table_name
-            self._state = _State(name, operation.schema, operation.schema_version)
+            self.table_name = operation.new_table_name or self.table_name
+            self._set_schema(operation.schema, operation.schema_version)
             self._on_change()
         return outcome
 
+    def _advance(self, timestamp: int) -> None:
+        """Let time pass up to `timestamp`, unless it did already; what is too old goes."""
+        if timestamp <= self.last_timestamp:
+            return
+        self.last_timestamp = timestamp
+        self.results.expire(timestamp)
+        self.rows.collect(timestamp - self._history_age)
+        self._on_timestamp(timestamp)
+
+    def _write(self, operation: WriteOp, index: int, term: int) -> WriteOutcome:
+        known = self.results.find(operation.client_id, operation.seq_no)
+        if known is not None:
+            return WriteOutcome(known, again=True)
+        if self.results.is_stale(operation.client_id, operation.seq_no):
+            return WriteOutcome(None)
+        timestamp = max(operation.timestamp, self.last_timestamp + 1)
+        errors = []
+        for position, row in enumerate(operation.operations):
+            code = (
+                RowErrorCode.OUT_OF_RANGE
+                if position in operation.foreign
+                else self._write_row(row, timestamp)
+            )
+            if code is not None:
+                errors.append(RowError(position, code))
+        result = WriteResult(timestamp, index, term, tuple(errors))
+        self.results.add(operation.client_id, operation.seq_no, operation.first_incomplete, result)
+        self._advance(timestamp)
+        return WriteOutcome(result)
+
+    def _write_row(self, row: RowOperation, timestamp: int) -> RowErrorCode | None:
+        """Write one row, or say why not."""
+        key = encode_key(self.key, row.key)
+        before = self.rows.newest(key)
+        kind = row.kind
+        if before is None and kind in {RowKind.UPDATE, RowKind.DELETE}:
+            return RowErrorCode.NOT_FOUND
+        if before is not None and kind is RowKind.INSERT:
+            return RowErrorCode.ALREADY_PRESENT
+        if kind is RowKind.DELETE:
+            self.rows.put(key, timestamp, None)
+            return None
+        if any(column_id not in self.values for column_id in row.values):
+            return RowErrorCode.INVALID_ARGUMENT  # dropped since the leader looked
+        after = row.values if before is None else {**decode_row(before), **row.values}
+        if any(row.values.get(column_id, 0) is None for column_id in self._required):
+            return RowErrorCode.INVALID_ARGUMENT
+        if before is None and any(column_id not in after for column_id in self._required):
+            return RowErrorCode.INVALID_ARGUMENT
+        stored = {column_id: value for column_id, value in after.items() if value is not None}
+        self.rows.put(key, timestamp, encode_row(stored))
+        return None
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def _head(self, *, history_start: int) -> bytes:
+        return _encoder.encode(
+            _Head(
+                self.table_name,
+                self.schema,
+                self.schema_version,
+                self.last_timestamp,
+                history_start,
+                self.results.store(),
+            )
+        )
+
+    def digest(self) -> bytes:
+        """Of the whole state but for history, which replicas may forget at different times."""
+        return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
+
     def snapshot(self) -> bytes:
-        """The whole state."""
-        return _encoder.encode(self._state)
+        """The head, and the rows that changed since the last snapshot or all of them."""
+        rows = self.rows
+        head = self._head(history_start=rows.history_start)
+        changes = rows.take_changes()
+        change_bytes = sum(len(key) + len(version) for key, version in changes)
+        limit = 2 * rows.version_bytes + _REWRITE_SLACK_BYTES
+        is_whole = not self._disk_bytes or self._disk_bytes + change_bytes > limit
+        blocks = pack_blocks(rows.records() if is_whole else changes)
+        written = sum(map(len, blocks))
+        self._disk_bytes = written if is_whole else self._disk_bytes + written
+        return _encoder.encode(StoredRows(head, is_whole, blocks))
 
     def restore(self, data: bytes, index: int) -> None:
-        """Become the state that `snapshot` had at `index`."""
-        del index
-        self._state = _states.decode(data)
+        """Become the state that `snapshot` had at `index`; `data` must hold all of its rows."""
+        stored = _stored.decode(data)
+        assert stored.is_whole, "a snapshot of changes alone"
+        head = _heads.decode(stored.head)
+        self.table_name = head.table_name
+        self.applied_index = index
+        self.last_timestamp = head.last_timestamp
+        self._clear_rows()
+        self.results.load(head.clients)
+        self.rows.load(read_blocks(stored.blocks), head.history_start)
+        self._disk_bytes = sum(map(len, stored.blocks))
+        self._set_schema(head.schema, head.schema_version)
+        self._on_timestamp(head.last_timestamp)
         self._on_change()

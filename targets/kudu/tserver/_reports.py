@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 
 from targets.kudu.messages import TSHeartbeatResponse
 
-__all__ = ["BeatPlan", "ReportKind", "ReportTracker"]
+__all__ = ["BeatPlan", "FullOn", "ReportKind", "ReportTracker"]
 
 
 class ReportKind(enum.Enum):
@@ -31,6 +32,14 @@ class ReportKind(enum.Enum):
     NONE = "none"
     INCREMENTAL = "incremental"
     FULL = "full"
+
+
+class FullOn(enum.Enum):
+    """What makes a full report due, besides a start and a master that asks for one."""
+
+    LATER_TERM = "later term"  # the master leads in a later term than that of the last one
+    FLIP = "flip"  # its answer turns from follower to leader (switch LEADER-FLAP-ABA)
+    NOTHING = "nothing"  # only what changes is reported (switches KUDU-1374, KUDU-1353)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,8 +55,11 @@ class BeatPlan:
 class ReportTracker:
     """The state of heartbeats to one master."""
 
-    def __init__(self, *, failures_before_backoff: int) -> None:
+    def __init__(
+        self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
+    ) -> None:
         """Start unregistered, owing a full report."""
+        self._full_on = full_on
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
         self._needs_full = True
@@ -78,6 +90,16 @@ class ReportTracker:
         if max(self._failures, self._unhandled) >= self._failures_before_backoff:
             return False
         return self._needs_register or self._needs_full or (self._leads and bool(self._dirty))
+
+    @property
+    def leads(self) -> bool:
+        """Whether the master answered last, and as the leader."""
+        return self._leads and self._failures == 0
+
+    def forget(self, tablet_ids: Iterable[str]) -> None:
+        """Drop marks that another master's acknowledgement covers (switch KUDU-1374)."""
+        for tablet_id in tablet_ids:
+            self._dirty.pop(tablet_id, None)
 
     def mark_dirty(self, tablet_id: str) -> None:
         """The tablet's state, term, leader, configuration or schema changed."""
@@ -115,11 +137,18 @@ class ReportTracker:
         term = response.meta.term
         if acknowledged and plan.kind is ReportKind.FULL:
             self._full_report_term = max(self._full_report_term, term)
+        flipped = response.leader_master and not self._leads
         self._leads = response.leader_master
         if acknowledged or not self._leads:
             self._unhandled = 0
         elif plan.kind is not ReportKind.NONE:
             self._unhandled += 1
-        self._needs_full = response.needs_full_tablet_report or (
-            self._leads and term > self._full_report_term
-        )
+        match self._full_on:
+            case FullOn.LATER_TERM:
+                due = self._leads and term > self._full_report_term
+            case FullOn.FLIP:
+                owed = flipped or (self._needs_full and self._leads)
+                due = owed and not (acknowledged and plan.kind is ReportKind.FULL)
+            case FullOn.NOTHING:
+                due = False
+        self._needs_full = due or response.needs_full_tablet_report

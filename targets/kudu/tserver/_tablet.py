@@ -1,12 +1,22 @@
-"""One replica of a tablet on this server: its superblock, its state machine, its Raft group."""
+"""One replica of a tablet on this server: its superblock, its state machine, its Raft group, and
+those who write to it and read from it.
+
+A replica whose data are being copied is a member of its group like any other, with an empty log
+that the leader fills by entries or a snapshot. Its files are consistent at every moment, so a crash
+in between costs nothing: it goes on where it was. (Kudu copies files, has to tombstone what a crash
+left of them, and copies anew.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
+from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.raft.replica import (
     ConsensusService,
     IndeterminateError,
@@ -16,7 +26,11 @@ from targets.kudu.raft.replica import (
 )
 from targets.kudu.raft.tombstones import TombstonedVoter
 from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
-from targets.kudu.tserver._superblock import READY, Superblock, SuperblockStore
+from targets.kudu.tserver._row_files import RowFiles
+from targets.kudu.tserver._safe_time import SafeTime
+from targets.kudu.tserver._scans import Scans
+from targets.kudu.tserver._superblock import COPYING, READY, Superblock, SuperblockStore
+from targets.kudu.tserver._writes import Writes
 
 __all__ = ["Tablet"]
 
@@ -24,7 +38,9 @@ _Code = m.TabletErrorCode
 
 
 class Tablet:
-    """A replica. One whose data are gone (`TOMBSTONED`) only votes."""
+    """A replica. One whose data are gone (`TOMBSTONED`) only votes. `writes` and `scans` are for
+    callers that found it serving.
+    """
 
     def __init__(
         self,
@@ -32,13 +48,17 @@ class Tablet:
         superblock: Superblock,
         *,
         consensus: ConsensusService,
+        clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """A replica on a server; `on_dirty` hears its id whenever masters should know."""
+        """A replica on a server, which has one `clock`; `on_dirty` hears its id whenever masters
+        should know.
+        """
         self.superblock = superblock
         self._env = node.env
         self._on_dirty = on_dirty
         self._alter_limit_s = node.flags.master_ts_rpc_timeout_ms / 1000
+        self._safe_time_limit_s = node.flags.safe_time_max_lag_ms / 1000
         self._altering = False
         folder = SuperblockStore.raft_folder(superblock.tablet_id)
         self._votes_dead = node.flags.raft_enable_tombstoned_voting
@@ -53,8 +73,12 @@ class Tablet:
             table_name=superblock.table_name,
             schema=superblock.schema,
             schema_version=superblock.schema_version,
+            flags=node.flags,
             on_change=self._changed,
+            on_timestamp=self._time_passed,
         )
+        folder = SuperblockStore.raft_folder(superblock.tablet_id)
+        self._files = RowFiles(node.env.disk, folder, self._machine.digest)
         self._replica = Replica(
             node.env,
             consensus=consensus,
@@ -66,6 +90,25 @@ class Tablet:
             machine=self._machine,
             snapshot_every=node.flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
+            copy_source=lambda: msgspec.json.encode(self.superblock),
+            files=self._files,
+        )
+        self._clock = clock
+        self._safe_time = SafeTime(node, replica=self._replica, machine=self._machine, clock=clock)
+        self.writes = Writes(
+            replica=self._replica,
+            machine=self._machine,
+            clock=clock,
+            flags=node.flags,
+            partition=superblock.partition,
+            partition_schema=superblock.partition_schema,
+        )
+        self.scans = Scans(
+            node,
+            replica=self._replica,
+            machine=self._machine,
+            clock=clock,
+            safe_time=self._safe_time,
         )
 
     @property
@@ -75,8 +118,19 @@ class Tablet:
 
     @property
     def has_data(self) -> bool:
-        """Whether it is `READY`."""
-        return self.superblock.data_state == READY
+        """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
+        return self.superblock.data_state in {COPYING, READY}
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a replica that is `COPYING` has what its source had when the copy began."""
+        return self._replica.core.commit_index >= self.superblock.copied_at
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it can be written to and read from."""
+        ready = self.superblock.data_state == READY
+        return ready and self._replica.state_text == "RUNNING"
 
     @property
     def committed_config_index(self) -> int:
@@ -122,7 +176,7 @@ class Tablet:
         One at a time: the caller of another one is told to come back. The rules are looked at
         before, to spare the log, and again where the operation is applied.
         """
-        if not self.has_data or self._replica.state_text != "RUNNING":
+        if not self.is_serving:
             return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up")
         if self._replica.role != "LEADER":
             return _error(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
@@ -161,6 +215,20 @@ class Tablet:
             )
         return None
 
+    async def advance_safe_time(self, request: m.SafeTimeRequest) -> m.SafeTimeResponse:
+        """A follower wants to read at a timestamp that this leader's log must reach for that."""
+        if self._replica.role != "LEADER":
+            message = f"{self.tablet_id} is led elsewhere"
+            return m.SafeTimeResponse(_error(_Code.NOT_THE_LEADER, message))
+        if await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
+            return m.SafeTimeResponse()
+        return m.SafeTimeResponse(_error(_Code.TIMED_OUT, f"{request.timestamp} was not reached"))
+
+    def _time_passed(self, timestamp: int) -> None:
+        """The machine has applied something with a new timestamp."""
+        self._clock.observe(timestamp)
+        self._safe_time.reached(timestamp)
+
     def _changed(self) -> None:
         self._tell_version()
         self._on_dirty(self.tablet_id)
@@ -186,12 +254,51 @@ class Tablet:
         return m.ReportedTablet(
             tablet_id=self.tablet_id,
             state=replica.state_text,
-            data_state=READY,
+            data_state=self.superblock.data_state,
             term=replica.term,
             leader_uuid=replica.leader_uuid,
             committed_config=replica.committed_config,
             schema_version=machine.schema_version,
+            has_pending_config=replica.pending_config is not None,
+            peer_health=replica.peer_health(),
         )
+
+    def hosted(self) -> m.HostedTablet:
+        """The replica in a list of tablets."""
+        superblock, replica, machine = self.superblock, self._replica, self._machine
+        return m.HostedTablet(
+            tablet_id=self.tablet_id,
+            table_id=superblock.table_id,
+            table_name=machine.table_name,
+            state=replica.state_text if self.has_data else "STOPPED",
+            data_state=superblock.data_state,
+            role=replica.role,
+            term=replica.term if self.has_data else 0,
+            leader_uuid=replica.leader_uuid if self.has_data else None,
+            partition=superblock.partition,
+            schema_version=machine.schema_version,
+            rows=machine.rows.live_rows,
+        )
+
+    def _rows(self) -> dict[str, Any]:
+        """How much there is, as of the last applied write; `digest` is equal on all replicas with
+        the same `applied_index`.
+        """
+        machine = self._machine
+        return {
+            "applied_index": machine.applied_index,
+            "live_rows": machine.rows.live_rows,
+            "digest": machine.digest().hex()[:32],
+            "last_timestamp": machine.last_timestamp,
+            "counters": {
+                "row bytes in memory": machine.rows.version_bytes,
+                "history bytes": machine.rows.history_bytes,
+                "remembered results": machine.results.count,
+                "waiting writes": self.writes.waiting_count,
+                "waiting reads": self._safe_time.waiting_count,
+                **self._files.counters,
+            },
+        }
 
     def dump(self) -> dict[str, Any]:
         """Everything, as plain JSON data."""
@@ -209,6 +316,7 @@ class Tablet:
                 "end": superblock.partition.end.hex(),
             },
             "committed_config": self._config() if self.has_data else None,
+            "rows": self._rows() if self.has_data else None,
             "raft": self._replica.dump() if self.has_data else None,
         }
 

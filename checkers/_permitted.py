@@ -1,0 +1,61 @@
+"""Results of checkers that found only what the profile permits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.ops import CheckResult, Verdict
+from harness.permits import PERMITTED, Permit
+
+__all__ = ["permit_rules", "permitted_result", "shown_counts"]
+
+
+def shown_counts(counts: Mapping[str, int]) -> str:
+    """`stale-read 3 times, torn-list once`."""
+    return ", ".join(
+        f"{name} {'once' if times == 1 else f'{times} times'}"
+        for name, times in sorted(counts.items())
+    )
+
+
+def permitted_result(
+    found: CheckResult,
+    permits: Mapping[str, Permit],
+    counts: Mapping[str, int],
+    operations: Sequence[int],
+    details: Mapping[str, Any],
+) -> CheckResult:
+    """What was `found` to be broken is permitted, so often by each permit."""
+    why = tuple(f"{name}: {permits[name].why}." for name in sorted(counts) if name in permits)
+    return CheckResult(
+        found.checker,
+        Verdict.PERMITTED,
+        f"the profile permits what is not strict here: {shown_counts(counts)}",
+        (*why, *found.explanation),
+        tuple(dict.fromkeys(operations)) or found.operations,
+        {**details, PERMITTED: dict(counts), "rule": "+".join(sorted(counts))},
+    )
+
+
+def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
+    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole.
+
+    The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
+    """
+    if found.verdict is not Verdict.INVALID or not permits:
+        return found
+    rule = found.details.get("rule")
+    details = found.details
+    broken = details.get("by_invariant") or ({rule: 1} if rule else {})
+    counts: dict[str, int] = {}
+    for name, times in broken.items():
+        permit = next(
+            (p.name for p in permits.values() if name in p.rules.get(found.checker, ())), None
+        )
+        if permit is None:
+            return found
+        counts[permit] = counts.get(permit, 0) + times
+    if not counts:
+        return found
+    return permitted_result(found, permits, counts, found.operations, found.details)

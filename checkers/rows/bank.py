@@ -1,0 +1,119 @@
+"""Bank sums: rows whose balances add up to the same, whenever one looks.
+
+A *group* is found in the history itself: rows of one table that are always written together, in one
+part, to one tablet, with cells in the column `balance` that add up to the same each time. What
+writes them moves amounts between them, knows all of them, and takes effect at once or not at all.
+So any look at one instant shows all rows of a group or none, and their balances add up.
+
+Nothing of that depends on lost answers, on clocks or on who else wrote what: a group that was also
+written in another way is none. Looks at one instant are those of one tablet: a read shows one row
+only and is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from checkers.rows.findings import Findings
+from checkers.rows.reading import Look, Part, RowsHistory, rows_history
+from checkers.rows.words import looked
+from harness.errors import listed
+from harness.ops import CheckResult, History, Verdict
+
+__all__ = ["BALANCE", "BankSums"]
+
+BALANCE: Final = "balance"
+"""The column; its cells are whole numbers, also as texts."""
+_KEYS_MAX: Final = 8
+
+
+def _amount(value: object) -> int | None:
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        return int(value)
+    return None
+
+
+def _total(part: Part) -> int | None:
+    """What the balances of a part add up to, if each of its rows is upserted with one."""
+    amounts = [
+        _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
+        for row in part.rows
+    ]
+    keys = {row.key for row in part.rows}
+    if len(keys) != len(amounts) or len(amounts) < 2:
+        return None
+    return None if None in amounts else sum(amount for amount in amounts if amount is not None)
+
+
+def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
+    """Of each group its sum, by table and keys."""
+    of_row: dict[tuple[str, str], frozenset[str]] = {}
+    totals: dict[tuple[str, frozenset[str]], int] = {}
+    broken: set[tuple[str, frozenset[str]]] = set()
+    for part in read.parts:
+        keys = frozenset(row.key for row in part.rows)
+        group, total = (part.table, keys), _total(part)
+        known = {of_row.setdefault((part.table, key), keys) for key in sorted(keys)}
+        if known != {keys} or total is None or totals.setdefault(group, total) != total:
+            broken.update((part.table, other) for other in known)
+            broken.add(group)
+    for table, keys in totals:
+        tablets = {read.tablets.get((table, key)) for key in keys}
+        if len(tablets) > 1 or None in tablets:
+            broken.add((table, keys))
+    return {group: total for group, total in totals.items() if group not in broken}
+
+
+def _check(
+    read: RowsHistory, look: Look, keys: frozenset[str], total: int, findings: Findings
+) -> None:
+    if not all(look.covers(key) for key in keys):
+        return
+    if look.tablet != read.tablets[look.table, min(keys)]:
+        return
+    findings.looked["sum"] += 1
+    shown = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
+    if not shown:
+        return  # nobody had written it yet, or nothing that this replica knew of
+    amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in shown.items()}
+    found = sum(amount or 0 for amount in amounts.values())
+    if len(shown) == len(keys) and found == total and None not in amounts.values():
+        return
+    words = listed([f"{key} = {amount}" for key, amount in amounts.items()], limit=_KEYS_MAX)
+    missing = listed(sorted(keys - shown.keys()), limit=_KEYS_MAX) if len(shown) < len(keys) else ""
+    findings.violate(
+        "sum",
+        f"{looked(read, look)} and found the balances {words}"
+        f"{f', without {missing},' if missing else ''} which add up to {found}. All writes of "
+        f"these rows wrote all {len(keys)} of them at once, with balances that add up to {total}.",
+        look.pair.invoke.index,
+    )
+
+
+class BankSums:
+    """Rows that are written together are seen together."""
+
+    api_version = 1
+    name = "bank-sums"
+    doc = "balances that every write keeps adding up to the same add up in every scan"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
+        del time_limit_s
+        options = getattr(case, "workload_options", None)
+        if isinstance(options, Mapping) and options.get("groups") == 0:
+            return CheckResult(self.name, Verdict.VALID, "the workload has no groups")
+        read = rows_history(history)
+        groups = groups_of(read)
+        findings = Findings()
+        by_table: dict[str, list[tuple[frozenset[str], int]]] = {}
+        for (table, keys), total in groups.items():
+            by_table.setdefault(table, []).append((keys, total))
+        for look in read.looks:
+            if look.pair.invoke.f == "scan":
+                for keys, total in by_table.get(look.table, ()):
+                    _check(read, look, keys, total, findings)
+        return findings.result(self.name)

@@ -1,0 +1,209 @@
+"""Rows as transactions for Elle, in the time of timestamps.
+
+A part is a transaction that writes the cells of its rows, and what was looked at with one timestamp
+is one that reads cells: the state at a timestamp is one, so all that was seen at it belongs
+together (where that differs, `internal` says so). A cell is a
+register: its writes are told apart by their values, and cells to which one value was written twice
+are left out.
+
+**What Kudu promises.** In real time not much: timestamps of two tablets are ordered only as far as
+clients carried them along, so a scan may miss what was acknowledged before something that it shows,
+and a scan of the past is stale on purpose. Strict serializability would be too much to ask, and
+serializability alone too little, as it lets a scan see any consistent past. But each transaction
+has a timestamp, and takes effect at it: a part at once, on one tablet; a scan at an instant, since
+each tablet waits until nothing at or before it can still come (safe time). So put them on the axis
+of timestamps, each where it says it is: *there* Kudu is strictly serializable, the strongest model
+that there is, and every single cell is linearizable. That is what is checked, and it implies that
+scans at one timestamp agree, that later ones do not go back, and that of a part all rows are seen
+or none. How timestamps follow real time is judged by `linearizable-rows` and `read-your-writes`.
+
+* Writes of unknown outcome began above what their process knew, and never ended.
+* A row that is absent says of its cells that nobody wrote them, where nobody deleted the row or may
+  have. Otherwise it says nothing: one cannot see which delete one sees.
+* Refused rows read and wrote nothing here; `snapshot-scans` judges refusals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from checkers._elle_certificate import certified
+from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
+from checkers.rows.registers import floors
+from checkers.rows.values import Cell, Writers, cells_of
+from checkers.transactional import told
+from harness.ops import CheckResult, History, Op, OpType, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+    from checkers.elle.columns import Columns
+
+__all__ = ["ElleRows", "transactions_in_time"]
+
+Mops = list[list[Any]]
+
+
+def _named(read: RowsHistory, cell: Cell) -> str:
+    return f"{read.name_of(cell[0])}/{cell[1]}/{cell[2]}"
+
+
+class _Cells:
+    """Which cells are registers, and what they are called."""
+
+    def __init__(self, read: RowsHistory) -> None:
+        self._read = read
+        self._left_out = Writers(read).repeated()
+        self._seen = {found for look in read.looks for found in cells_of(look.table, look.rows)}
+        self._columns: dict[str, set[str]] = {}
+        self._deleted: set[tuple[str, str]] = set()
+        for part in read.parts:
+            for row in part.rows:
+                self._columns.setdefault(part.table, set()).update(dict(row.step.cells))
+                if row.step.kind == "delete" and row.result in {"ok", None}:
+                    self._deleted.add((part.table, row.key))
+
+    def writes(self, part: Part) -> Mops:
+        """What a part wrote; if it is unknown, what it wrote if it took effect at all.
+
+        That is what it upserted, and what somebody saw: other rows may have been refused, and of a
+        row that it has several times nobody knows which.
+        """
+        times = Counter(row.key for row in part.rows)
+
+        def surely(row: Written) -> bool:
+            seen = any(
+                ((part.table, row.key, column), value) in self._seen
+                for column, value in row.step.cells
+            )
+            return times[row.key] == 1 and (row.step.kind == "upsert" or seen)
+
+        return [
+            ["w", _named(self._read, cell), value]
+            for row in part.rows
+            if row.result == "ok" or (row.result is None and surely(row))
+            if row.step.kind != "delete"
+            for column, value in row.step.cells
+            if value is not None and (cell := (part.table, row.key, column)) not in self._left_out
+        ]
+
+    def reads(self, looks: Sequence[Look]) -> Mops:
+        """What looks at one instant saw."""
+        found: Mops = []
+        known: set[tuple[str, Any]] = set()
+        for look in looks:
+            for key, row in self._read.seen_by(look):
+                cells = dict(row or ())
+                for column in sorted(self._columns.get(look.table, ())):
+                    cell = (look.table, key, column)
+                    value = cells.get(column)
+                    if cell in self._left_out or (
+                        value is None and (look.table, key) in self._deleted
+                    ):
+                        continue
+                    name = _named(self._read, cell)
+                    if (name, value) not in known:
+                        known.add((name, value))
+                        found.append(["r", name, value])
+        return found
+
+
+def transactions_in_time(read: RowsHistory) -> tuple[History, tuple[int, ...]]:
+    """A history on the axis of timestamps, and the invocation of each of its operations.
+
+    Every transaction is a process of its own, and number `n` begins at index `n` of the second.
+    """
+    cells, floor = _Cells(read), floors(read)
+    events: list[tuple[int, int, int, int, Mops]] = []  # time, side of it, invocation or answer
+    origins: list[int] = []
+
+    def add(origin: int, begin: tuple[int, int], end: tuple[int, int] | None, mops: Mops) -> None:
+        if mops:
+            number = len(origins)
+            origins.append(origin)
+            events.append((*begin, 0, number, mops))
+            if end is not None:
+                events.append((*end, 1, number, mops))
+
+    for part in read.parts:
+        at = part.pair.invoke.index
+        if part.timestamp is not None:
+            add(at, (part.timestamp, 0), (part.timestamp, 0), cells.writes(part))
+        else:
+            add(at, (floor[at], 2), None, cells.writes(part))
+    together: dict[int, list[Look]] = {}
+    for look in read.looks:
+        if look.timestamp is not None:
+            together.setdefault(look.timestamp, []).append(look)
+    for timestamp, looks in together.items():
+        at = looks[0].pair.invoke.index
+        add(at, (timestamp, 1), (timestamp, 1), cells.reads(looks))
+    ops = [
+        Op(
+            index,
+            index,
+            number,
+            OpType.OK if is_answer else OpType.INVOKE,
+            "txn",
+            mops if is_answer else [[f, key, None if f == "r" else v] for f, key, v in mops],
+        )
+        for index, (_, _, is_answer, number, mops) in enumerate(
+            sorted(events, key=lambda event: event[:4])
+        )
+    ]
+    return History(ops), tuple(origins)
+
+
+class ElleRows:
+    """Parts and scans are strictly serializable in the time of their timestamps."""
+
+    api_version: ClassVar[int] = 1
+    name: ClassVar[str] = "elle-rows"
+    doc: ClassVar[str] = (
+        "writes and scans of rows are strictly serializable in the order of their timestamps"
+    )
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
+        from checkers.elle.columns import columns_of
+
+        del case
+        end_s = time.monotonic() + time_limit_s
+        timed, origins = transactions_in_time(rows_history(history))
+        columns = columns_of(timed, writes_are="w")
+        result, proof = certified(
+            _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
+        )
+        if result.verdict is Verdict.INVALID:
+            # The same once more, with the numbers of operations that people know.
+            of_index = {
+                pair.invoke.index: origins[pair.invoke.process]
+                for pair in timed.pairs
+                if isinstance(pair.invoke.process, int)
+            }
+            for place, index in enumerate(columns.index.tolist()):
+                columns.index[place] = of_index[index]
+            result = _searched(columns, end_s)
+        found = told(self.name, result, proof)
+        reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
+        reason = found.reason
+        if result.verdict is Verdict.VALID:
+            reason = f"{reason}, in the order of timestamps"
+        details = {**found.details, "looked": {"looks": reads}}
+        return msgspec.structs.replace(found, reason=reason, details=details)
+
+
+def _searched(columns: Columns, end_s: float) -> ElleResult:
+    from checkers.elle import check_rw_register
+
+    return check_rw_register(
+        columns,
+        consistency_models=("strict-serializable",),
+        linearizable_keys=True,
+        unknown_writes=True,
+        time_limit_s=max(0.0, end_s - time.monotonic()),
+    )

@@ -1,0 +1,196 @@
+"""Exactly once: a row that was written has one effect, and a request one answer.
+
+Six rules, each a pass over the history, each sound by itself whatever became of lost answers:
+
+| rule           | what must not be                                                          |
+|----------------|---------------------------------------------------------------------------|
+| phantom        | a cell holds what nobody wrote to it                                      |
+| refused        | a row holds what was refused ("already-present", "not-found"): the answer |
+|                | may be to a copy of a request that had taken effect                       |
+| too-early      | a row held what was asked for only after it had been seen                 |
+| answered-twice | a copy of a request, with the same id, was answered in another way        |
+| took-twice     | what was overwritten, or deleted, came back at a later timestamp, though  |
+|                | one write only ever wrote it                                              |
+| one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
+|                | twice                                                                     |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from checkers._sentences import seconds
+from checkers.rows.findings import Findings
+from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
+from checkers.rows.values import Cell, Writers, cells_of
+from checkers.rows.words import looked, place_words, wrote
+from harness.ops import CheckResult, History
+
+__all__ = ["ExactlyOnce"]
+
+_REFUSALS: Final = frozenset({"already-present", "not-found"})
+
+
+def _place(read: RowsHistory, cell: Cell) -> str:
+    return place_words(read.name_of(cell[0]), cell[1])
+
+
+def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+    """phantom, refused, too-early."""
+    for look in read.looks:
+        assert look.pair.completion is not None, "looks are answers"
+        seen_at = look.pair.completion.index
+        for cell, value in cells_of(look.table, look.rows):
+            found = writers.of(cell, value)
+            what = f"{looked(read, look)} and found {cell[2]} = {value!r} in {_place(read, cell)}"
+            at = look.pair.invoke.index
+            findings.looked["phantom"] += 1
+            if not found:
+                findings.violate("phantom", f"{what}, but nobody ever wrote that there.", at)
+                continue
+            effective = [(part, row) for part, row in found if row.result not in _REFUSALS]
+            findings.looked["refused"] += 1
+            if not effective:
+                part, row = found[0]
+                findings.violate(
+                    "refused",
+                    f"{what}, but {wrote(read, part)} was answered {row.result!r} for that row: "
+                    "it must have taken effect before the request was judged once more.",
+                    at,
+                    part.pair.invoke.index,
+                )
+                continue
+            findings.looked["too-early"] += 1
+            if all(part.pair.invoke.index > seen_at for part, _ in effective):
+                part = effective[0][0]
+                findings.violate(
+                    "too-early",
+                    f"{what}, but that was asked for only later, at "
+                    f"{seconds(part.pair.invoke.time)} s: {wrote(read, part)}.",
+                    at,
+                    part.pair.invoke.index,
+                )
+
+
+def _answers(read: RowsHistory, findings: Findings) -> None:
+    """answered-twice, one-timestamp."""
+    stamped: dict[tuple[str, str, int], Part] = {}
+    for part in read.parts:
+        first = (part.timestamp, part.results)
+        for further in part.again:
+            findings.looked["answered-twice"] += 1
+            if part.is_known and further != first:
+                findings.violate(
+                    "answered-twice",
+                    f"{wrote(read, part)} was sent again with the same request id and answered "
+                    f"{', '.join(further[1])} at timestamp {further[0]}, where the first answer "
+                    f"was {', '.join(first[1])} at {first[0]}.",
+                    part.pair.invoke.index,
+                )
+        if part.timestamp is None or part.tablet is None:
+            continue
+        findings.looked["one-timestamp"] += 1
+        other = stamped.setdefault((part.table, part.tablet, part.timestamp), part)
+        if other is not part and other.pair is not part.pair:
+            findings.violate(
+                "one-timestamp",
+                f"{wrote(read, other)}, and {wrote(read, part)}: two writes to one tablet took "
+                "effect at the same moment.",
+                other.pair.invoke.index,
+                part.pair.invoke.index,
+            )
+
+
+def _shown_twice(read: RowsHistory, findings: Findings) -> None:
+    shown: dict[tuple[int, str], Look] = {}
+    for look in read.looks:
+        if look.pair.invoke.f != "scan":
+            continue
+        at = look.pair.invoke.index
+        again = [key for key in look.rows if (at, key) in shown]
+        shown.update({(at, key): look for key in look.rows})
+        for key in (*look.twice, *again):
+            name = read.name_of(look.table)
+            findings.violate(
+                "one-timestamp",
+                f"{looked(read, look)} and found {place_words(name, key)} twice.",
+                at,
+            )
+
+
+def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+    """took-twice: by timestamps, each value that one write wrote is there at one stretch."""
+    looks = sorted(
+        (look for look in read.looks if look.timestamp is not None),
+        key=lambda look: (look.timestamp or 0, look.pair.invoke.index),
+    )
+    now: dict[Cell, tuple[Any, Look]] = {}
+    gone: dict[tuple[Cell, Any], tuple[Look, Look]] = {}
+    columns: dict[tuple[str, str], set[str]] = {}
+    for look in looks:
+        for key, row in read.seen_by(look):
+            cells = dict(row or ())
+            known = columns.setdefault((look.table, key), set())
+            known.update(cells)
+            for column in sorted(known):
+                cell, value = (look.table, key, column), cells.get(column)
+                before = now.get(cell)
+                now[cell] = (value, look)
+                if before is None or before[0] == value:
+                    continue
+                if before[0] is not None:
+                    gone.setdefault((cell, before[0]), (before[1], look))
+                if value is None or (cell, value) not in gone:
+                    continue
+                findings.looked["took-twice"] += 1
+                _tell_return(read, writers, findings, cell, value, (*gone[cell, value], look))
+        findings.looked["took-twice"] += len(look.rows)
+
+
+def _tell_return(
+    read: RowsHistory,
+    writers: Writers,
+    findings: Findings,
+    cell: Cell,
+    value: Any,
+    looks: tuple[Look, Look, Look],
+) -> None:
+    last, missing, back = looks
+    if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
+        return  # they contradict each other, but do not show that anything came back
+    effective = [found for found in writers.of(cell, value) if _may_have(found)]
+    if len(effective) != 1:
+        return
+    part = effective[0][0]
+    findings.violate(
+        "took-twice",
+        f"{_place(read, cell)[:1].upper()}{_place(read, cell)[1:]} held {cell[2]} = {value!r} at "
+        f"timestamp {last.timestamp}, no longer at {missing.timestamp}, and again at "
+        f"{back.timestamp}: {looked(read, back)}. One write only ever wrote it: "
+        f"{wrote(read, part)}.",
+        *(look.pair.invoke.index for look in looks),
+        part.pair.invoke.index,
+    )
+
+
+def _may_have(found: tuple[Part, Written]) -> bool:
+    return found[1].result not in _REFUSALS
+
+
+class ExactlyOnce:
+    """Rows are written once, whatever was sent again."""
+
+    api_version = 1
+    name = "rows-exactly-once"
+    doc = "no row is written twice or out of nowhere, and a resent request gets its first answer"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
+        del case, time_limit_s
+        read = rows_history(history)
+        findings, writers = Findings(), Writers(read)
+        _provenance(read, writers, findings)
+        _answers(read, findings)
+        _shown_twice(read, findings)
+        _came_back(read, writers, findings)
+        return findings.result(self.name)

@@ -1,0 +1,327 @@
+"""What a history in the vocabulary `rows` says: parts that were written, and looks at rows.
+
+A *part* is what one operation wrote to one tablet: one RPC, which took effect under one timestamp
+or not at all, and of which all rows are known or none. What nobody knows the tablets of is taken
+for one part. A *look* is what a read, or a scan of one tablet, showed.
+
+* `fail` did nothing and is left out, and so are rows that were refused as "invalid" or "failed".
+* `info` writes may hold parts that are known; the others may take effect at any time after their
+  call, or never. Other reads than `ok` ones say nothing.
+* Tables are known by their ids. Where an answer was lost, its table is any that ever had the name,
+  or any at all where tables were renamed.
+* Columns that an alter dropped or renamed are left out of all rows, since its moment is not known
+  to a tablet's rows; what never had a cell, and what holds null, are the same.
+
+Operations with other names are none of these checkers' business: a run may do DDL besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from checkers.linearizability.models.register import distinct
+from checkers.linearizability.models.rows import Row, RowStep
+from harness.errors import HistoryError, clipped
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.rows import KINDS, RESULTS
+
+__all__ = ["Look", "Part", "RowsHistory", "Written", "rows_history"]
+
+_SCALARS: Final = (str, int, float, bool, type(None))
+_DID_NOTHING: Final = frozenset({"invalid", "failed"})
+
+
+class Written(NamedTuple):
+    """One row of a part; `result` is `None` where nobody knows it."""
+
+    position: int
+    key: str
+    step: RowStep
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`table` is an id; `again` holds (timestamp, results) of further answers to the same request.
+
+    `results` are the answer's own, also of rows that did nothing; `rows` leaves those out.
+    """
+
+    pair: Pair
+    table: str
+    tablet: str | None
+    timestamp: int | None
+    rows: tuple[Written, ...]
+    results: tuple[str, ...] = ()
+    again: tuple[tuple[int | None, tuple[str, ...]], ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was answered."""
+        return bool(self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What `ok` reads and scans showed of one tablet, exactly as of `timestamp` if there is one.
+
+    `tablet` may be unknown; `rows` are those that were there. `mode` and `replica` are a scan's; a
+    read is a latest one from the leader.
+    """
+
+    pair: Pair
+    table: str
+    tablet: str | None
+    timestamp: int | None
+    rows: Mapping[str, Row]
+    mode: str = "latest"
+    replica: str = "leader"
+    twice: tuple[str, ...] = ()  # keys that were shown more than once
+    asked_at: int | None = None
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether it must show all that was acknowledged before it was asked for."""
+        return self.mode == "latest" and self.replica == "leader"
+
+    def covers(self, key: str) -> bool:
+        """Whether a row with that key would have been shown, were it in this tablet."""
+        call = self.pair.invoke
+        if call.f == "read":
+            return bool(key == call.value["key"])
+        start, end = call.value.get("start"), call.value.get("end")
+        return (start is None or key >= start) and (end is None or key < end)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsHistory:
+    """Parts and looks in the order of their invocations, and the tablet of each row known.
+
+    `tablets` is by (table, key); `keys` are all that were ever written, or shown, of a table.
+    """
+
+    parts: tuple[Part, ...]
+    looks: tuple[Look, ...]
+    tablets: Mapping[tuple[str, str], str]
+    keys: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, str]
+
+    def name_of(self, table: str) -> str:
+        """The name by which people knew the table with this id."""
+        return self.names.get(table, table)
+
+    def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
+        """Every row that a look says something about: what it showed, and what was not there."""
+        yield from look.rows.items()
+        for key in self.keys.get(look.table, ()):
+            if key not in look.rows and look.covers(key):
+                tablet = self.tablets.get((look.table, key))
+                if look.pair.invoke.f == "read" or (tablet is not None and tablet == look.tablet):
+                    yield key, None
+
+
+def _bad(op: Op, what: str) -> HistoryError:
+    return HistoryError(
+        f"op {op.index} ({op.f}) has the value {clipped(repr(op.value), 80)}: {what}; "
+        "see the vocabulary 'rows'"
+    )
+
+
+def _object(op: Op) -> Mapping[str, Any]:
+    if not isinstance(op.value, Mapping):
+        raise _bad(op, "it must be an object")
+    return op.value
+
+
+def _cells(op: Op, value: Any, unstable: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(column, str) and isinstance(cell, _SCALARS) for column, cell in value.items()
+    ):
+        raise _bad(op, f"{clipped(repr(value), 60)} is not {{column: cell}}")
+    return tuple(
+        sorted((column, distinct(cell)) for column, cell in value.items() if column not in unstable)
+    )
+
+
+def _timestamp(op: Op, holder: Mapping[str, Any]) -> int | None:
+    value = holder.get("timestamp")
+    if value is not None and type(value) is not int:
+        raise _bad(op, f"the timestamp {value!r} is not a whole number")
+    return value
+
+
+class _Reader:
+    """One history, with what had to be known of all of it first."""
+
+    def __init__(self, history: History) -> None:
+        self.unstable = _unstable_columns(history)
+        self.renamed = any(pair.invoke.f == "rename" for pair in history.pairs)
+        self.ids: dict[str, dict[str, None]] = {}  # name -> ids
+        self.parts: list[Part] = []
+        self.looks: list[Look] = []
+        pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
+        for pair in pairs:
+            call = _object(pair.invoke)
+            if not isinstance(call.get("table"), str):
+                raise _bad(pair.invoke, "the table must be a text")
+            done = pair.completion
+            if done is not None and done.type is not OpType.INFO and done.f != pair.invoke.f:
+                raise _bad(done, f"it completes op {pair.invoke.index}, a {pair.invoke.f}")
+            value = done.value if done is not None else None
+            if isinstance(value, Mapping) and isinstance(value.get("table_id"), str):
+                self.ids.setdefault(call["table"], {})[value["table_id"]] = None
+        for pair in pairs:
+            if pair.invoke.f == "write":
+                self._write(pair)
+            elif pair.type is OpType.OK:
+                self._look(pair)
+
+    def _write(self, pair: Pair) -> None:
+        if pair.type is OpType.FAIL:
+            return
+        call, done = pair.invoke, pair.completion
+        written = self._rows(call)
+        value: Mapping[str, Any] = {}
+        if done is not None and (done.type is OpType.OK or isinstance(done.value, Mapping)):
+            value = _object(done)
+        results = value.get("rows", [None] * len(written))
+        if len(results) != len(written) or any(
+            result is not None and result not in RESULTS for result in results
+        ):
+            raise _bad(done or call, f"rows must be {len(written)} of {', '.join(RESULTS)} or null")
+        if pair.type is OpType.OK and None in results:
+            raise _bad(done or call, "it is ok, so every row must have a result")
+        rows = [row._replace(result=results[row.position]) for row in written]
+        tables = self._tables(call, value)
+        left = set(range(len(rows)))
+        for told in value.get("parts", ()):
+            self._part(pair, tables, [rows[position] for position in told["rows"]], told)
+            left -= set(told["rows"])
+        if left:
+            self._part(pair, tables, [rows[position] for position in sorted(left)], {})
+
+    def _rows(self, call: Op) -> list[Written]:
+        rows = _object(call).get("rows")
+        if not isinstance(rows, list | tuple) or not rows:
+            raise _bad(call, "rows must be a list of [kind, key, cells]")
+        found = []
+        for position, row in enumerate(rows):
+            match row:
+                case [kind, str(key), cells] if kind in KINDS:
+                    step = RowStep(kind, _cells(call, cells, self.unstable))
+                    found.append(Written(position, key, step, None))
+                case _:
+                    raise _bad(call, f"{row!r} is not [kind, key, cells]")
+        return found
+
+    def _tables(self, call: Op, value: Mapping[str, Any]) -> list[str]:
+        """The table's id, or all that it may have been."""
+        if isinstance(value.get("table_id"), str):
+            return [value["table_id"]]
+        name = call.value["table"]
+        named = self.ids if self.renamed else {name: self.ids.get(name, {})}
+        found = dict.fromkeys(ident for ids in named.values() for ident in ids)
+        return list(found) or [f"the unseen table {name!r}"]
+
+    def _part(
+        self, pair: Pair, tables: list[str], rows: list[Written], told: Mapping[str, Any]
+    ) -> None:
+        done = pair.completion or pair.invoke
+        known = [row.result for row in rows if row.result is not None]
+        if known and len(known) != len(rows):
+            raise _bad(done, "of the rows of one part all are known or none")
+        kept = tuple(row for row in rows if row.result not in _DID_NOTHING)
+        again = tuple(
+            (stamp, tuple(results)) for stamp, results in told.get("again", ()) if results
+        )
+        if not kept and not again:
+            return
+        stamp = _timestamp(done, told)
+        tablet = told.get("tablet")
+        self.parts += [
+            Part(pair, table, tablet, stamp, kept, tuple(known), again) for table in tables
+        ]
+
+    def _look(self, pair: Pair) -> None:
+        call, done = pair.invoke, pair.completion
+        assert done is not None
+        asked, value = _object(call), _object(done)
+        if value.get("result", "ok") != "ok":
+            return
+        table = self._tables(call, value)[0]
+        if call.f == "read":
+            rows: dict[str, Row] = {}
+            if "row" not in value or not isinstance(asked.get("key"), str):
+                raise _bad(done, "a read of a key is answered with a row, or null")
+            if value["row"] is not None:
+                rows[asked["key"]] = self._row(done, value["row"])
+            stamp = _timestamp(done, value)
+            self.looks.append(Look(pair, table, value.get("tablet"), stamp, rows))
+            return
+        for part in value.get("parts", ()):
+            rows, twice = {}, []
+            for key, cells in part["rows"]:
+                if key in rows:
+                    twice.append(key)
+                rows[key] = self._row(done, cells)
+            self.looks.append(
+                Look(
+                    pair,
+                    table,
+                    part.get("tablet"),
+                    _timestamp(done, part),
+                    rows,
+                    asked.get("mode", "latest"),
+                    asked.get("replica", "leader"),
+                    tuple(twice),
+                    asked.get("at"),
+                )
+            )
+
+    def _row(self, done: Op, cells: Any) -> Row:
+        found = _cells(done, cells, self.unstable)
+        return tuple((column, cell) for column, cell in found if cell is not None)
+
+
+def _unstable_columns(history: History) -> frozenset[str]:
+    """Columns that some alter dropped or renamed, or may have."""
+    found: set[str] = set()
+    for pair in history.pairs:
+        if pair.invoke.f != "alter" or pair.type is OpType.FAIL:
+            continue
+        steps = _object(pair.invoke).get("steps")
+        for step in steps if isinstance(steps, list | tuple) else ():
+            if step and step[0] in {"drop", "rename"}:
+                found.update(str(name) for name in step[1:])
+    return frozenset(found)
+
+
+def rows_history(history: History) -> RowsHistory:
+    """Convert; raises `HistoryError` for values that are not in the vocabulary `rows`."""
+    try:
+        found = _Reader(history)
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise HistoryError(
+            f"an answer is not as the vocabulary 'rows' has it: {type(error).__name__}: {error}"
+        ) from error
+    tablets: dict[tuple[str, str], str] = {}
+    keys: dict[str, dict[str, None]] = {}
+    for part in found.parts:
+        for row in part.rows:
+            keys.setdefault(part.table, {})[row.key] = None
+            if part.tablet is not None:
+                tablets[part.table, row.key] = part.tablet
+    for look in found.looks:
+        for key in look.rows:
+            keys.setdefault(look.table, {})[key] = None
+            if look.tablet is not None:
+                tablets.setdefault((look.table, key), look.tablet)
+    return RowsHistory(
+        tuple(found.parts),
+        tuple(found.looks),
+        tablets,
+        {table: tuple(sorted(of_table)) for table, of_table in keys.items()},
+        {ident: name for name, ids in found.ids.items() for ident in ids},
+    )

@@ -1,0 +1,337 @@
+"""Rows as registers: each row by itself, in real time and in the time of timestamps.
+
+Every operation becomes one operation on each row that it touched or looked at. Two checkers judge
+them under the same model, `linearizability.models.rows`:
+
+* `linearizable-rows`, in **real time**, which is the order of indices: all writes, reads, and what
+  scans of the mode `latest` saw at the leaders, absent rows included;
+* `snapshot-scans`, in the **time of timestamps**: a write takes effect at its timestamp, and a look
+  with a timestamp sees just what was written at or before it. So all scans at one timestamp agree,
+  those at later ones do not go back, nothing acknowledged is missing, and nothing is there that was
+  not written. All is in order here but the writes whose answers were lost: these have any timestamp
+  above what their process knew when it asked (see the vocabulary).
+
+Most rows are settled by the order that timestamps show (`orders`), the others by a search. A core
+that a search finds is told in terms of the operations of the history.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from checkers._sentences import ops
+from checkers.history_models.engine import OPERATIONS_MAX, Told, convicted, judged
+from checkers.linearizability import (
+    UNKNOWN,
+    CheckOutcome,
+    Failure,
+    Limits,
+    Operation,
+    Result,
+    Unknown,
+    check_operations,
+)
+from checkers.linearizability.certificate import Certificate
+from checkers.linearizability.models.rows import Row, RowInput, RowOutput, Rows, RowStep, Seen
+from checkers.rows.orders import RowOperation, order_by_timestamps
+from checkers.rows.reading import Look, Part, RowsHistory, rows_history
+from checkers.rows.words import sentence
+from harness.ops import CheckResult, History, Pair
+
+__all__ = ["LinearizableRows", "SnapshotScans", "floors"]
+
+_Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
+"""Looks, with every row that they say something about."""
+LOOKS_MAX: Final = 2_000_000
+"""Rows in looks; a history with more is judged without those that were not there."""
+CORE_TOLD_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class _Problem:
+    """Operations on rows, numbered by their positions, and what each was in the history."""
+
+    operations: list[RowOperation]
+    pairs: list[Pair]
+
+    def add(
+        self,
+        pair: Pair,
+        given: RowInput,
+        output: RowOutput | Unknown,
+        times: tuple[float, float | None],
+        timestamp: int | None,
+    ) -> None:
+        """One more operation."""
+        process = pair.invoke.process
+        assert isinstance(process, int), "pairs are of clients only"
+        self.operations.append(
+            Operation(process, given, times[0], output, times[1], len(self.pairs), timestamp)
+        )
+        self.pairs.append(pair)
+
+
+def _by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
+    steps: dict[str, list[RowStep]] = {}
+    results: dict[str, list[str]] = {}
+    for row in part.rows:
+        steps.setdefault(row.key, []).append(row.step)
+        results.setdefault(row.key, []).append(row.result or "")
+    for key, taken in steps.items():
+        given = RowInput((part.table, key), tuple(taken))
+        yield given, tuple(results[key]) if part.is_known else UNKNOWN
+
+
+def _end(pair: Pair) -> int:
+    assert pair.completion is not None, "what is known was answered"
+    return pair.completion.index
+
+
+def floors(history: RowsHistory) -> Mapping[int, int]:
+    """By the index of each write: the highest timestamp that its process had been answered."""
+    events: list[tuple[int, int, Any, int | None]] = [
+        (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
+    ]
+    items: list[Part | Look] = [*history.parts, *history.looks]
+    events += [
+        (_end(item.pair), 0, item.pair.invoke.process, item.timestamp)
+        for item in items
+        if item.timestamp is not None
+    ]
+    known: dict[Any, int] = {}
+    found: dict[int, int] = {}
+    for index, _, process, timestamp in sorted(events, key=lambda event: event[:2]):
+        if timestamp is None:
+            found[index] = known.get(process, 0)
+        else:
+            known[process] = max(known.get(process, 0), timestamp)
+    return found
+
+
+class _RowsChecker(abc.ABC):
+    """What both have: a search with limits, and how they tell what it found."""
+
+    api_version = 1
+    name = ""
+    order = ""
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` bounds the search; its time comes from `check`."""
+        self._limits = limits or Limits()
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
+        del case
+        end_s = time.monotonic() + time_limit_s
+        read = rows_history(history)
+        looks = [(look, list(read.seen_by(look))) for look in read.looks if self._judges(look)]
+        left_out = 0
+        if sum(len(seen) for _, seen in looks) > LOOKS_MAX:
+            left_out = sum(row is None for _, seen in looks for _, row in seen)
+            looks = [
+                (look, [(key, row) for key, row in seen if row is not None]) for look, seen in looks
+            ]
+        found = self._at_once(read, looks)
+        if found is not None:
+            return convicted(self.name, found, {"looked": {"answers": len(looks)}})
+        problem = self._problem(read, looks)
+        result = self._judged(read, problem, end_s)
+        if left_out:
+            result.details["exempt"] = {"absent rows": left_out}
+        return result
+
+    @abc.abstractmethod
+    def _judges(self, look: Look) -> bool:
+        """Whether it is about this look."""
+
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+        """What looks contradict by themselves, before anything is searched."""
+        del read, looks
+        return None
+
+    @abc.abstractmethod
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
+        """All operations in the time of this checker."""
+
+    def _judged(self, read: RowsHistory, problem: _Problem, end_s: float) -> CheckResult:
+        model, operations = Rows(), problem.operations
+        groups = model.partition(operations)
+        orders = [order_by_timestamps(model, group) for group in groups]
+        left = [
+            o for group, order in zip(groups, orders, strict=True) if order is None for o in group
+        ]
+        outcome = CheckOutcome(
+            result=Result.OK,
+            reason="a legal order exists",
+            witness=(),
+            decided_by="the order of timestamps",
+            steps=0,
+            configurations=0,
+            progress=sum(not operation.is_unknown for operation in operations),
+            returns=sum(not operation.is_unknown for operation in operations),
+        )
+        if left:
+            timeout_s = max(0.0, end_s - time.monotonic())
+            outcome = check_operations(model, left, timeout_s=timeout_s, limits=self._limits)
+        if outcome.result is Result.OK:
+            assert outcome.witness is not None, "what is linearizable has an order"
+            searched = iter(outcome.witness)
+            outcome = replace(
+                outcome,
+                witness=tuple(next(searched) if order is None else order for order in orders),
+            )
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            return self._tell(failure, proof, read, problem)
+
+        result = judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
+        details = _by_invocation(result.details, problem)
+        details["rows"], details["rows_searched"] = len(groups), orders.count(None)
+        return msgspec.structs.replace(result, details=details)
+
+    def _tell(
+        self, failure: Failure, proof: Certificate, read: RowsHistory, problem: _Problem
+    ) -> Told:
+        def said(number: int) -> str:
+            operation = problem.operations[number]
+            table, key = operation.input.place
+            seen = operation.output.row if isinstance(operation.output, Seen) else None
+            return sentence(problem.pairs[number], read.name_of(table), key, seen)
+
+        failing = said(failure.operation)
+        states = sorted({survivor.state_text for survivor in failure.survivors})
+        by_then = f": by then {' or '.join(states[:4])}" if states else ""
+        text = [f"{failing}, but no order of the operations on this row {self.order}{by_then}."]
+        core = [number for number in failure.core if number != failure.operation]
+        if core:
+            small = "" if failure.core_minimal else " (not proven minimal)"
+            text.append(f"With these it is a contradiction, whatever became of all others{small}:")
+            text += [f"{said(number)}." for number in core[-CORE_TOLD_MAX:]]
+        if len(core) > CORE_TOLD_MAX:
+            text.append(f"{len(core) - CORE_TOLD_MAX} earlier ones are not shown.")
+        text.append(f"Confirmed by {proof.confirmed_by}.")
+        blamed = [problem.pairs[number].invoke.index for number in (failure.operation, *core)]
+        if core:
+            text.append(f"These are {ops(sorted(dict.fromkeys(blamed)))}.")
+        operation = problem.operations[failure.operation]
+        rule = "stale-row" if not operation.input.steps else "wrong-row-result"
+        return Told(failing, text, tuple(dict.fromkeys(blamed))[:OPERATIONS_MAX], rule)
+
+
+def _by_invocation(details: Mapping[str, Any], problem: _Problem) -> dict[str, Any]:
+    """Details that number operations as the history does, not by rows."""
+
+    def named(number: int) -> int:
+        return problem.pairs[number].invoke.index
+
+    found = dict(details)
+    if "failure" in found:
+        failure = dict(found["failure"])
+        for field in ("operation", "previous"):
+            failure[field] = None if failure[field] is None else named(failure[field])
+        failure["core"] = [named(number) for number in failure["core"]]
+        failure["survivors"] = [
+            {
+                **survivor,
+                **{f: [named(n) for n in survivor[f]] for f in ("last", "pending", "unknown_used")},
+            }
+            for survivor in failure["survivors"]
+        ]
+        found["failure"] = failure
+    if "proof" in found:
+        proof = dict(found["proof"])
+        if "core" in proof:
+            proof["core"] = [named(number) for number in proof["core"]]
+        if "orders" in proof:
+            proof["orders"] = [[named(number) for number in order] for order in proof["orders"]]
+        if "never" in proof:
+            proof["never"] = [named(number) for number in proof["never"]]
+        found["proof"] = proof
+    return found
+
+
+class LinearizableRows(_RowsChecker):
+    """Each row is a linearizable object that writes, reads and scans of leaders agree on."""
+
+    name = "linearizable-rows"
+    doc = "writes of rows, reads, and scans of leaders are linearizable, row by row"
+    order = "that respects real time allows it"
+
+    def _judges(self, look: Look) -> bool:
+        return look.is_latest
+
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
+        problem = _Problem([], [])
+        for part in read.parts:
+            call = part.pair.invoke.index
+            times = (call, _end(part.pair) if part.is_known else None)
+            for given, output in _by_row(part):
+                problem.add(part.pair, given, output, times, part.timestamp)
+        for look, seen in looks:
+            times = (look.pair.invoke.index, _end(look.pair))
+            for key, row in seen:
+                problem.add(look.pair, RowInput((look.table, key)), Seen(row), times, None)
+        return problem
+
+
+class SnapshotScans(_RowsChecker):
+    """Whatever is read at a timestamp is what was written at or before it."""
+
+    name = "snapshot-scans"
+    doc = "scans show one instant: all that was written by their timestamp, and nothing else"
+    order = "by timestamps allows it"
+
+    def _judges(self, look: Look) -> bool:
+        return look.timestamp is not None
+
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+        """Two looks at one timestamp that differ."""
+        first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
+        for look, seen in looks:
+            for key, row in seen:
+                other, before = first.setdefault((look.table, key, look.timestamp), (look, row))
+                if before == row:
+                    continue
+                name = read.name_of(look.table)
+                text = [
+                    f"{sentence(other.pair, name, key, before)}.",
+                    f"{sentence(look.pair, name, key, row)}.",
+                    f"Both are the state at timestamp {look.timestamp}, which is one.",
+                ]
+                blamed = (look.pair.invoke.index, other.pair.invoke.index)
+                return Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+        return None
+
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
+        problem = _Problem([], [])
+        floor = floors(read)
+        stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
+        ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
+        # Hybrid timestamps have more bits than a search, or a float, has room for.
+        # At each: first what was written, then what was seen, then what others knew of it wrote.
+        rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
+        for part in read.parts:
+            after = rank[floor[part.pair.invoke.index]] + 2
+            for given, output in _by_row(part):
+                if part.timestamp is not None:
+                    times = (rank[part.timestamp], rank[part.timestamp])
+                    problem.add(part.pair, given, output, times, part.timestamp)
+                elif output is UNKNOWN or "ok" in output:
+                    problem.add(part.pair, given, UNKNOWN, (after, None), None)
+        shown: set[tuple[str, str, int | None]] = set()
+        for look, seen in looks:
+            assert look.timestamp is not None, "these are judged by their timestamps"
+            at = rank[look.timestamp] + 1
+            for key, row in seen:
+                # One of those that agree is enough, and no lost write has room between them.
+                if (look.table, key, look.timestamp) in shown:
+                    continue
+                shown.add((look.table, key, look.timestamp))
+                problem.add(look.pair, RowInput((look.table, key)), Seen(row), (at, at), None)
+        return problem

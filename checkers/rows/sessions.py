@@ -1,0 +1,184 @@
+"""What a client may rely on of its own: it reads its writes, and timestamps rise for it.
+
+A session is one process. It passes on the highest timestamp it was answered (see the vocabulary),
+and so
+
+* **read-your-writes**: a scan in that mode is at a timestamp not below it, and shows of every row
+  that the process itself wrote that write or a later one;
+* **own-time**: a scan in the mode `snapshot` that named no timestamp is not below it either;
+* **causality**: whatever the process writes then has a higher timestamp, on any tablet. That is
+  what makes scans at a timestamp causally consistent across tablets.
+
+Processes that ended in `info` are new clients afterwards, and know nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.linearizability.models.rows import Row
+from checkers.rows.findings import Findings
+from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
+from checkers.rows.registers import floors
+from checkers.rows.values import Writers
+from checkers.rows.words import cells_words, looked, place_words, wrote
+from harness.ops import CheckResult, History
+
+__all__ = ["ReadYourWrites"]
+
+_MISSED = {"read-your-writes": "read-your-writes", "snapshot": "own-time"}
+
+
+def _end(item: Part | Look) -> int:
+    assert item.pair.completion is not None, "what is known was answered"
+    return item.pair.completion.index
+
+
+def _causality(read: RowsHistory, findings: Findings) -> None:
+    floor = floors(read)
+    for part in read.parts:
+        if part.timestamp is None:
+            continue
+        findings.looked["causality"] += 1
+        known = floor[part.pair.invoke.index]
+        if part.timestamp <= known:
+            findings.violate(
+                "causality",
+                f"{wrote(read, part)}, though the process had been answered timestamp {known} "
+                "before it asked: scans in between see effects without their causes.",
+                part.pair.invoke.index,
+            )
+
+
+class _Session:
+    """What one process knows: the highest timestamp, and its last write of each row."""
+
+    def __init__(self) -> None:
+        self.timestamp = 0
+        self.wrote: dict[tuple[str, str], tuple[Part, Written]] = {}
+
+    def learn(self, item: Part | Look) -> None:
+        """An answer."""
+        self.timestamp = max(self.timestamp, item.timestamp or 0)
+        if isinstance(item, Part) and item.timestamp is not None:
+            for row in item.rows:
+                if row.result == "ok":
+                    self.wrote[item.table, row.key] = (item, row)
+
+
+def _looks(read: RowsHistory, findings: Findings) -> None:
+    """Go through parts and looks in the order of indices, a session a process."""
+    writers = Writers(read)
+    deleters: dict[tuple[str, str], list[Part]] = {}
+    for part in read.parts:
+        for row in part.rows:
+            if row.step.kind == "delete" and row.result in {"ok", None}:
+                deleters.setdefault((part.table, row.key), []).append(part)
+    events: list[tuple[int, int, Part | Look]] = []
+    items: list[Part | Look] = [*read.parts, *read.looks]
+    for item in items:
+        if isinstance(item, Look) or item.is_known:
+            events.append((_end(item), 1, item))
+        if isinstance(item, Look):
+            events.append((item.pair.invoke.index, 0, item))
+    sessions: dict[Any, _Session] = {}
+    for _, is_answer, item in sorted(events, key=lambda event: event[:2]):
+        session = sessions.setdefault(item.pair.invoke.process, _Session())
+        if is_answer:
+            session.learn(item)
+        elif isinstance(item, Look):
+            _look(read, item, session, writers, deleters, findings)
+
+
+def _look(
+    read: RowsHistory,
+    look: Look,
+    session: _Session,
+    writers: Writers,
+    deleters: dict[tuple[str, str], list[Part]],
+    findings: Findings,
+) -> None:
+    rule = _MISSED.get(look.mode)
+    if rule is None or look.asked_at is not None:
+        return
+    if look.timestamp is not None:
+        findings.looked[rule] += 1
+        if look.timestamp < session.timestamp:
+            findings.violate(
+                rule,
+                f"{looked(read, look)}, though the process had been answered timestamp "
+                f"{session.timestamp} before it asked.",
+                look.pair.invoke.index,
+            )
+    if look.mode != "read-your-writes":
+        return
+    for key, row in read.seen_by(look):
+        own = session.wrote.get((look.table, key))
+        if own is None:
+            continue
+        findings.looked[rule] += 1
+        if _is_older(look.table, key, row, own, writers, deleters):
+            seen = "it absent" if row is None else f"it with {cells_words(row)}"
+            place = place_words(read.name_of(look.table), key)
+            findings.violate(
+                rule,
+                f"{looked(read, look)} and found of {place} {seen}, which is older than its own "
+                f"write: {wrote(read, own[0])}.",
+                look.pair.invoke.index,
+                own[0].pair.invoke.index,
+            )
+
+
+def _is_older(
+    table: str,
+    key: str,
+    row: Row,
+    own: tuple[Part, Written],
+    writers: Writers,
+    deleters: dict[tuple[str, str], list[Part]],
+) -> bool:
+    """Whether a row is as it was before `own`, for sure: what else it shows has to be later."""
+    part, written = own
+    if row is None:
+        return written.step.kind != "delete" and not any(
+            _may_be_later(other, part) or other is part for other in deleters.get((table, key), ())
+        )
+    cells = dict(row)
+    if written.step.kind == "delete":
+        # Whatever the row shows has to have been written after it.
+        return any(
+            not any(
+                _may_be_later(other, part) or other is part
+                for other, _ in writers.of((table, key, column), value)
+            )
+            for column, value in cells.items()
+        )
+    for column, value in written.step.cells:
+        if column not in cells or cells[column] == value:
+            continue
+        found = writers.of((table, key, column), cells[column])
+        if found and not any(_may_be_later(other, part) or other is part for other, _ in found):
+            return True
+    return False
+
+
+def _may_be_later(other: Part, part: Part) -> bool:
+    assert part.timestamp is not None, "sessions keep what has a timestamp"
+    return other.timestamp is None or other.timestamp > part.timestamp
+
+
+class ReadYourWrites:
+    """Each process reads its own writes, and its timestamps rise."""
+
+    api_version = 1
+    name = "read-your-writes"
+    doc = "a client sees its own writes where it asked to, and its timestamps rise"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
+        del case, time_limit_s
+        read = rows_history(history)
+        findings = Findings()
+        _causality(read, findings)
+        _looks(read, findings)
+        return findings.result(self.name)

@@ -1,0 +1,111 @@
+"""Operations on rows in sentences that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from checkers._sentences import where
+from checkers.linearizability.models.rows import Row
+from checkers.rows.reading import Look, Part, RowsHistory
+from harness.errors import listed
+from harness.ops import Pair
+
+__all__ = ["cells_words", "looked", "place_words", "sentence", "wrote"]
+
+_DONE: Final = {
+    "insert": "inserted",
+    "upsert": "upserted",
+    "update": "updated",
+    "delete": "deleted",
+}
+_REFUSED: Final = {
+    "already-present": "was told that it is already present",
+    "not-found": "was told that it is not there",
+    "invalid": "was told that it does not fit the table",
+}
+_KEYS_MAX: Final = 6
+
+
+def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
+    """`v0 = 'n4', v1 = 2`."""
+    return ", ".join(f"{column} = {cell!r}" for column, cell in cells) or "no cell"
+
+
+def _row_words(row: Row) -> str:
+    """What a row was seen to be."""
+    return "it absent" if row is None else f"it with {cells_words(row)}"
+
+
+def place_words(name: str, key: str) -> str:
+    """`row 'k3' of table 'r0'`."""
+    return f"row {key!r} of table {name!r}"
+
+
+def _timestamp_words(timestamp: int | None) -> str:
+    """`timestamp 17`."""
+    return "no timestamp" if timestamp is None else f"timestamp {timestamp}"
+
+
+def _fields(pair: Pair) -> Mapping[str, Any]:
+    value = None if pair.completion is None else pair.completion.value
+    return value if isinstance(value, Mapping) else {}
+
+
+def sentence(pair: Pair, name: str, key: str, seen: Row = None) -> str:
+    """What an operation did to one row, or saw of it; without a full stop."""
+    call = pair.invoke
+    who, place = f"Process {call.process}", place_words(name, key)
+    if call.f == "read":
+        return f"{who} read {place} {where(pair)} and found {_row_words(seen)}"
+    if call.f == "scan":
+        stamp = _fields(pair).get("timestamp")
+        at = f" at {_timestamp_words(stamp)}" if stamp is not None else ""
+        return (
+            f"{who} scanned table {name!r}{at} {where(pair)} and found {_row_words(seen)} ({key})"
+        )
+    results = _fields(pair).get("rows") or [None] * len(call.value["rows"])
+    told = []
+    for (kind, row_key, cells), result in zip(call.value["rows"], results, strict=True):
+        if row_key != key:
+            continue
+        given = f" with {cells_words(sorted(cells.items()))}" if cells else ""
+        if result == "ok":
+            told.append(f"{_DONE[kind]} {place}{given}")
+        else:
+            came = f" and {_REFUSED[result]}" if result in _REFUSED else ""
+            told.append(f"tried to {kind} {place}{given}{came}")
+    return f"{who} {' and '.join(told)} {where(pair)}{_stamped(pair, key)}"
+
+
+def _stamped(pair: Pair, key: str) -> str:
+    rows = pair.invoke.value["rows"]
+    for part in _fields(pair).get("parts") or ():
+        if part.get("timestamp") is not None and any(rows[n][1] == key for n in part["rows"]):
+            return f" at timestamp {part['timestamp']}"
+    return ""
+
+
+def wrote(history: RowsHistory, part: Part) -> str:
+    """One part: what was written to which rows, without a full stop."""
+    name = history.name_of(part.table)
+    shown = list(dict.fromkeys(row.key for row in part.rows))
+    keys = listed([repr(key) for key in shown], limit=_KEYS_MAX)
+    verb = "wrote" if part.is_known else "tried to write"
+    at = f" at timestamp {part.timestamp}" if part.timestamp is not None else ""
+    many = "rows" if len(shown) > 1 else "row"
+    who = f"Process {part.pair.invoke.process}"
+    return f"{who} {verb} {many} {keys} of table {name!r}{at} {where(part.pair)}"
+
+
+def looked(history: RowsHistory, look: Look) -> str:
+    """One look, without what it saw and without a full stop."""
+    call = look.pair.invoke
+    name = history.name_of(look.table)
+    if call.f == "read":
+        what = place_words(name, call.value["key"])
+    else:
+        what = f"table {name!r} ({look.mode})"
+    at = f" at timestamp {look.timestamp}" if look.timestamp is not None else ""
+    verb = "read" if call.f == "read" else "scanned"
+    return f"Process {call.process} {verb} {what}{at} {where(look.pair)}"

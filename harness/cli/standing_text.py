@@ -1,0 +1,132 @@
+"""What is told of clusters that stay, as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from harness.errors import counted, listed, measured
+from harness.standing.cluster import Broken, Healed, StatusReport
+from harness.standing.place import NodeRow, Standing
+
+__all__ = ["broken_text", "healed_text", "overview_text", "standing_text", "status_text"]
+
+DATA_LISTED_MAX = 3
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, whose columns are as wide as they must be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _headline(standing: Standing) -> str:
+    roles = Counter(node.role for node in standing.nodes)
+    nodes = listed([counted(count, role) for role, count in roles.items()], limit=10)
+    bugs = f", bug {','.join(standing.bugs)}" if standing.bugs else ""
+    return (
+        f"{standing.name}: {standing.target}/{standing.profile}{bugs}, {nodes}, in "
+        f"{standing.environment}, since {standing.started}"
+    )
+
+
+def _ports(standing: Standing) -> list[str]:
+    rows = [["node", "role", "address", "from outside", "pages"]]
+    for node in standing.nodes:
+        ports = list(node.addresses.items()) or [("", "")]
+        for number, (address, outside) in enumerate(ports):
+            first, pages = [node.name, node.role], node.pages or ""
+            rows.append([*(first if number == 0 else ["", ""]), address, outside])
+            rows[-1].append(pages if number == 0 else "")
+    if not any(node.pages for node in standing.nodes):
+        rows = [row[:-1] for row in rows]
+    return table(rows)
+
+
+def standing_text(standing: Standing) -> list[str]:
+    """Where it is, and what can be done with it."""
+    name = standing.name
+    data = [_with_node(node) for node in standing.nodes if node.data]
+    return [
+        _headline(standing),
+        "",
+        *_ports(standing),
+        "",
+        f"logs   {standing.folder}/logs",
+        *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
+        f"look   harness status {name}",
+        f"break  harness break {name} 'kill leader' --for 30s",
+        f"heal   harness heal {name} --all",
+        f"end    harness down {name}",
+    ]
+
+
+def _with_node(node: NodeRow) -> str:
+    """Where its data are, as it reads for every node that has them at such a place."""
+    before, name, after = node.data.rpartition(node.name)
+    return f"{before}NODE{after}" if name else node.data
+
+
+def _left(broken: Broken) -> str:
+    if broken.trouble:
+        return f"could not be undone: {broken.trouble}"
+    return "until it is healed" if broken.left_s is None else f"{broken.left_s:.0f} s left"
+
+
+def broken_text(name: str, broken: Broken) -> list[str]:
+    """What a fault hit, and how it ends."""
+    lines = [f"{broken.id}: {broken.note}"]
+    if broken.healed is not None:
+        return [*lines, healed_text(broken.healed)]
+    if broken.fault.startswith("do "):
+        return lines
+    heal = f"`harness heal {name} {broken.id}`"
+    lasts = f"until {heal}" if broken.left_s is None else f"{broken.left_s:g} s, or until {heal}"
+    return [*lines, f"it lasts {lasts}"]
+
+
+def healed_text(healed: Healed) -> str:
+    """What a fault did, in a line."""
+    did = "how much it did cannot be measured here"
+    if healed.count is not None:
+        did = f"it hit {measured(healed.count, healed.unit)}"
+    return f"{healed.id}: {healed.fault!r} on {listed(healed.targets, limit=10)} is over; {did}"
+
+
+def overview_text(rows: Iterable[tuple[str, bool, Standing | None]]) -> list[str]:
+    """One line a cluster."""
+    lines = []
+    for name, alive, standing in rows:
+        if not alive:
+            lines.append(f"{name}: dead; `harness down {name}` removes what is left")
+        else:
+            lines.append(f"{name}: being started" if standing is None else _headline(standing))
+    return lines or ["no cluster stands; `harness up` starts one"]
+
+
+def status_text(standing: Standing, report: StatusReport) -> list[str]:
+    """What every node does, who leads, and what is broken."""
+    groups = list(report.leaders)
+    rows = [["node", "role", "state", *groups]]
+    declared = {node.name: node.role for node in standing.nodes}
+    for node in report.nodes:
+        roles = [node.roles.get(group, "-") for group in groups]
+        rows.append([node.name, declared.get(node.name, ""), node.state, *roles])
+    pending = "; ".join(report.pending) or "no reason given"
+    serves = "it serves" if report.ready else f"it does not serve: {pending}"
+    faults = [
+        f"{each.id}: {each.fault!r} on {listed(each.targets, limit=10)}, {_left(each)}"
+        for each in report.faults
+    ]
+    return [
+        _headline(standing),
+        serves,
+        "",
+        *table(rows),
+        "",
+        *(faults or ["no fault is on"]),
+        *(healed_text(each) for each in report.healed),
+    ]

@@ -1,0 +1,82 @@
+"""The door of a node's pages, the same in all worlds: what a request is, and what bounds it has.
+
+Pages are for people, so nothing about them may end a node: an error of the handler is a 500, an
+event `page-failed` and no more. Real worlds serve them over HTTP (`real.pages`); the simulation
+calls the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from harness.env import PageHandler, PageRequest, PageResponse
+
+__all__ = ["IN_FLIGHT_MAX", "PAGE_BYTES_MAX", "PageDoor", "refusal"]
+
+IN_FLIGHT_MAX: Final = 8
+"""Pages that a node makes at a time; further requests are told to come back (503)."""
+PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+PAGE_TIMEOUT_S: Final = 10.0
+_QUERY_FIELDS_MAX: Final = 32
+_ERROR_CHARACTERS_MAX: Final = 500
+
+
+def refusal(status: HTTPStatus, why: str) -> PageResponse:
+    """An answer that is no page."""
+    text = f"{status} {status.phrase}: {why}\n"
+    return PageResponse(status, "text/plain; charset=utf-8", text.encode())
+
+
+class PageDoor:
+    """Asks one node's handler."""
+
+    def __init__(self, handler: PageHandler, on_event: Callable[..., None]) -> None:
+        """`on_event` is the node's `Env.event`."""
+        self._handler = handler
+        self._on_event = on_event
+        self._in_flight = 0
+
+    async def answer(self, target: str, *, accept: str) -> PageResponse:
+        """The page at `target`, a path with a query or without, or why there is none."""
+        if self._in_flight >= IN_FLIGHT_MAX:
+            return refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{IN_FLIGHT_MAX} pages are being made; try again"
+            )
+        try:
+            request = _parse(target, accept)
+        except ValueError as error:
+            return refusal(HTTPStatus.BAD_REQUEST, str(error))
+        self._in_flight += 1
+        try:
+            async with asyncio.timeout(PAGE_TIMEOUT_S):
+                response = await self._handler(request)
+        except TimeoutError:
+            return self._failed(request, f"it took more than {PAGE_TIMEOUT_S:g} s")
+        except Exception as error:  # noqa: BLE001 - it is this page's answer, and said
+            return self._failed(request, f"{type(error).__name__}: {error}")
+        finally:
+            self._in_flight -= 1
+        if len(response.body) > PAGE_BYTES_MAX:
+            size = len(response.body)
+            return self._failed(request, f"{size} bytes; the limit is {PAGE_BYTES_MAX}")
+        return response
+
+    def _failed(self, request: PageRequest, why: str) -> PageResponse:
+        why = why[:_ERROR_CHARACTERS_MAX]
+        data: dict[str, Any] = {"path": request.path[:_ERROR_CHARACTERS_MAX], "error": why}
+        self._on_event("page-failed", **data)
+        return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, why)
+
+
+def _parse(target: str, accept: str) -> PageRequest:
+    """Raises `ValueError` for what is no path and query."""
+    parts = urlsplit(target)
+    if not parts.path.startswith("/") or parts.netloc:
+        raise ValueError("a target is a path that begins with '/'")
+    query = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX)
+    asks_json = "application/json" in accept and "text/html" not in accept
+    return PageRequest(unquote(parts.path), dict(query), asks_json)

@@ -1,0 +1,105 @@
+"""What a profile of a target does not promise: data that the target declares, and runs write down.
+
+A profile may be an older or a weaker system than its strict one: Kudu's leaders have no lease, so
+one that is cut off answers from the past. Nobody broke a promise then, and nobody kept one: a
+checker that finds no other fault says *permitted*, and how often. What a bug switch does is never
+permitted, since permits come from the profile alone.
+
+A target with a method `permits(settings) -> Sequence[Permit]` has them written into each history,
+as a fact of the harness: `{"profile": name, "permits": [permit...]}`. So a stored history is judged
+again as it was.
+
+| name                 | what may happen                                                           |
+|----------------------|---------------------------------------------------------------------------|
+| stale-read           | an answer lacks what leaders of *later* terms acknowledged, nothing else  |
+| torn-list            | a list shows each table as of another moment of its call                  |
+| name-gap             | while it is renamed or deleted, a table is found under no name            |
+| dirty-create         | a table shows while its create is under way, also if that then fails      |
+| ddl-twice            | a change that was sent twice acts twice                                   |
+| lost-after-power-cut | a power cut takes back what was acknowledged before it                    |
+
+Checkers know these. Any permit may also name log lines (`signs`) of processes that may end, and
+whole `rules` of checkers, which then prove nothing: the last resort, for defects that show in many
+ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import CheckResult, History, Verdict
+
+__all__ = [
+    "DDL_TWICE",
+    "DIRTY_CREATE",
+    "LOST_AFTER_POWER_CUT",
+    "NAME_GAP",
+    "PERMITTED",
+    "STALE_READ",
+    "TORN_LIST",
+    "Permit",
+    "fact_of",
+    "permits_of",
+    "permitted_in",
+    "permitted_of",
+]
+
+STALE_READ: Final = "stale-read"
+TORN_LIST: Final = "torn-list"
+NAME_GAP: Final = "name-gap"
+DIRTY_CREATE: Final = "dirty-create"
+DDL_TWICE: Final = "ddl-twice"
+LOST_AFTER_POWER_CUT: Final = "lost-after-power-cut"
+
+FACT: Final = "permits"
+PERMITTED: Final = "permitted"
+"""The key among the details of a result: permit -> how often."""
+
+
+class Permit(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that may happen; `why` says in one line where the profile has it from.
+
+    `signs` are texts: a process may end if one of the last lines of its log holds one. `rules` maps
+    names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
+    """
+
+    name: str
+    why: str
+    signs: tuple[str, ...] = ()
+    rules: dict[str, tuple[str, ...]] = {}
+
+
+def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
+    """What is written into the history."""
+    return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
+
+
+def permits_of(history: History) -> dict[str, Permit]:
+    """The permits of a history by name; none where the profile promises all."""
+    found: dict[str, Permit] = {}
+    for op in history.facts(FACT):
+        value = op.value if isinstance(op.value, Mapping) else {}
+        for given in value.get("permits") or ():
+            permit = msgspec.convert(given, Permit)
+            found[permit.name] = permit
+    return found
+
+
+def permitted_in(result: CheckResult) -> dict[str, int]:
+    """How often a result says that each permit was used."""
+    found = result.details.get(PERMITTED)
+    if result.verdict is not Verdict.PERMITTED or not isinstance(found, Mapping):
+        return {}
+    return {str(name): times for name, times in found.items() if isinstance(times, int)}
+
+
+def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
+    """The same over all checkers of a run: of one permit, what the checker that saw most says."""
+    most: dict[str, int] = {}
+    for result in results:
+        for name, times in permitted_in(result).items():
+            most[name] = max(times, most.get(name, 0))
+    return most

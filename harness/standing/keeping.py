@@ -1,0 +1,192 @@
+"""Starting a holder, ending it, and seeing that nothing is left: the commands' side."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from harness.case import Case
+from harness.environments import procfs
+from harness.errors import HarnessError, InfrastructureError
+from harness.plugins import Environment
+from harness.registry import load_plugin
+from harness.standing.door import ANSWER_TIMEOUT_S, Down, Question, ask
+from harness.standing.holder import STAY
+from harness.standing.place import Order, Place, Standing, claim, places
+
+__all__ = ["clean_places", "question", "start", "take_down"]
+
+POLL_S: Final = 0.05
+GONE_BOUND_S: Final = 180.0
+"""A holder that ends has its nodes stopped and everything removed within this, or is killed."""
+DOWN_TIMEOUT_S: Final = 20.0
+"""A holder that is heard at all says at once that it goes."""
+LOG_LINES: Final = 10
+
+
+def start(name: str, environment: str, case: Case) -> Standing:
+    """Start a cluster of this name and return once it serves.
+
+    Whatever is raised, nothing of it is left. Raises `UsageError` where the name is taken, and what
+    its holder failed with.
+    """
+    place = claim(name)
+    run_id = f"up-{name}-{secrets.token_hex(2)}"
+    holder: subprocess.Popen[bytes] | None = None
+    try:
+        place.write_order(Order(environment=environment, case=case, run_id=run_id))
+        holder = _start_holder(place)
+        standing = _wait_standing(place, holder)
+        assert holder.stdin is not None
+        holder.stdin.write(STAY)
+        holder.stdin.close()
+    except BaseException:
+        if holder is not None:
+            _give_up(holder)
+        place.remove()
+        raise
+    return standing
+
+
+def _start_holder(place: Place) -> subprocess.Popen[bytes]:
+    search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
+    with place.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "harness.standing.holder", str(place.folder)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": search_path},
+            cwd="/",
+            start_new_session=True,
+            bufsize=0,
+        )
+
+
+def _wait_standing(place: Place, holder: subprocess.Popen[bytes]) -> Standing:
+    while True:
+        code = holder.poll()
+        standing = place.standing()
+        if standing is not None and code is None:
+            return standing
+        if code is not None:
+            failure = place.failure()
+            if failure is not None:
+                raise failure.as_error()
+            raise InfrastructureError(f"the holder ended with code {code}{_end_of(place.log)}")
+        time.sleep(POLL_S)
+
+
+def _end_of(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        return ""
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _give_up(holder: subprocess.Popen[bytes]) -> None:
+    """Have the holder undo everything; impatience does not keep it from doing so."""
+    assert holder.stdin is not None
+    holder.stdin.close()
+    deadline_s = time.monotonic() + GONE_BOUND_S
+    while holder.poll() is None:
+        try:
+            holder.wait(max(0.0, deadline_s - time.monotonic()))
+        except KeyboardInterrupt:
+            continue  # it is at it
+        except subprocess.TimeoutExpired:
+            holder.kill()  # and its warden undoes the rest
+
+
+def question(place: Place, asked: Question) -> Any:
+    """Ask the holder of a cluster; raises `InfrastructureError` where it is dead or still at it."""
+    if place.owner() is None:
+        raise place.why_gone()
+    if place.standing() is None:
+        raise InfrastructureError(f"the cluster {place.name!r} is still being started")
+    try:
+        return ask(place.folder, asked)
+    except InfrastructureError:
+        if place.owner() is None:  # it died while it was asked
+            raise place.why_gone() from None
+        raise
+
+
+def take_down(
+    place: Place, *, keep_data: bool = False, progress: Callable[[str], None]
+) -> list[str]:
+    """End the holder of a cluster, remove what it left, and its folder; returns what is to be told.
+
+    Raises `InfrastructureError` where something resists.
+    """
+    lines: list[str] = []
+    owner = place.owner()
+    if owner is not None:
+        _end(place, owner, keep_data=keep_data, progress=progress)
+    elif keep_data:
+        progress("its holder is dead, so its data are gone or about to go; logs are kept")
+    order = place.order()
+    if order is not None:
+        environment: Environment = load_plugin("environments", order.environment)
+        lines += environment.clean()  # nothing, where its holder could do its work
+    if keep_data:
+        kept = place.folder.parent.parent / "kept" / (order.run_id if order else place.name)
+        kept.parent.mkdir(exist_ok=True)
+        place.folder.rename(kept)
+        lines.append(f"kept: {kept}/data/NODE, {kept}/logs/NODE.log")
+    else:
+        place.remove()
+    return lines
+
+
+def _end(
+    place: Place,
+    owner: procfs.ProcessId,
+    *,
+    keep_data: bool,
+    progress: Callable[[str], None],
+) -> None:
+    if place.standing() is None:
+        progress("it is still being started; its holder gives up")
+        procfs.send(owner, signal.SIGTERM)
+    else:
+        try:
+            bound_s = ANSWER_TIMEOUT_S if keep_data else DOWN_TIMEOUT_S
+            ask(place.folder, Down(keep_data=keep_data), timeout_s=bound_s)
+        except HarnessError as error:
+            if keep_data:
+                raise
+            progress(f"{error}; it is killed, and its warden undoes what it did")
+            procfs.send(owner, signal.SIGKILL)
+    deadline_s = time.monotonic() + GONE_BOUND_S
+    while procfs.is_alive(owner):
+        if time.monotonic() > deadline_s:
+            progress(f"the holder did not end within {GONE_BOUND_S:g} s; it is killed")
+            procfs.send(owner, signal.SIGKILL)
+            deadline_s += GONE_BOUND_S
+        time.sleep(POLL_S)
+
+
+def clean_places() -> tuple[list[str], list[str]]:
+    """Remove the folders of clusters whose holders are dead; lines for those, and for the others.
+
+    What the dead left in their environments is no business of this.
+    """
+    removed, standing = [], []
+    for place in places(hidden=True):
+        if place.owner() is None:
+            place.remove()
+            removed.append(f"removed the folder of the cluster {place.name}, whose holder is dead")
+        else:
+            standing.append(
+                f"the cluster {place.name} stands, and is left alone: `harness down {place.name}`"
+            )
+    return removed, standing

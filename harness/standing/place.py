@@ -1,0 +1,253 @@
+"""Where clusters that stay are written down: a folder each, below this user's state folder.
+
+    $XDG_STATE_HOME/catalog-harness/clusters/NAME/    (default: ~/.local/state/...)
+
+| file           | holds                                                             |
+|----------------|-------------------------------------------------------------------|
+| `owner`        | the process it belongs to: its starter at first, then its holder  |
+| `order.json`   | what to start (`Order`)                                           |
+| `cluster.json` | what stands (`Standing`); it is there once the system serves      |
+| `failure.json` | why its holder ended (`Failure`), unless somebody took it down    |
+| `door`         | the socket of its holder (`harness.standing.door`)                |
+| `logs/`        | what its nodes print; `holder.log` beside it                      |
+
+A folder is made under another name and renamed, so of two starters of one name only one has it.
+The folder belongs to whoever started the cluster and nobody else may look into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from harness.case import Case
+from harness.environments import procfs
+from harness.environments.procfs import ProcessId
+from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
+
+__all__ = [
+    "Failure",
+    "NodeRow",
+    "Order",
+    "Place",
+    "Standing",
+    "check_name",
+    "claim",
+    "find_place",
+    "is_fault_id",
+    "places",
+]
+
+NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+FAULT_ID: Final = re.compile(r"f[1-9][0-9]{0,8}")
+_HIDDEN: Final = "."
+YOUNG_S: Final = 30.0
+T = TypeVar("T")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start. The case's workload means nothing; its nemeses are what may be broken."""
+
+    environment: str
+    case: Case
+    run_id: str
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, and where each of its declared ports is reached from outside."""
+
+    name: str
+    role: str
+    addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
+    pages: str | None = None  # the URL of its pages, where it has any
+    data: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that serves."""
+
+    name: str
+    environment: str
+    target: str
+    profile: str
+    bugs: tuple[str, ...]
+    seed: int
+    run_id: str
+    holder: str  # PID:TICKS, see `procfs.ProcessId`
+    started: str
+    folder: str
+    nodes: tuple[NodeRow, ...]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a holder ended, or did not do what it was asked."""
+
+    error: str
+    kind: str = ""  # the class of `harness.errors` that it was
+
+    @classmethod
+    def of(cls, error: HarnessError) -> Failure:
+        """That of an error."""
+        return cls(error=str(error), kind=type(error).__name__)
+
+    def as_error(self) -> HarnessError:
+        """The same, to be raised."""
+        kinds = {each.__name__: each for each in (UsageError, TargetError)}
+        return kinds.get(self.kind, InfrastructureError)(self.error)
+
+
+class Place:
+    """The folder of one cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is read before it is asked for."""
+        self.folder = folder
+        self.name = folder.name
+        self.log = folder / "holder.log"
+
+    # --- whose it is -------------------------------------------------------------------------
+
+    def own(self) -> None:
+        """From now on it belongs to the process that calls."""
+        self._write("owner", str(procfs.this_process()).encode())
+
+    def owner(self) -> ProcessId | None:
+        """The process it belongs to, if that lives."""
+        try:
+            process = ProcessId.parse((self.folder / "owner").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+        return process if procfs.is_alive(process) else None
+
+    @property
+    def young(self) -> bool:
+        """Whether it was changed a moment ago, so that its owner may be about to sign."""
+        with contextlib.suppress(OSError):
+            return time.time() - self.folder.stat().st_mtime < YOUNG_S
+        return False
+
+    def remove(self) -> None:
+        """Remove the folder; it may be gone already."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- what is written there ---------------------------------------------------------------
+
+    def _write(self, name: str, data: bytes) -> None:
+        scratch = self.folder / f"{name}.new"
+        scratch.write_bytes(data)
+        scratch.replace(self.folder / name)
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode((self.folder / name).read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write_order(self, order: Order) -> None:
+        """Say what to start."""
+        self._write("order.json", msgspec.json.encode(order))
+
+    def order(self) -> Order | None:
+        """What it was started from; `None` where that cannot be read."""
+        return self._read("order.json", Order)
+
+    def write_standing(self, standing: Standing) -> None:
+        """Say that it serves."""
+        text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
+        self._write("cluster.json", text + b"\n")
+
+    def standing(self) -> Standing | None:
+        """What stands; `None` before it serves."""
+        return self._read("cluster.json", Standing)
+
+    def write_failure(self, failure: Failure) -> None:
+        """Say why the holder ends; a folder that is gone needs no reason."""
+        with contextlib.suppress(OSError):
+            self._write("failure.json", msgspec.json.encode(failure))
+
+    def failure(self) -> Failure | None:
+        """Why the holder ended, where it could say so."""
+        return self._read("failure.json", Failure)
+
+    def why_gone(self) -> InfrastructureError:
+        """The error of whoever needs a holder that is dead."""
+        failure = self.failure()
+        reason = "its holder was killed" if failure is None else failure.error
+        return InfrastructureError(
+            f"the cluster {self.name!r} stands no more: {reason}; its logs are in {self.folder}, "
+            f"and `harness down {self.name}` removes what is left of it"
+        )
+
+
+def _root() -> Path:
+    below = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(below).absolute() / "catalog-harness" / "clusters"
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` for what cannot be the name of a cluster."""
+    if not NAME.fullmatch(name) or is_fault_id(name):
+        raise UsageError(
+            f"the name {name!r} of a cluster must have 1 to 32 small letters, digits and inner "
+            "hyphens, such as `dev-2`, and not look like the id of a fault, such as `f1`"
+        )
+
+
+def is_fault_id(word: str) -> bool:
+    """Whether it is the id of a fault, which no cluster is named like."""
+    return FAULT_ID.fullmatch(word) is not None
+
+
+def claim(name: str) -> Place:
+    """Make the folder of a new cluster; raises `UsageError` where there is one of this name."""
+    check_name(name)
+    root = _root()
+    root.mkdir(parents=True, exist_ok=True)
+    scratch = Place(Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=root)))
+    scratch.own()
+    try:
+        scratch.folder.rename(root / name)
+    except OSError as error:
+        scratch.remove()
+        place = Place(root / name)
+        if not place.folder.exists():
+            raise InfrastructureError(f"cannot make {place.folder}: {error}") from error
+        state = "stands already" if place.owner() else "is dead, and not all of it was removed"
+        raise UsageError(
+            f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "
+            "another name"
+        ) from None
+    return Place(root / name)
+
+
+def places(*, hidden: bool = False) -> Iterator[Place]:
+    """All clusters of this user by name, also dead ones; with `hidden` those half made, too."""
+    root = _root()
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        place = Place(folder)
+        if not folder.name.startswith(_HIDDEN) or (hidden and not place.young):
+            yield place
+
+
+def find_place(name: str | None) -> Place:
+    """The cluster of this name, or the only one there is; raises `UsageError`."""
+    found = {place.name: place for place in places()}
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    known = ", ".join(found)
+    if name is None and found:
+        raise UsageError(f"several clusters stand: {known}; name one of them")
+    what = "no cluster stands" if name is None else f"no cluster is named {name!r}"
+    fix = f"there are: {known}" if found else "`harness up` starts one"
+    raise UsageError(f"{what}; {fix}")

@@ -1,0 +1,70 @@
+"""Hybrid time: the wall clock as far as it goes forward, and a counter where it does not.
+
+Kudu's `clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014): a timestamp
+is microseconds since the epoch << 12 | a logical counter. It never falls and no two are equal,
+whatever the wall clock does: one that was set back is waited for with the counter, which spills
+into the microseconds.
+
+What comes from outside lifts the clock, so that what is done here later has a higher timestamp. A
+client's timestamp may be ahead of the wall clock by `max_clock_sync_error_usec` only: else a single
+wrong clock would drag all others along. What stands in a log is committed and lifts it always.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.env import Clock
+
+__all__ = ["ClockError", "HybridClock", "from_micros", "to_micros"]
+
+_LOGICAL_BITS: Final = 12
+_NS_PER_US: Final = 1000
+
+
+class ClockError(Exception):
+    """A timestamp is too far ahead of this clock, or could be of the future."""
+
+
+def from_micros(micros: int, logical: int = 0) -> int:
+    """The timestamp of a time in microseconds since the epoch."""
+    assert 0 <= logical < 1 << _LOGICAL_BITS, logical
+    return micros << _LOGICAL_BITS | logical
+
+
+def to_micros(timestamp: int) -> int:
+    """The microseconds since the epoch in a timestamp."""
+    return timestamp >> _LOGICAL_BITS
+
+
+class HybridClock:
+    """The clock of one node, shared by all its tablets."""
+
+    def __init__(self, clock: Clock, *, max_error_us: int) -> None:
+        """Timestamps of clients may be `max_error_us` ahead of `clock`."""
+        self._clock = clock
+        self._max_error_us = max_error_us
+        self._last = 0
+
+    def now(self) -> int:
+        """A timestamp above all that were given, observed or accepted before."""
+        wall = from_micros(max(0, self._clock.wall_ns() // _NS_PER_US))
+        self._last = max(wall, self._last + 1)
+        return self._last
+
+    def observe(self, timestamp: int) -> None:
+        """Go on above a timestamp that stands in a log."""
+        self._last = max(self._last, timestamp)
+
+    def update(self, timestamp: int) -> None:
+        """Go on above a timestamp that somebody brought along; 0 is none. Raises `ClockError`."""
+        if timestamp <= self._last:
+            return
+        wall_us = self._clock.wall_ns() // _NS_PER_US
+        ahead_us = to_micros(timestamp) - wall_us
+        if ahead_us > self._max_error_us:
+            raise ClockError(
+                f"the timestamp {timestamp} is {ahead_us} us ahead of this clock; at most "
+                f"{self._max_error_us} us are accepted (flag max_clock_sync_error_usec)"
+            )
+        self._last = timestamp

@@ -1,0 +1,73 @@
+"""What operators ask of the leader beside DDL: maintenance of tablet servers, tablets given up.
+
+Both are one write each, and may be asked for again: a state that is already there is success, and a
+tablet that was replaced is not found any more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from targets.kudu.context import NodeContext
+from targets.kudu.master.assignment import plan_replacement
+from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.records import TServerRecord
+from targets.kudu.master.refusals import RefusedError
+from targets.kudu.master.tservers import TServerMap
+from targets.kudu.messages import (
+    AppStatus,
+    ChangeTServerStateRequest,
+    MasterError,
+    MasterErrorCode,
+    ReplaceTabletRequest,
+    TServerStateChange,
+)
+
+__all__ = ["Admin"]
+
+_ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
+
+
+class Admin:
+    """The operations, on the epoch they are given. All raise `RefusedError`."""
+
+    def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
+        self._node = node
+        self._tservers = tservers
+
+    async def change_tserver_state(self, epoch: Epoch, request: ChangeTServerStateRequest) -> None:
+        """Maintenance on or off. When it ends, every tablet server is asked for a full report, so
+        that what was overlooked meanwhile is looked at (Kudu does the same).
+        """
+        record = epoch.catalog.tservers.get(request.ts_uuid)
+        if record is None and self._tservers.get(request.ts_uuid) is None:
+            raise _not_found(f"no tablet server {request.ts_uuid!r} has registered here")
+        enters = request.change is _ENTER
+        if (record is not None and record.in_maintenance) == enters:
+            await epoch.confirm()
+            return
+        now_ns = self._node.env.clock.wall_ns()
+        await epoch.write(tservers=[TServerRecord(request.ts_uuid, enters, now_ns)])
+        if not enters:
+            for server in self._tservers:
+                server.full_report_term = -1
+        epoch.after_commit(())
+
+    async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
+        """Give a tablet up for an empty one; returns the id of that one. Its rows are lost."""
+        tablet = epoch.catalog.tablets.get(request.tablet_id)
+        if tablet is not None:
+            async with epoch.locked([tablet.table_id]):
+                now_ns = self._node.env.clock.wall_ns()
+                new_id = self._node.new_id()
+                plan = plan_replacement(epoch.catalog, tablet.id, new_id, now_ns)
+                if plan is not None:
+                    await epoch.write(tablets=plan.tablets)
+                    epoch.after_commit(plan.calls)
+                    return new_id
+        await epoch.confirm()
+        raise _not_found(f"no live tablet has the id {request.tablet_id!r}")
+
+
+def _not_found(message: str) -> RefusedError:
+    return RefusedError(MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message))

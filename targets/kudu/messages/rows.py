@@ -1,0 +1,247 @@
+"""`TabletServerService`: rows are written to the leader of a tablet and read from its replicas.
+
+After Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Where Kudu keeps a
+scanner on the server, a page here ends in a token that holds all of it: any replica of the tablet
+can go on, at the same timestamp.
+
+Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 stands for
+"none".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from targets.kudu.messages.base import Message, TabletError
+from targets.kudu.messages.schema import Partition
+
+if TYPE_CHECKING:
+    Value = None | bool | int | float | str | bytes
+    """A cell, by the type of its column: msgpack keeps all of them apart."""
+else:
+    Value = Any  # msgspec takes no union of text and bytes
+
+__all__ = [
+    "ChecksumRequest",
+    "ChecksumResponse",
+    "HostedTablet",
+    "ListTabletsRequest",
+    "ListTabletsResponse",
+    "ReadMode",
+    "ReplicaInfo",
+    "RowError",
+    "RowErrorCode",
+    "RowKind",
+    "RowOperation",
+    "RowRequestId",
+    "SafeTimeRequest",
+    "SafeTimeResponse",
+    "ScanRequest",
+    "ScanResponse",
+    "Value",
+    "WriteRequest",
+    "WriteResponse",
+]
+
+
+class RowKind(enum.IntEnum):
+    """`RowOperationsPB.Type`."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    UPSERT = 5
+
+
+class RowOperation(Message, frozen=True):
+    """One row of a write. `key` is in the order of the key columns, `values` by column id, without
+    the key. INSERT leaves other columns null, UPDATE and UPSERT of an existing row leave them be.
+    """
+
+    kind: RowKind
+    key: tuple[Value, ...]
+    values: dict[int, Value] = msgspec.field(default_factory=dict)
+
+
+class RowErrorCode(enum.IntEnum):
+    """Why one row was not written, decided where the log is applied, so alike on all replicas."""
+
+    NOT_FOUND = 1  # UPDATE, DELETE: there is no such row
+    INVALID_ARGUMENT = 4  # a column that was dropped meanwhile, or must not be null
+    ALREADY_PRESENT = 6  # INSERT: there is such a row
+    OUT_OF_RANGE = 101  # the key belongs to another tablet (Kudu: NotFound)
+
+
+class RowError(Message, frozen=True):
+    """The row at position `row` of the request was not written; the others were."""
+
+    row: int
+    code: RowErrorCode
+
+
+class RowRequestId(Message, frozen=True):
+    """Names one write; every resend carries the same one and the same rows, to whichever leader.
+
+    `first_incomplete_seq_no` tells that the client has all answers below it and will not ask for
+    them again: their results are forgotten, and a late copy of such a request is REQUEST_STALE.
+    """
+
+    client_id: str
+    seq_no: int
+    first_incomplete_seq_no: int = 0
+
+
+class WriteRequest(Message, frozen=True):
+    """Write rows, in order, all under one timestamp; at most `rpc_max_message_size` bytes."""
+
+    tablet_id: str
+    request_id: RowRequestId
+    operations: tuple[RowOperation, ...]
+    propagated_timestamp: int = 0
+
+
+class WriteResponse(Message, frozen=True):
+    """Without `error` all rows but those in `row_errors` are committed, at `timestamp`.
+
+    With `error.indeterminate` the write may have happened or may happen yet; the same request to
+    whoever leads next finds out. After any other error it has not happened and will not.
+    """
+
+    error: TabletError | None = None
+    timestamp: int = 0
+    row_errors: tuple[RowError, ...] = ()
+    propagated_timestamp: int = 0
+    index: int = 0  # of the log entry: the answer reflects the tablet's log up to it
+    term: int = 0
+
+
+class ReadMode(enum.IntEnum):
+    """`ReadMode` of `common/common.proto`."""
+
+    READ_LATEST = 1
+    """What is newest here: of a leader with confirmed leadership (linearizable), or, where the
+    request allows it, of any replica, however far behind."""
+    READ_AT_SNAPSHOT = 2
+    """The state at one timestamp, of any replica: the same answer everywhere and for ever."""
+    READ_YOUR_WRITES = 3
+    """A snapshot at or after `propagated_timestamp`, as new as it can be without waiting."""
+
+
+class ReplicaInfo(Message, frozen=True):
+    """Who answered: role and term as it sees them, and how much of the log its answer reflects."""
+
+    ts_uuid: str = ""
+    role: str = ""
+    term: int = 0
+    applied_index: int = 0
+    leadership_confirmed: bool = False
+
+
+class ScanRequest(Message, frozen=True):
+    """Read rows in key order, a page at a time.
+
+    `projection` holds column ids, `None` stands for all. `key_start` and `key_end` are encoded keys
+    (`partitions.encode_key`) `[start, end)`; empty means unbounded. A page has at most `batch_rows`
+    rows, and less where they are large; `page_token` continues after the page that it came with, at
+    the same timestamp, with the same mode, range and projection. `timeout_ms` is how long to wait
+    for the snapshot.
+    """
+
+    tablet_id: str
+    mode: ReadMode = ReadMode.READ_LATEST
+    snapshot_timestamp: int = 0
+    propagated_timestamp: int = 0
+    projection: tuple[int, ...] | None = None
+    key_start: bytes = b""
+    key_end: bytes = b""
+    page_token: bytes = b""
+    batch_rows: int = 1000
+    allow_followers: bool = False  # READ_LATEST only; the other modes may ask anybody
+    timeout_ms: int = 10_000
+
+
+class ScanResponse(Message, frozen=True):
+    """`rows` hold values in the order of `column_ids`. Without `page_token` this was the last page;
+    a page may be empty and not the last. `snap_timestamp` is what the rows are the state at.
+    """
+
+    error: TabletError | None = None
+    column_ids: tuple[int, ...] = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    page_token: bytes = b""
+    snap_timestamp: int = 0
+    propagated_timestamp: int = 0
+    schema_version: int = 0
+    replica: ReplicaInfo = ReplicaInfo()
+
+
+class ChecksumRequest(Message, frozen=True):
+    """Ask for the checksum of a tablet's rows at a timestamp; 0 means now."""
+
+    tablet_id: str
+    snapshot_timestamp: int = 0
+    timeout_ms: int = 10_000
+
+
+class ChecksumResponse(Message, frozen=True):
+    """Equal `checksum` and `rows` on all replicas with the same `schema_version`."""
+
+    error: TabletError | None = None
+    checksum: str = ""
+    rows: int = 0
+    snap_timestamp: int = 0
+    schema_version: int = 0
+    replica: ReplicaInfo = ReplicaInfo()
+
+
+class ListTabletsRequest(Message, frozen=True):
+    """Ask a tablet server for its replicas."""
+
+
+class HostedTablet(Message, frozen=True):
+    """A replica, as its server sees it; `state` and `data_state` as in `ReportedTablet`."""
+
+    tablet_id: str
+    table_id: str
+    table_name: str
+    state: str
+    data_state: str
+    role: str
+    term: int
+    leader_uuid: str | None
+    partition: Partition
+    schema_version: int
+    rows: int
+
+
+class ListTabletsResponse(Message, frozen=True):
+    """By tablet id."""
+
+    ts_uuid: str
+    tablets: tuple[HostedTablet, ...] = ()
+
+
+class SafeTimeRequest(Message, frozen=True):
+    """Between replicas: have the leader see to it that the log reaches beyond a timestamp."""
+
+    tablet_id: str
+    timestamp: int
+
+
+class SafeTimeResponse(Message, frozen=True):
+    """Once committed; a follower then waits until its own log is there."""
+
+    error: TabletError | None = None
+
+
+METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
+    "TabletServerService.Write": (WriteRequest, WriteResponse),
+    "TabletServerService.Scan": (ScanRequest, ScanResponse),
+    "TabletServerService.Checksum": (ChecksumRequest, ChecksumResponse),
+    "TabletServerService.ListTablets": (ListTabletsRequest, ListTabletsResponse),
+    "TabletServerService.AdvanceSafeTime": (SafeTimeRequest, SafeTimeResponse),
+}

@@ -1,0 +1,168 @@
+"""Keys as bytes, and which tablet a key belongs to: one encoding for clients, masters and servers.
+
+**Keys.** Encoded keys sort as their values do (Kudu `common/key_encoder.h`): numbers big-endian
+with the sign flipped; text and bytes raw in the last column, elsewhere with zeros escaped as 00 01
+and an end of 00 00.
+
+**Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, where there is
+more than one, and then the encoded range columns (`common/partition.h`). A tablet has `[start,
+end)`; the first start and the last end are unbounded, so the tablets of a table cover every key
+exactly once. Buckets are by CRC-32 of the encoded hash columns (Kudu: Murmur2).
+"""
+
+from __future__ import annotations
+
+import bisect
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from targets.kudu.messages import Column, Partition, PartitionSchema, Schema, Value
+
+__all__ = [
+    "decode_key",
+    "encode_key",
+    "fits",
+    "key_columns",
+    "owns",
+    "partition_count",
+    "partition_key",
+    "partitions_of",
+    "tablet_position",
+]
+
+_INT_BYTES: Final = {"INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UNIXTIME_MICROS": 8}
+_TEXT_END: Final = b"\x00\x00"
+_BUCKET_BYTES: Final = 4
+_FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
+
+
+def fits(value: Value, column_type: str) -> bool:
+    """Whether a value that is not null may stand in a column of that type."""
+    size = _INT_BYTES.get(column_type)
+    if size is not None:
+        limit = 1 << (8 * size - 1)
+        return type(value) is int and -limit <= value < limit
+    if column_type == "STRING":
+        return type(value) is str
+    if column_type == "BINARY":
+        return type(value) is bytes
+    if column_type == "BOOL":
+        return type(value) is bool
+    if column_type == "FLOAT":
+        return type(value) is float and not _FLOAT_MAX < abs(value) < float("inf")
+    return column_type == "DOUBLE" and type(value) is float
+
+
+def key_columns(schema: Schema) -> tuple[Column, ...]:
+    """The key columns, in order."""
+    return tuple(column for column in schema.columns if column.is_key)
+
+
+def encode_key(columns: Sequence[Column], values: Sequence[Value]) -> bytes:
+    """The bytes of a key. Raises `ValueError` that quotes the value that does not fit."""
+    if len(values) != len(columns):
+        raise ValueError(f"the key {values!r} has {len(values)} values; it needs {len(columns)}")
+    parts = []
+    for position, (column, value) in enumerate(zip(columns, values, strict=True)):
+        if not fits(value, column.type):
+            raise ValueError(
+                f"the value {value!r} does not fit the key column {column.name!r} of type "
+                f"{column.type}"
+            )
+        parts.append(_encode_value(column.type, value, is_last=position == len(columns) - 1))
+    return b"".join(parts)
+
+
+def _encode_value(column_type: str, value: Value, *, is_last: bool) -> bytes:
+    size = _INT_BYTES.get(column_type)
+    if size is not None:
+        assert isinstance(value, int), value
+        return (value + (1 << (8 * size - 1))).to_bytes(size, "big")
+    if column_type not in {"STRING", "BINARY"}:
+        raise ValueError(f"a column of type {column_type} cannot be part of a key")
+    assert isinstance(value, str | bytes), value
+    if isinstance(value, str):
+        value = value.encode()
+    return value if is_last else value.replace(b"\x00", b"\x00\x01") + _TEXT_END
+
+
+def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
+    """The values of an encoded key."""
+    if len(columns) == 1 and columns[0].type == "STRING":
+        return (key.decode(),)
+    values: list[Value] = []
+    offset = 0
+    for position, column in enumerate(columns):
+        size = _INT_BYTES.get(column.type)
+        if size is not None:
+            number = int.from_bytes(key[offset : offset + size], "big")
+            values.append(number - (1 << (8 * size - 1)))
+            offset += size
+            continue
+        if position == len(columns) - 1:
+            raw = key[offset:]
+        else:
+            # An escaped zero is 00 01, so the first 00 00 is the end.
+            end = key.index(_TEXT_END, offset)
+            raw = key[offset:end].replace(b"\x00\x01", b"\x00")
+            offset = end + len(_TEXT_END)
+        values.append(raw if column.type == "BINARY" else raw.decode())
+    return tuple(values)
+
+
+def partition_key(
+    partition_schema: PartitionSchema, columns: Sequence[Column], values: Sequence[Value]
+) -> bytes:
+    """Where a key is among the partitions; `columns` are the table's key columns."""
+    buckets = partition_schema.num_hash_buckets
+    if buckets == 1 and not partition_schema.range_columns:
+        return b""
+    prefix = b""
+    if buckets > 1:
+        hashed = _encode_some(partition_schema.hash_columns or None, columns, values)
+        prefix = (zlib.crc32(hashed) % buckets).to_bytes(_BUCKET_BYTES, "big")
+    if not partition_schema.range_columns:
+        return prefix
+    return prefix + _encode_some(partition_schema.range_columns, columns, values)
+
+
+def _encode_some(
+    names: Iterable[str] | None, columns: Sequence[Column], values: Sequence[Value]
+) -> bytes:
+    """The encoded columns with these names, or all of them."""
+    if names is None:
+        return encode_key(columns, values)
+    positions = {column.name: position for position, column in enumerate(columns)}
+    chosen = [positions[name] for name in names]
+    return encode_key([columns[p] for p in chosen], [values[p] for p in chosen])
+
+
+def partition_count(partition_schema: PartitionSchema) -> int:
+    """How many tablets such a table has."""
+    return partition_schema.num_hash_buckets * (len(partition_schema.range_splits) + 1)
+
+
+def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
+    """The partitions of a table in key order: they cover all keys, each exactly once."""
+    buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
+    prefixes = (
+        [bucket.to_bytes(_BUCKET_BYTES, "big") for bucket in range(buckets)]
+        if buckets > 1
+        else [b""]
+    )
+    starts = [prefix + split for prefix in prefixes for split in (b"", *splits)]
+    starts[0] = b""
+    return tuple(
+        Partition(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)
+    )
+
+
+def owns(partition: Partition, key: bytes) -> bool:
+    """Whether a partition key lies in the partition."""
+    return partition.start <= key and (not partition.end or key < partition.end)
+
+
+def tablet_position(starts: Sequence[bytes], key: bytes) -> int:
+    """Which of the partitions with these rising starts holds the partition key: its position."""
+    return bisect.bisect_right(starts, key) - 1

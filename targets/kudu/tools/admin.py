@@ -1,0 +1,99 @@
+"""The cluster as an administrator's tool sees it: addresses of masters, and calls with limits.
+
+A tool asks once and says what came; it repeats nothing that changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from targets.kudu import messages as m
+from targets.kudu.client._caller import Caller
+from targets.kudu.rpc import RpcError
+
+__all__ = ["Admin", "ToolError"]
+
+_AT_ONCE: Final = 16
+"""So many calls are under way at once."""
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class ToolError(Exception):
+    """What was asked for could not be done; the message is Kudu's `Status: text` where it has one.
+
+    The tool then ends with 1, as Kudu's does.
+    """
+
+
+class Admin:
+    """Calls to a cluster. `masters` are addresses as "node:port"."""
+
+    def __init__(self, rpc: Caller, masters: Sequence[str], *, timeout_s: float = 10.0) -> None:
+        """Each call waits `timeout_s` at most."""
+        self.masters = tuple(masters)
+        self._rpc = rpc
+        self._timeout_s = timeout_s
+
+    async def ask(
+        self, address: str, method: str, request: msgspec.Struct, response_type: type[R]
+    ) -> R:
+        """The answer, whatever it says; raises `RpcError` where none came."""
+        return await self._rpc.call(
+            address, method, request, response_type, timeout_s=self._timeout_s
+        )
+
+    async def ask_master(self, address: str, method: str, request: m.Message) -> Any:
+        """The answer of a master that has no error; raises `ToolError` otherwise."""
+        try:
+            answer: Any = await self.ask(address, method, request, m.METHODS[method][1])
+        except RpcError as error:
+            raise ToolError(f"Network error: {address}: {error}") from error
+        if answer.error is not None:
+            status = answer.error.status.name.replace("_", " ").capitalize()
+            raise ToolError(f"{status}: {answer.error.message}")
+        return answer
+
+    async def ask_leader(self, method: str, request: m.Message) -> Any:
+        """As `ask_master`, of the master that leads."""
+        return await self.ask_master(await self.leader(), method, request)
+
+    async def leader(self) -> str:
+        """The address of the master that leads in the highest term; raises `ToolError`."""
+        answers = await self.all_of(self.masters, self._connect)
+        leaders = [
+            (answer.meta.term, address)
+            for address, answer in zip(self.masters, answers, strict=True)
+            if answer is not None and answer.error is None and answer.role == "LEADER"
+        ]
+        if not leaders:
+            raise ToolError(
+                f"Not found: no leader master was found among {', '.join(self.masters)}"
+            )
+        return max(leaders)[1]
+
+    async def _connect(self, address: str) -> m.ConnectToMasterResponse | None:
+        try:
+            return await self.ask(
+                address,
+                "MasterService.ConnectToMaster",
+                m.ConnectToMasterRequest(),
+                m.ConnectToMasterResponse,
+            )
+        except RpcError:
+            return None
+
+    async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
+        """The question asked of each item, some at a time; answers in the order of the items."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(item: A) -> B:
+            async with slots:
+                return await question(item)
+
+        return list(await asyncio.gather(*map(one, items)))

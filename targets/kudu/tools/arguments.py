@@ -1,0 +1,80 @@
+"""The arguments of `harness kudu`, spelt as those of Kudu's own tool."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.errors import UsageError
+
+__all__ = ["parse"]
+
+KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
+LIST_FORMATS: Final = ("pretty", "json")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complaints are `UsageError`s."""
+
+    def error(self, message: str) -> Any:
+        """See the class."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The action's name in `action`, and what it was given; raises `UsageError`."""
+    parser = _Parser(
+        prog="harness kudu",
+        description="Look at a cluster of the bundled Kudu, and administer it, with the words of "
+        "Kudu's own tool.",
+    )
+    parser.add_argument(
+        "--cluster", metavar="NAME", help="which `harness up` started (default: the only one)"
+    )
+    modes = parser.add_subparsers(metavar="MODE", required=True)
+
+    ksck = modes.add_parser("ksck", help="check the whole cluster")
+    ksck.set_defaults(action="ksck")
+    ksck.add_argument("--format", "--ksck_format", choices=KSCK_FORMATS, default=KSCK_FORMATS[0])
+    ksck.add_argument("--checksum", action="store_true", help="compare the rows of all replicas")
+
+    master = modes.add_parser("master", help="masters").add_subparsers(required=True)
+    _lists(master.add_parser("list", help="all masters, each asked"), "master list")
+    tserver = modes.add_parser("tserver", help="tablet servers").add_subparsers(required=True)
+    _lists(tserver.add_parser("list", help="all that the leader knows"), "tserver list")
+
+    table = modes.add_parser("table", help="tables").add_subparsers(required=True)
+    listing = table.add_parser("list", help="all tables")
+    _lists(listing, "table list")
+    listing.add_argument(
+        "--tablets", "--list_tablets", action="store_true", help="with tablets and replicas"
+    )
+    for name, text in (("describe", "columns, partitions, owner"), ("scan", "print rows")):
+        described = table.add_parser(name, help=text)
+        described.set_defaults(action=f"table {name}")
+        described.add_argument("table", metavar="TABLE")
+        if name == "scan":
+            described.add_argument("--limit", type=int, default=10_000, metavar="ROWS")
+
+    tablet = modes.add_parser("tablet", help="tablets").add_subparsers(required=True)
+    step_down = tablet.add_parser("leader_step_down", help="have the leader give up its role")
+    step_down.set_defaults(action="tablet leader_step_down")
+    step_down.add_argument("tablet", metavar="TABLET_ID")
+    step_down.add_argument("--abrupt", action="store_true", help="without a successor")
+    step_down.add_argument("--new-leader-uuid", "--new_leader_uuid", metavar="UUID")
+    changes = tablet.add_parser("change_config", help="change who replicates a tablet")
+    changes.set_defaults(action="tablet change_config")
+    kinds = changes.add_subparsers(dest="change", required=True)
+    for name in ("add_replica", "remove_replica", "change_replica_type"):
+        kind = kinds.add_parser(name)
+        kind.add_argument("tablet", metavar="TABLET_ID")
+        kind.add_argument("ts_uuid", metavar="TS_UUID")
+        if name != "remove_replica":
+            kind.add_argument("replica_type", choices=["VOTER", "NON_VOTER"])
+    return parser.parse_args(list(arguments))
+
+
+def _lists(parser: argparse.ArgumentParser, action: str) -> None:
+    parser.set_defaults(action=action)
+    parser.add_argument("--format", choices=LIST_FORMATS, default=LIST_FORMATS[0])

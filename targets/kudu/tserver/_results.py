@@ -1,0 +1,144 @@
+"""Exactly once: what became of recent writes, so that a resent one gets the first answer.
+
+Kudu's `rpc/result_tracker.h`, but decided where the log is applied and by the log's timestamps: so
+all replicas know the same, a new leader knows what the old one did, and it all comes back with the
+log and its snapshots. Two copies of a request may both stand in the log; only the first one counts.
+
+A result is kept for `remember_responses_ttl_ms` and a client for `remember_clients_ttl_ms` after
+its last write. A client tells below which number it has all its answers; those go at once. What
+comes with a number whose result is gone is stale: whether it happened is not known here any more.
+
+Results must not go early, or a late copy would act again. So where there are too many of them,
+`is_full` has the leader turn new writes away (THROTTLED).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import RowError
+from targets.kudu.tserver import limits
+
+__all__ = ["Results", "StoredClient", "WriteResult"]
+
+_US_PER_MS: Final = 1000
+_AGES_SPARE: Final = 1024
+
+
+class WriteResult(msgspec.Struct, frozen=True, array_like=True):
+    """What a write did: its timestamp, its place in the log, the rows that were not written."""
+
+    timestamp: int
+    index: int
+    term: int
+    errors: tuple[RowError, ...] = ()
+
+
+class StoredClient(msgspec.Struct, frozen=True, array_like=True):
+    """A client in a snapshot; `results` by number."""
+
+    client_id: str
+    stale_before: int
+    last_timestamp: int
+    results: tuple[tuple[int, WriteResult], ...]
+
+
+class _Client:
+    __slots__ = ("last_timestamp", "results", "stale_before")
+
+    def __init__(self) -> None:
+        self.stale_before = 0
+        self.last_timestamp = 0
+        self.results: dict[int, WriteResult] = {}
+
+
+class Results:
+    """The results of one tablet. Timestamps must rise from call to call."""
+
+    def __init__(self, *, results_ttl_ms: int, clients_ttl_ms: int) -> None:
+        """How long results, and clients without a new write, are remembered."""
+        self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
+        self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
+        self._clients: dict[str, _Client] = {}  # by their last write
+        self._by_age: deque[tuple[int, str, int]] = deque()  # timestamp, client, number
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new writes must wait for old results to go."""
+        return self.count >= limits.RESULTS_MAX or len(self._clients) >= limits.CLIENTS_MAX
+
+    def find(self, client_id: str, seq_no: int) -> WriteResult | None:
+        """The result of a write that was applied lately."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.results.get(seq_no)
+
+    def is_stale(self, client_id: str, seq_no: int) -> bool:
+        """Whether the result of such a write would be gone."""
+        client = self._clients.get(client_id)
+        return client is not None and seq_no < client.stale_before
+
+    def add(self, client_id: str, seq_no: int, first_incomplete: int, result: WriteResult) -> None:
+        """Keep the result of a write that is neither known nor stale."""
+        client = self._clients.pop(client_id, None) or _Client()
+        self._clients[client_id] = client
+        client.last_timestamp = result.timestamp
+        client.results[seq_no] = result
+        self.count += 1
+        self._by_age.append((result.timestamp, client_id, seq_no))
+        self._forget_below(client, min(first_incomplete, seq_no))
+
+    def _forget_below(self, client: _Client, seq_no: int) -> None:
+        if seq_no <= client.stale_before:
+            return
+        client.stale_before = seq_no
+        for answered in [number for number in client.results if number < seq_no]:
+            del client.results[answered]
+            self.count -= 1
+
+    def expire(self, timestamp: int) -> None:
+        """Forget what is too old at `timestamp`."""
+        while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
+            _, client_id, seq_no = self._by_age.popleft()
+            client = self._clients.get(client_id)
+            if client is not None and seq_no in client.results:
+                self._forget_below(client, seq_no + 1)
+        if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
+            self._by_age = deque(age for age in self._by_age if self.find(*age[1:]) is not None)
+        while self._clients:
+            client_id = next(iter(self._clients))
+            client = self._clients[client_id]
+            if client.last_timestamp > timestamp - self._clients_ttl:
+                return
+            self.count -= len(client.results)
+            del self._clients[client_id]
+
+    def store(self) -> tuple[StoredClient, ...]:
+        """Everything, alike on all replicas."""
+        return tuple(
+            StoredClient(
+                client_id,
+                client.stale_before,
+                client.last_timestamp,
+                tuple(sorted(client.results.items(), key=lambda item: item[0])),
+            )
+            for client_id, client in self._clients.items()
+        )
+
+    def load(self, stored: Iterable[StoredClient]) -> None:
+        """Become what `store` gave."""
+        self._clients.clear()
+        ages = []
+        for one in stored:
+            client = self._clients[one.client_id] = _Client()
+            client.stale_before = one.stale_before
+            client.last_timestamp = one.last_timestamp
+            client.results = dict(one.results)
+            ages += [(r.timestamp, one.client_id, seq_no) for seq_no, r in one.results]
+        self._by_age = deque(sorted(ages))
+        self.count = len(ages)

@@ -1,0 +1,294 @@
+"""Who is added and who is evicted: cases of Kudu's rules, and a small world that must settle.
+
+In a case each peer is one word: its name, then `!` failed, `x` unrecoverable, `?` unknown, `r` to
+be replaced, `n` a non-voter, `p` a non-voter on its way to a voter. The first is the leader.
+"""
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from targets.kudu.master.replacement import (
+    AddPeer,
+    Decision,
+    EvictPeer,
+    Scheme,
+    StepDownLeader,
+    decide,
+    is_settled,
+)
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
+
+ADD = AddPeer("NON_VOTER", promote=True)
+NEVER = ("NON_VOTER", False)
+HEALTH = {
+    "!": PeerHealth.FAILED,
+    "x": PeerHealth.FAILED_UNRECOVERABLE,
+    "?": PeerHealth.UNKNOWN,
+}
+
+
+def parse(words: str) -> tuple[RaftConfig, str, dict[str, PeerHealth]]:
+    peers, health = [], {}
+    for word in words.split():
+        uuid, marks = word[0], word[1:]
+        voter = not set(marks) & {"n", "p"}
+        kind = "VOTER" if voter else "NON_VOTER"
+        peers.append(PeerConfig(uuid, f"{uuid}:1", kind, "p" in marks, "r" in marks))
+        health[uuid] = next((HEALTH[mark] for mark in marks if mark in HEALTH), PeerHealth.HEALTHY)
+    return RaftConfig(5, tuple(peers)), peers[0].uuid, health
+
+
+CASES: list[tuple[str, int, Decision | None]] = [
+    # at rest
+    ("A B C", 3, None),
+    ("A", 1, None),
+    ("A B? C", 3, None),
+    # one lost: add first, evict when the new one votes
+    ("A B! C", 3, ADD),
+    ("A B! C Dp", 3, None),
+    ("A B! C Dp?", 3, None),
+    ("A B! C D", 3, EvictPeer("B")),
+    ("A B! C Dp!", 3, EvictPeer("D")),
+    ("A B! C Dpx", 3, EvictPeer("D")),
+    ("A B! C Dn", 3, ADD),  # a non-voter that nobody promotes is no help
+    ("A B C Dp", 3, EvictPeer("D")),  # the lost one came back before the new one voted
+    ("A B C D", 3, EvictPeer("B")),  # and after
+    ("A B! C D", 5, ADD),
+    # unrecoverable: evict at once
+    ("A Bx C", 3, EvictPeer("B")),
+    ("A C", 3, ADD),
+    ("A Bx C! D", 3, EvictPeer("B")),
+    ("A Bx", 1, EvictPeer("B")),
+    # no majority is healthy: hands off
+    ("A B! C!", 3, None),
+    ("A Bx C!", 3, None),
+    ("A B! C! Dp!", 3, None),
+    ("A B! C? Dp", 3, None),
+    ("A B?", 1, EvictPeer("B")),  # alone it is a majority
+    ("A B! C! D", 3, EvictPeer("B")),  # two of the three that remain are well
+    ("A B! C! D! E", 5, None),
+    ("A B! C! D E", 5, ADD),
+    ("A B! C! D E Fp", 5, ADD),
+    ("A B! C! D E Fp Gp", 5, None),
+    # other numbers of replicas
+    ("A B C", 1, EvictPeer("B")),
+    ("A B", 1, EvictPeer("B")),
+    ("A", 3, ADD),
+    ("A Bp", 3, ADD),
+    ("A Bp Cp", 3, None),
+    ("A B C", 5, ADD),
+    ("A B C D E", 3, EvictPeer("B")),
+    ("A B C D E!", 3, EvictPeer("E")),
+    ("A B C? D E", 3, EvictPeer("C")),
+    ("A! B C D E", 3, None),  # a leader that is not well evicts nobody
+    ("A? B! C D E Fp!", 5, ADD),
+    ("A? B C", 1, None),
+    # to be replaced
+    ("A Br C", 3, ADD),
+    ("A Br C Dp", 3, None),
+    ("A Br C D", 3, EvictPeer("B")),
+    ("A Br C! D", 3, EvictPeer("C")),
+    ("Ar B C", 3, ADD),
+    ("Ar B C D", 3, StepDownLeader()),
+    ("Ar Br C Dp", 3, ADD),
+    ("Ar Br C D E", 3, EvictPeer("B")),
+    ("A Br", 1, EvictPeer("B")),
+    ("A Br C Dp!", 3, EvictPeer("D")),
+]
+
+
+@pytest.mark.parametrize(("words", "num_replicas", "expected"), CASES)
+def test_cases(words: str, num_replicas: int, expected: Decision | None) -> None:
+    config, leader, health = parse(words)
+    assert decide(config, leader, health, num_replicas=num_replicas) == expected
+
+
+def test_a_server_in_maintenance_is_not_missed() -> None:
+    config, leader, health = parse("A B! C")
+    assert decide(config, leader, health, num_replicas=3, spared=("B",)) is None
+    assert decide(config, leader, health, num_replicas=3, spared=("C",)) == ADD
+    config, leader, health = parse("A Br C")
+    assert decide(config, leader, health, num_replicas=3, spared=("B",)) == ADD
+
+
+def test_a_leader_out_of_the_configuration_evicts_nobody() -> None:
+    config, _, health = parse("A B C D!")
+    assert decide(config, "Z", health, num_replicas=3) is None
+
+
+def test_settled_is_the_right_number_of_voters_and_nothing_else() -> None:
+    for words, num_replicas, settled in (
+        ("A B C", 3, True),
+        ("A B", 3, False),
+        ("A B C D", 3, False),
+        ("A B Cp", 3, False),
+        ("A B Cr", 3, False),
+    ):
+        assert settled is is_settled(parse(words)[0], num_replicas)
+
+
+EVICTING: list[tuple[str, int, Decision | None]] = [
+    ("A B C", 3, None),
+    ("A B! C", 3, EvictPeer("B")),
+    ("A B! C!", 3, EvictPeer("B")),  # what lost tablets: KUDU-1097
+    ("A C", 3, AddPeer("VOTER", promote=False)),
+    ("A", 3, AddPeer("VOTER", promote=False)),
+    ("A B C", 1, EvictPeer("C")),
+]
+
+
+@pytest.mark.parametrize(("words", "num_replicas", "expected"), EVICTING)
+def test_cases_of_the_old_scheme(words: str, num_replicas: int, expected: Decision | None) -> None:
+    config, leader, health = parse(words)
+    found = decide(config, leader, health, num_replicas=num_replicas, scheme=Scheme.EVICT)
+    assert found == expected
+
+
+# --- a world that does as it is told ---------------------------------------------------------
+
+
+@dataclasses.dataclass
+class World:
+    """One tablet, and servers that are up or down for good."""
+
+    peers: dict[str, PeerConfig]
+    up: dict[str, bool]
+    num_replicas: int
+    lost: set[str]  # servers that are up, but whose replica is no more; a new one would be good
+    leader: str | None = None
+    scheme: Scheme = Scheme.PREPARE
+    added: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def voters(self) -> list[str]:
+        return [uuid for uuid, peer in self.peers.items() if peer.member_type == "VOTER"]
+
+    def is_well(self, uuid: str) -> bool:
+        return self.up[uuid] and uuid not in self.lost
+
+    @property
+    def healthy(self) -> list[str]:
+        return [uuid for uuid in self.voters if self.is_well(uuid)]
+
+    def can_commit(self) -> bool:
+        return len(self.healthy) > len(self.voters) // 2
+
+    def health(self) -> dict[str, PeerHealth]:
+        return {
+            uuid: PeerHealth.HEALTHY
+            if self.is_well(uuid)
+            else PeerHealth.FAILED_UNRECOVERABLE
+            if self.up[uuid]
+            else PeerHealth.FAILED
+            for uuid in self.peers
+        }
+
+    def elect(self, rng: random.Random, but: str | None = None) -> None:
+        able = [uuid for uuid in self.healthy if uuid != but]
+        self.leader = rng.choice(able) if able else but
+
+    def candidates(self) -> list[str]:
+        return [uuid for uuid, up in self.up.items() if up and uuid not in self.peers]
+
+    def step(self, rng: random.Random) -> bool:
+        """A decision carried out, or a promotion; false when nothing is left to do."""
+        assert self.leader is not None
+        config = RaftConfig(1, tuple(self.peers.values()))
+        decision = decide(
+            config,
+            self.leader,
+            self.health(),
+            num_replicas=self.num_replicas,
+            scheme=self.scheme,
+        )
+        match decision:
+            case AddPeer(member_type, promote) if self.candidates():
+                uuid = rng.choice(self.candidates())
+                self.peers[uuid] = PeerConfig(uuid, "", member_type, promote)
+                self.lost.discard(uuid)
+                self.added.add(uuid)
+            case EvictPeer(uuid):
+                assert uuid not in self.added, "one that was added was evicted again"
+                assert uuid != self.leader, "the leader was evicted"
+                del self.peers[uuid]
+                assert self.scheme is Scheme.EVICT or self.can_commit(), "the majority is gone"
+            case StepDownLeader():
+                self.elect(rng, but=self.leader)
+            case _:
+                return self.promote()
+        return True
+
+    def promote(self) -> bool:
+        """The leader replica's own part."""
+        for uuid, peer in self.peers.items():
+            if peer.promote and self.is_well(uuid):
+                self.peers[uuid] = PeerConfig(uuid, "")
+                return True
+        return False
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    names = "ABCDEFGHI"[: draw(st.integers(1, 9))]
+    up = {name: draw(st.booleans()) for name in names}
+    peers = {}
+    for name in names[: draw(st.integers(1, len(names)))]:
+        kind = draw(st.sampled_from(["", "", "", "r", "n", "p"]))
+        voter = kind in {"", "r"}
+        peers[name] = PeerConfig(
+            name, "", "VOTER" if voter else "NON_VOTER", kind == "p", kind == "r"
+        )
+    lost = {name for name in peers if up[name] and draw(st.integers(0, 4)) == 0}
+    return World(peers, up, draw(st.sampled_from([1, 3, 5, 7])), lost)
+
+
+@given(worlds(), st.randoms(use_true_random=False))
+def test_every_tablet_with_a_majority_settles(world: World, rng: random.Random) -> None:
+    """Any start with a healthy majority comes to rest: whole, if there are servers enough."""
+    assume(world.can_commit())
+    world.elect(rng)
+    first = dict(world.peers)
+    for _ in range(100):
+        if not world.step(rng):
+            break
+    else:
+        pytest.fail(f"no rest after 100 steps: {world}")
+    assert world.can_commit()
+    # A server of one to be replaced, or of a non-voter that nobody promotes, is taken and no help.
+    no_help = [u for u, p in first.items() if p.replace or (p.member_type, p.promote) == NEVER]
+    if sum(up and u not in no_help for u, up in world.up.items()) >= world.num_replicas:
+        assert is_settled(RaftConfig(1, tuple(world.peers.values())), world.num_replicas)
+        assert sorted(world.healthy) == sorted(world.peers)
+
+
+@given(worlds())
+def test_without_a_healthy_majority_no_voter_is_touched(world: World) -> None:
+    """Removing the lost would only make what is left look whole."""
+    assume(not world.can_commit())
+    config = RaftConfig(1, tuple(world.peers.values()))
+    for leader in world.healthy:
+        decision = decide(config, leader, world.health(), num_replicas=world.num_replicas)
+        assert not isinstance(decision, AddPeer)
+        if isinstance(decision, EvictPeer):
+            rest = [uuid for uuid in world.voters if uuid != decision.uuid]
+            assert len(world.healthy) > len(rest) // 2
+
+
+def survivors(scheme: Scheme) -> bool:
+    """A second server fails as soon as the first decision is carried out."""
+    world = World({u: PeerConfig(u, "") for u in "ABC"}, dict.fromkeys("ABCD", True), 3, set())
+    world.leader, world.scheme = "A", scheme
+    world.up["C"] = False
+    world.step(random.Random(1))
+    world.up["B"], world.up["C"] = False, True
+    return world.can_commit()
+
+
+def test_the_old_scheme_loses_a_tablet_to_a_second_failure_and_the_new_one_does_not() -> None:
+    """KUDU-1097: the first one to fail is back, but it was evicted."""
+    assert survivors(Scheme.PREPARE)
+    assert not survivors(Scheme.EVICT)

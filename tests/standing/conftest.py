@@ -1,0 +1,11 @@
+import pytest
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """A connection to the engine."""
+    from harness.environments.docker.engine import Engine  # which most tests here have no use for
+
+    connected = Engine()
+    yield connected
+    connected.close()

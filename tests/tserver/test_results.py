@@ -1,0 +1,81 @@
+"""Exactly once: results come back as long as they may be asked for, and what is gone is stale."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.tserver import limits
+from targets.kudu.tserver._results import Results, WriteResult
+
+TTL_MS, CLIENTS_MS = 10, 30
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.integers(0, 8),  # number
+        st.integers(0, 3),  # how many below it are not answered yet
+        st.integers(0, 12),  # ms since the last write
+        st.booleans(),  # reload first
+    ),
+    max_size=40,
+)
+
+
+def at(ms: int) -> int:
+    return from_micros(ms * 1000)
+
+
+@given(STEPS)
+def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps):
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    kept: dict[tuple[str, int], WriteResult] = {}
+    stale: dict[str, int] = {}
+    last: dict[str, int] = {}
+    now_ms = 0
+    for index, (client, number, open_below, passed_ms, reload) in enumerate(steps):
+        if reload:
+            stored = results.store()
+            results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+            results.load(stored)
+            assert stored == results.store()
+        now_ms += passed_ms + 1
+        results.expire(at(now_ms))
+        for key, result in list(kept.items()):
+            if result.timestamp <= at(now_ms - TTL_MS):
+                stale[key[0]] = max(stale.get(key[0], 0), key[1] + 1)
+        kept = {k: r for k, r in kept.items() if k[1] >= stale.get(k[0], 0)}
+        for one in [c for c, seen_ms in last.items() if seen_ms <= now_ms - CLIENTS_MS]:
+            del last[one]
+            stale.pop(one, None)
+            kept = {key: result for key, result in kept.items() if key[0] != one}
+        for one in "ab":
+            for candidate in range(10):
+                assert kept.get((one, candidate)) == results.find(one, candidate)
+                assert (candidate < stale.get(one, 0)) is results.is_stale(one, candidate)
+        assert len(kept) == results.count
+        if (client, number) in kept or number < stale.get(client, 0):
+            continue
+        result = WriteResult(at(now_ms), index, 1)
+        first_incomplete = max(0, number - open_below)
+        results.add(client, number, first_incomplete, result)
+        kept[client, number] = result
+        last[client] = now_ms
+        stale[client] = max(stale.get(client, 0), first_incomplete)
+        kept = {k: r for k, r in kept.items() if k[1] >= stale.get(k[0], 0)}
+
+
+def test_memory_is_bounded_whatever_clients_do(monkeypatch):
+    monkeypatch.setattr(limits, "RESULTS_MAX", 50)
+    careful = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    careless = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    for number in range(5000):
+        careful.add("a", number, number, WriteResult(at(1) + number, number, 1))
+        careful.expire(at(1) + number)
+        if not careless.is_full:
+            careless.add("a", number, 0, WriteResult(at(1) + number, number, 1))
+    assert (careful.count, careful.is_full) == (1, False)
+    assert len(careful._by_age) < 1100
+    assert (careless.count, careless.is_full) == (50, True)
+    careless.expire(at(12))
+    assert (careless.count, careless.is_full) == (0, False)
+    assert careless.is_stale("a", 49)

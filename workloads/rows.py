@@ -1,0 +1,279 @@
+"""Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
+
+Tables `r0`, `r1`, ... hold rows that clients fight over. Every cell that is written has a value
+of its own, `n7.0`, so that a read tells whose write it saw. Inserts and updates of few keys are
+refused often, which is an answer as well.
+
+The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
+all of its rows at once, with balances that it made up and that add up to the same every time. So it
+moves amounts between rows without having to know what they were, whatever became of the writes
+before; and whoever sees the group at an instant sees that sum.
+
+Scans are of all modes. Some go back to a timestamp that was answered earlier (`--past`), also long
+ago: the answer must be the same for ever. Nothing is asked for before the first creates ended; they
+are repeated, visibly, until each is known to have made its table.
+
+The vocabulary is `harness.vocabularies.rows`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType, Process
+from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies import Call
+from harness.vocabularies.ddl import Create
+from harness.vocabularies.rows import Kind, Read, Scan, Write
+from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.ddl import check_replicas
+
+__all__ = ["BANK", "RowsWorkload"]
+
+BANK: Final = "bank"
+SUM: Final = 100
+"""What the balances of a group add up to."""
+PAST_MAX: Final = 64
+"""Timestamps answered that are remembered, to be scanned again."""
+_KINDS: Final[tuple[Kind, ...]] = ("insert", "upsert", "upsert", "update", "update", "delete")
+_DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions": (1, 3)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _RowsOps:
+    """An endless generator; `count` makes values unique. The first `readers` threads only read.
+
+    `missing` are tables to be created, `creating` those whose create is under way, by process;
+    until `begun` nothing else is asked for. Bursts, of up to `burst` operations, meet on one table
+    and key; `left` are to come. `past` holds timestamps that scans were answered with.
+    """
+
+    tables: int
+    keys: int
+    groups: int
+    batch: int
+    partitions: int
+    replicas: int
+    read_percent: int
+    scan_percent: int
+    past_percent: int
+    readers: int
+    burst: int
+    missing: tuple[str, ...]
+    creating: tuple[tuple[Process, str], ...] = ()
+    begun: bool = False
+    count: int = 0
+    hot: tuple[int, int] = (0, 0)
+    left: int = 0
+    past: tuple[int, ...] = ()
+
+    def op(self, ctx: Context) -> Step:
+        """A create where one is missing; else what the run's random stream says."""
+        process = ctx.free_process()
+        if process is None or not (self.begun or self.missing):
+            return Pending(self)
+        following = dataclasses.replace(self, count=self.count + 1)
+        if self.missing:
+            name, *rest = self.missing
+            create = self._create(name)
+            return Emit(
+                Draft(create.f, create.asked()),
+                dataclasses.replace(following, missing=tuple(rest)),
+            )
+        rng, together = ctx.random, self.left > 0
+        left, hot = self.left - 1, self.hot
+        if not together:
+            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+            left = 1 + rng.randrange(self.burst - 1) if starts else 0
+            hot = (rng.randrange(self.tables), rng.randrange(self.keys))
+        state = dataclasses.replace(following, hot=hot, left=left)
+        call = state.call(rng, reads=ctx.index_of(process) < self.readers)
+        return Emit(Draft(call.f, call.asked(), process, together=together), state)
+
+    def call(self, rng: random.Random, *, reads: bool) -> Call:
+        """A read, a scan, a write of a group, or a write of rows."""
+        choice = rng.randrange(100)
+        table, key = f"r{self.hot[0]}", self.hot[1]
+        share = self.read_percent + self.scan_percent
+        if reads:
+            choice = choice * share // 100
+        if choice < self.scan_percent:
+            return self._scan(table, rng)
+        if choice < share:
+            return Read(table, f"k{key}")
+        if self.groups and rng.randrange(4) == 0:
+            return transfer(rng.randrange(self.groups), f"n{self.count}", rng)
+        rows: list[tuple[Kind, str, dict[str, Any]]] = []
+        for number in range(1 + rng.randrange(self.batch)):
+            place = key if not number else rng.randrange(self.keys)
+            kind = _KINDS[rng.randrange(len(_KINDS))]
+            rows.append((kind, f"k{place}", self._cells(kind, number, rng)))
+        return Write(table, f"n{self.count}", rows)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Creates are asked for again until their table is there; scans tell timestamps."""
+        del ctx
+        if event.f == Create.f:
+            return self._created(event)
+        value = event.value if isinstance(event.value, dict) else {}
+        if event.f == Scan.f and event.type is OpType.OK and value.get("timestamp"):
+            return dataclasses.replace(self, past=(*self.past, value["timestamp"])[-PAST_MAX:])
+        return self
+
+    def _created(self, event: Op) -> Generator:
+        if event.type is OpType.INVOKE:
+            name = event.value["name"]
+            return dataclasses.replace(self, creating=(*self.creating, (event.process, name)))
+        ended = dict(self.creating).get(event.process)
+        if ended is None:
+            return self
+        creating = tuple(pair for pair in self.creating if pair[0] != event.process)
+        value = event.value if isinstance(event.value, dict) else {}
+        there = event.type is OpType.OK or value.get("result") == "exists"
+        missing = self.missing if there else (*self.missing, ended)
+        begun = self.begun or not (creating or missing)
+        return dataclasses.replace(self, creating=creating, missing=missing, begun=begun)
+
+    def _create(self, name: str) -> Create:
+        nonce = f"n{self.count}"
+        if name == BANK:
+            return new_bank(nonce, self.replicas)
+        return new_table(name, nonce, self.partitions, self.replicas)
+
+    def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
+        """Both columns, but updates and some upserts write one only."""
+        if kind == "delete":
+            return {}
+        value = f"n{self.count}.{number}"
+        if kind == "update" or (kind == "upsert" and rng.randrange(3) == 0):
+            return {f"v{rng.randrange(2)}": value}
+        return {"v0": value, "v1": value}
+
+    def _scan(self, table: str, rng: random.Random) -> Scan:
+        name = BANK if self.groups and rng.randrange(3) == 0 else table
+        if self.past and rng.randrange(100) < self.past_percent:
+            at = self.past[rng.randrange(len(self.past))]
+            return Scan(name, "snapshot", "any", at)
+        choice = rng.randrange(10)
+        if choice < 3:
+            return Scan(name)
+        if choice < 4:
+            return Scan(name, "latest", "any")
+        if choice < 7:
+            return Scan(name, "snapshot", "any")
+        if choice < 8:
+            low = rng.randrange(self.keys)
+            return Scan(name, "snapshot", "leader", start=f"k{low}")
+        return Scan(name, "read-your-writes", "any")
+
+
+def group_size(group: int) -> int:
+    """Two or three rows."""
+    return 2 + group % 2
+
+
+def transfer(group: int, nonce: str, rng: random.Random) -> Write:
+    """A write of all rows of a group; their balances add up to `SUM`."""
+    rows: list[tuple[Kind, str, dict[str, Any]]] = []
+    left, size = SUM, group_size(group)
+    for number in range(size):
+        amount = left if number == size - 1 else rng.randrange(left + 1)
+        left -= amount
+        cells = {"v0": f"{nonce}.{number}", "balance": str(amount)}
+        rows.append(("upsert", f"g{group}.{number}", cells))
+    return Write(BANK, nonce, rows)
+
+
+def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
+    """A table with two columns."""
+    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
+
+
+def new_bank(nonce: str, replicas: int) -> Create:
+    """One tablet: what is written to it at once takes effect at once."""
+    return Create(BANK, nonce, ["v0", "balance"], 1, replicas)
+
+
+class RowsWorkload:
+    """Inserts, upserts, updates, deletes, reads and scans of rows."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "rows"
+    doc: ClassVar[str] = "writes, reads and scans of rows, with snapshots and sums that must hold"
+    vocabulary: ClassVar[str] = "rows"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("tables", 2, "how many tables of rows there are", within=(1, 100)),
+        Option("keys", 6, "how many keys of each the clients fight over", within=(1, 100_000)),
+        Option("groups", 2, "groups of rows whose balances add up; 0: none", within=(0, 100)),
+        Option("batch", 3, "a write has 1 to this many rows", within=(1, 100)),
+        Option("partitions", 3, "tablets of each table of rows", within=(1, 60)),
+        Option("replicas", 3, "replicas of each tablet"),
+        Option("reads", 25, "this share of operations reads a row, in percent", within=(0, 50)),
+        Option("scans", 15, "this share of operations scans a table, in percent", within=(1, 50)),
+        Option("past", 25, "this share of scans goes back in time, in percent", within=(0, 100)),
+        READERS,
+        burst_option(6, "operations at once on one key"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (
+        "linearizable-rows",
+        "snapshot-scans",
+        "elle-rows",
+        "bank-sums",
+        "rows-exactly-once",
+        "read-your-writes",
+        "liveness",
+        "crash",
+        "stats",
+    )
+
+    def generator(self, case: Case) -> Generator:
+        """Creates first, then endless rows."""
+        options = case.workload_options
+        check_replicas(int(options["replicas"]), case)
+        return _RowsOps(
+            tables=int(options["tables"]),
+            keys=int(options["keys"]),
+            groups=int(options["groups"]),
+            batch=int(options["batch"]),
+            partitions=int(options["partitions"]),
+            replicas=int(options["replicas"]),
+            read_percent=int(options["reads"]),
+            scan_percent=int(options["scans"]),
+            past_percent=int(options["past"]),
+            readers=readers_of(case),
+            burst=int(options["burst"]),
+            missing=tuple(_tables(options)),
+        )
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}
+        return {**drawn, **given}
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """A table that nobody else touches: made, written to, read and scanned."""
+        name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
+        replicas = int(case.workload_options["replicas"])
+        life: tuple[Call, ...] = (
+            new_table(name, nonce, 1, replicas),
+            Write(name, f"{nonce}w", [("upsert", "k", {"v0": f"{nonce}w"})]),
+            Read(name, "k"),
+            Scan(name, "snapshot", "any"),
+        )
+        return tuple(map(Request.of, life))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """Every table, from the leaders and as a snapshot."""
+        names = _tables(case.workload_options)
+        modes = [Scan(name) for name in names], [Scan(name, "snapshot", "any") for name in names]
+        return tuple(map(Request.of, [scan for scans in modes for scan in scans]))
+
+
+def _tables(options: Mapping[str, Any]) -> list[str]:
+    names = [f"r{number}" for number in range(int(options["tables"]))]
+    return [*names, BANK] if int(options["groups"]) else names
