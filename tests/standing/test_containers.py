@@ -13,6 +13,7 @@ from harness.environments import procfs
 from harness.environments.docker.image import NEWEST, build_image, image_tag
 from harness.environments.docker.labels import RUN_LABEL
 from harness.errors import EXIT_CRASH, EXIT_USAGE
+from tests.cleaning import only_cleaner
 from tests.programs import run_program
 from tests.standing.support import (
     addresses_of,
@@ -67,12 +68,13 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(kill, up, engine):
     cluster = up.start(*SMALL)
     name = cluster["name"]
     up.call("break", name, "cut node:m1 from others")
-    if kill == "holder":
-        procfs.send(holder_of(cluster), signal.SIGKILL)
-    else:
-        kill_with_warden(cluster)
-    assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
-    up.down(name) if kill == "holder" else up.clean()
+    with only_cleaner():
+        if kill == "holder":
+            procfs.send(holder_of(cluster), signal.SIGKILL)
+        else:
+            kill_with_warden(cluster)
+        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
+        up.call(*(["down", name] if kill == "holder" else ["clean"]))
     assert left_in(engine, cluster) == []
 
 
