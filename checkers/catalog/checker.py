@@ -53,7 +53,7 @@ class CatalogInvariantsChecker:
                 check_coverage(snapshot, findings)
                 check_state(snapshot, findings)
                 check_maps(snapshot, findings)
-                check_named_tablets(history, snapshot, findings)
+                check_named_tablets(history, snapshot, findings, permissions)
                 check_forward(snapshot, findings)
                 check_checksums(snapshot, findings)
                 if at_rest:

@@ -1,7 +1,8 @@
 """Rows as transactions for Elle, in the time of timestamps.
 
 A part is a transaction that writes the cells of its rows, and what was looked at with one timestamp
-(a scan of several tablets at one, or a single read) is a transaction that reads cells. A cell is a
+is one that reads cells: the state at a timestamp is one, so all that was seen at it belongs
+together (where that differs, `internal` says so). A cell is a
 register: its writes are told apart by their values, and cells to which one value was written twice
 are left out.
 
@@ -26,22 +27,25 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from checkers.history_models.transactions import RwRegister
-from checkers.rows.reading import Look, Part, RowsHistory, rows_history
+from checkers._elle_certificate import certified
+from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.registers import floors
-from checkers.rows.values import Cell, Writers
+from checkers.rows.values import Cell, Writers, cells_of
 from checkers.transactional import told
-from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+    from checkers.elle.columns import Columns
 
 __all__ = ["ElleRows", "transactions_in_time"]
 
 Mops = list[list[Any]]
-_SETTINGS = ModelSettings(consistency_models=("strict-serializable",), linearizable_keys=True)
 
 
 def _named(read: RowsHistory, cell: Cell) -> str:
@@ -54,6 +58,7 @@ class _Cells:
     def __init__(self, read: RowsHistory) -> None:
         self._read = read
         self._left_out = Writers(read).repeated()
+        self._seen = {found for look in read.looks for found in cells_of(look.table, look.rows)}
         self._columns: dict[str, set[str]] = {}
         self._deleted: set[tuple[str, str]] = set()
         for part in read.parts:
@@ -63,15 +68,24 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """What a part wrote, or may have written.
+        """What a part wrote; if it is unknown, what it wrote if it took effect at all.
 
-        Of a row that an unknown part has several times nobody knows which of them were refused.
+        That is what it upserted, and what somebody saw: other rows may have been refused, and of a
+        row that it has several times nobody knows which.
         """
         times = Counter(row.key for row in part.rows)
+
+        def surely(row: Written) -> bool:
+            seen = any(
+                ((part.table, row.key, column), value) in self._seen
+                for column, value in row.step.cells
+            )
+            return times[row.key] == 1 and (row.step.kind == "upsert" or seen)
+
         return [
             ["w", _named(self._read, cell), value]
             for row in part.rows
-            if row.result == "ok" or (row.result is None and times[row.key] == 1)
+            if row.result == "ok" or (row.result is None and surely(row))
             if row.step.kind != "delete"
             for column, value in row.step.cells
             if value is not None and (cell := (part.table, row.key, column)) not in self._left_out
@@ -80,6 +94,7 @@ class _Cells:
     def reads(self, looks: Sequence[Look]) -> Mops:
         """What looks at one instant saw."""
         found: Mops = []
+        known: set[tuple[str, Any]] = set()
         for look in looks:
             for key, row in self._read.seen_by(look):
                 cells = dict(row or ())
@@ -90,7 +105,10 @@ class _Cells:
                         value is None and (look.table, key) in self._deleted
                     ):
                         continue
-                    found.append(["r", _named(self._read, cell), value])
+                    name = _named(self._read, cell)
+                    if (name, value) not in known:
+                        known.add((name, value))
+                        found.append(["r", name, value])
         return found
 
 
@@ -117,11 +135,12 @@ def transactions_in_time(read: RowsHistory) -> tuple[History, tuple[int, ...]]:
             add(at, (part.timestamp, 0), (part.timestamp, 0), cells.writes(part))
         else:
             add(at, (floor[at], 2), None, cells.writes(part))
-    together: dict[tuple[int, int], list[Look]] = {}
+    together: dict[int, list[Look]] = {}
     for look in read.looks:
         if look.timestamp is not None:
-            together.setdefault((look.pair.invoke.index, look.timestamp), []).append(look)
-    for (at, timestamp), looks in together.items():
+            together.setdefault(look.timestamp, []).append(look)
+    for timestamp, looks in together.items():
+        at = looks[0].pair.invoke.index
         add(at, (timestamp, 1), (timestamp, 1), cells.reads(looks))
     ops = [
         Op(
@@ -150,37 +169,41 @@ class ElleRows:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
+        from checkers.elle.columns import columns_of
+
         del case
         end_s = time.monotonic() + time_limit_s
         timed, origins = transactions_in_time(rows_history(history))
-        prepared = RwRegister().prepare(timed, _SETTINGS)
-        models = _SETTINGS.consistency_models
-        result, proof = prepared.proven(models, max(0.0, end_s - time.monotonic()))
-        if result.verdict is Verdict.INVALID and proof is not None:
+        columns = columns_of(timed, writes_are="w")
+        result, proof = certified(
+            _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
+        )
+        if result.verdict is Verdict.INVALID:
             # The same once more, with the numbers of operations that people know.
-            result = _retold(timed, origins, max(0.0, end_s - time.monotonic()))
-        reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
+            of_index = {
+                pair.invoke.index: origins[pair.invoke.process]
+                for pair in timed.pairs
+                if isinstance(pair.invoke.process, int)
+            }
+            for place, index in enumerate(columns.index.tolist()):
+                columns.index[place] = of_index[index]
+            result = _searched(columns, end_s)
         found = told(self.name, result, proof)
-        details: Mapping[str, Any] = {**found.details, "looked": {"looks": reads}}
+        reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
+        reason = found.reason
         if result.verdict is Verdict.VALID:
-            found = msgspec.structs.replace(
-                found, reason=f"{result.reason} in the order of timestamps"
-            )
-        return msgspec.structs.replace(found, details=dict(details))
+            reason = f"{reason}, in the order of timestamps"
+        details = {**found.details, "looked": {"looks": reads}}
+        return msgspec.structs.replace(found, reason=reason, details=details)
 
 
-def _retold(timed: History, origins: Sequence[int], time_limit_s: float) -> Any:
-    import numpy as np
-
+def _searched(columns: Columns, end_s: float) -> ElleResult:
     from checkers.elle import check_rw_register
-    from checkers.elle.columns import columns_of
 
-    columns = columns_of(timed, writes_are="w")
-    of_index = {pair.invoke.index: origins[int(pair.invoke.process)] for pair in timed.pairs}
-    columns.index = np.array([of_index[int(index)] for index in columns.index], np.int64)
     return check_rw_register(
         columns,
-        consistency_models=_SETTINGS.consistency_models,
+        consistency_models=("strict-serializable",),
         linearizable_keys=True,
-        time_limit_s=time_limit_s,
+        unknown_writes=True,
+        time_limit_s=max(0.0, end_s - time.monotonic()),
     )

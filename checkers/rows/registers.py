@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from checkers._sentences import ops
-from checkers.history_models.engine import OPERATIONS_MAX, Told, judged
+from checkers.history_models.engine import OPERATIONS_MAX, Told, convicted, judged
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -38,7 +38,7 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.models.rows import RowInput, RowOutput, Rows, RowStep, Seen
+from checkers.linearizability.models.rows import Row, RowInput, RowOutput, Rows, RowStep, Seen
 from checkers.rows.orders import RowOperation, order_by_timestamps
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import sentence
@@ -46,6 +46,8 @@ from harness.ops import CheckResult, History, Pair
 
 __all__ = ["LinearizableRows", "SnapshotScans", "floors"]
 
+_Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
+"""Looks, with every row that they say something about."""
 LOOKS_MAX: Final = 2_000_000
 """Rows in looks; a history with more is judged without those that were not there."""
 CORE_TOLD_MAX: Final = 8
@@ -135,6 +137,9 @@ class _RowsChecker(abc.ABC):
             looks = [
                 (look, [(key, row) for key, row in seen if row is not None]) for look, seen in looks
             ]
+        found = self._at_once(read, looks)
+        if found is not None:
+            return convicted(self.name, found, {"looked": {"answers": len(looks)}})
         problem = self._problem(read, looks)
         result = self._judged(read, problem, end_s)
         if left_out:
@@ -145,10 +150,13 @@ class _RowsChecker(abc.ABC):
     def _judges(self, look: Look) -> bool:
         """Whether it is about this look."""
 
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+        """What looks contradict by themselves, before anything is searched."""
+        del read, looks
+        return None
+
     @abc.abstractmethod
-    def _problem(
-        self, read: RowsHistory, looks: Sequence[tuple[Look, list[tuple[str, Any]]]]
-    ) -> _Problem:
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
         """All operations in the time of this checker."""
 
     def _judged(self, read: RowsHistory, problem: _Problem, end_s: float) -> CheckResult:
@@ -258,9 +266,7 @@ class LinearizableRows(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.is_latest
 
-    def _problem(
-        self, read: RowsHistory, looks: Sequence[tuple[Look, list[tuple[str, Any]]]]
-    ) -> _Problem:
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
         problem = _Problem([], [])
         for part in read.parts:
             call = part.pair.invoke.index
@@ -284,26 +290,48 @@ class SnapshotScans(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.timestamp is not None
 
-    def _problem(
-        self, read: RowsHistory, looks: Sequence[tuple[Look, list[tuple[str, Any]]]]
-    ) -> _Problem:
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+        """Two looks at one timestamp that differ."""
+        first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
+        for look, seen in looks:
+            for key, row in seen:
+                other, before = first.setdefault((look.table, key, look.timestamp), (look, row))
+                if before == row:
+                    continue
+                name = read.name_of(look.table)
+                text = [
+                    f"{sentence(other.pair, name, key, before)}.",
+                    f"{sentence(look.pair, name, key, row)}.",
+                    f"Both are the state at timestamp {look.timestamp}, which is one.",
+                ]
+                blamed = (look.pair.invoke.index, other.pair.invoke.index)
+                return Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+        return None
+
+    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
         problem = _Problem([], [])
         floor = floors(read)
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than a search, or a float, has room for.
-        rank = {stamp: 2 * place for place, stamp in enumerate(ordered)}
+        # At each: first what was written, then what was seen, then what others knew of it wrote.
+        rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
-            after = rank[floor[part.pair.invoke.index]] + 1
+            after = rank[floor[part.pair.invoke.index]] + 2
             for given, output in _by_row(part):
                 if part.timestamp is not None:
                     times = (rank[part.timestamp], rank[part.timestamp])
                     problem.add(part.pair, given, output, times, part.timestamp)
                 elif output is UNKNOWN or "ok" in output:
                     problem.add(part.pair, given, UNKNOWN, (after, None), None)
+        shown: set[tuple[str, str, int | None]] = set()
         for look, seen in looks:
             assert look.timestamp is not None, "these are judged by their timestamps"
             at = rank[look.timestamp] + 1
             for key, row in seen:
+                # One of those that agree is enough, and no lost write has room between them.
+                if (look.table, key, look.timestamp) in shown:
+                    continue
+                shown.add((look.table, key, look.timestamp))
                 problem.add(look.pair, RowInput((look.table, key)), Seen(row), (at, at), None)
         return problem

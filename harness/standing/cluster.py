@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ from harness.planning import (
     refuse_by_hand,
     refuse_unable,
 )
-from harness.plugins import Environment, Nemesis, Session
+from harness.plugins import Environment, Nemesis, Said, Session
 from harness.recorder import Recorder
 
 __all__ = ["Broken", "Healed", "NodeStatus", "StandingCluster", "StatusReport"]
@@ -263,6 +263,16 @@ class StandingCluster(OpenedTarget):
             await self.cluster.stop(node)
         for node in self.cluster.nodes:
             await save(node, folder / node)
+
+    # --- administer --------------------------------------------------------------------------
+
+    async def use_tool(self, arguments: Sequence[str]) -> Said:
+        """What the target's own tool says; raises `UsageError` where it has none."""
+        tool = getattr(self.system, "tool", None)
+        if tool is None:
+            raise UsageError(f"the target {self.plan.case.target!r} has no tool of its own")
+        said: Said = await tool(arguments)
+        return said
 
     # --- look --------------------------------------------------------------------------------
 

@@ -194,7 +194,8 @@ class Bug(enum.Enum):
         topic="P3",
         where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
         find=Find(
-            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' --fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
+            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
+            "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
             "liveness",
             8,
         ),
@@ -243,7 +244,15 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P7",
         where=(f"{_MASTER}.background",),
-        find=None,
+        find=Find(
+            "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 12 "
+            "--mix create=2,locate=6,is-create-done=6,delete=1 "
+            "--kudu-flag tablet_creation_timeout_ms=10000 "
+            "--fault 'pause all@tserver at 8s for 18s' "
+            "--fault 'cut leader from members at 17s for 8s'",
+            "catalog-invariants",
+            1,
+        ),
     )
     PLACE_AT_ONCE = Row(
         title="CreateTable does not wait for tablet servers to be heard of",

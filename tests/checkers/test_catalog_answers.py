@@ -8,8 +8,8 @@ import pytest
 from checkers.catalog.answers import check_answers
 from checkers.catalog.findings import Findings
 from checkers.catalog.history_invariants import check_history
-from checkers.catalog.refusals import check_refusals
 from checkers.catalog.permissions import Permissions
+from checkers.catalog.refusals import check_refusals
 from checkers.catalog.snapshot import read_snapshot
 from harness.ops import OpType
 from tests.checkers.histories import Writer

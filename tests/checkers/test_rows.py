@@ -325,6 +325,7 @@ def test_half_of_a_lost_batch() -> None:
     """Each row by itself could be so, but a part takes effect at once."""
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
+    h.read(1, "c", None, 6)
     h.lose(1, [up("a", "1", balance="9"), up("b", "1", balance="1")])
     h.scan(2, {"a": {"v": "1", "balance": "9"}, "b": {"v": "0", "balance": "5"}}, 10)
     assert set(verdicts(h)) >= {"bank-sums", "elle-rows"}

@@ -99,7 +99,7 @@ class Oracle:
     def __init__(self) -> None:
         self.rows: dict[str, dict[int, str]] = {}
         self.tables: dict[int, dict[str, dict[int, str]]] = {}
-        self.time = 0
+        self.time = 1
         self.columns = schema(1, 2)
         self.version = 0
         self.results: dict[tuple[str, int], tuple[int, list[tuple[int, Error]]]] = {}

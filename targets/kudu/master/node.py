@@ -40,6 +40,7 @@ from targets.kudu.messages import (
     PeerConfig,
     RaftConfig,
 )
+from targets.kudu.pages.master import MasterPages
 from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
 
@@ -74,8 +75,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership = _wire(node, server, rows, tservers)
+    leadership, pages = _wire(node, server, rows, tservers)
     try:
+        await pages.serve()
         await server.start()
         first_config = await _first_config(env, client, settings, uuid)
         replica = Replica(
@@ -104,7 +106,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 def _wire(
     node: NodeContext, server: RpcServer, rows: SystemTablet, tservers: TServerMap
-) -> Leadership:
+) -> tuple[Leadership, MasterPages]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
 
     def make_tasks(catalog: Catalog) -> Tasks:
@@ -125,7 +127,7 @@ def _wire(
         heartbeats=Heartbeats(node, leadership, tservers),
     )
     service.register(server)
-    return leadership
+    return leadership, MasterPages(node, leadership, service)
 
 
 def _checked(config: dict[str, Any]) -> MasterConfig:

@@ -86,6 +86,7 @@ class MasterService:
         admin: Admin,
         heartbeats: Heartbeats,
     ) -> None:
+        self.start_ns = node.env.clock.wall_ns()
         self._node = node
         self._uuid = node.uuid
         self._rows = rows
@@ -285,6 +286,7 @@ class MasterService:
             address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -308,7 +310,11 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -316,7 +322,6 @@ class MasterService:
             self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -121,6 +121,7 @@ class Replica:
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
         self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -440,6 +441,8 @@ class Replica:
         if now == self._announced:
             return
         self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
@@ -549,6 +552,7 @@ class Replica:
                 "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
             },
             "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
             "peer_health": dict(self.peer_health()),
         }
         if core is not None:

@@ -109,9 +109,9 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     table_name: str
     schema: Schema
     schema_version: int
-    last_timestamp: int = 0
-    history_start: int = 0
-    clients: tuple[StoredClient, ...] = ()
+    last_timestamp: int
+    history_start: int
+    clients: tuple[StoredClient, ...]
 
 
 _heads = msgspec.msgpack.Decoder(_Head)
@@ -149,7 +149,7 @@ class TabletMachine:
         self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
-        self.last_timestamp = 0
+        self.last_timestamp = 1  # nothing was written at 1; 0 stands for none
         self._disk_bytes = 0  # of the row files that the next snapshot builds on
         self._set_schema(schema, schema_version)
         self._clear_rows()
