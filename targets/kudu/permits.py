@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.permits import (
     DDL_TWICE,
+    DIRTY_CREATE,
     LOST_AFTER_POWER_CUT,
     NAME_GAP,
     STALE_READ,
@@ -22,7 +23,7 @@ __all__ = ["permits_of_profile"]
 
 LIVENESS: Final = "liveness"
 CATALOG: Final = "catalog-invariants"
-UNDONE: Final = {LIVENESS: ("converged",)}
+UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",)}
 
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority (P10)"),
@@ -73,10 +74,9 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         rules={CATALOG: ("named-tablets", "maps-equal-rows")},
     ),
     Bug.ORDER_CREATE: Permit(
-        name="unlogged-table",
+        name=DIRTY_CREATE,
         why="a new table is shown before it is replicated (P7)",
         rules={
-            "linearizable-catalog": ("stale-read", "created-twice"),
             CATALOG: ("tablet-states", "ids-not-reused", "acknowledged"),
         },
     ),
