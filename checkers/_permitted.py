@@ -46,7 +46,8 @@ def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResu
     if found.verdict is not Verdict.INVALID or not permits:
         return found
     rule = found.details.get("rule")
-    broken = found.details.get("by_invariant") or ({rule: 1} if rule else {})
+    details = found.details
+    broken = details.get("by_invariant") or ({rule: 1} if rule else {})
     counts: dict[str, int] = {}
     for name, times in broken.items():
         permit = next(

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -45,9 +46,11 @@ from checkers._disturbances import (
     excuses,
     weight,
 )
+from checkers._permitted import permit_rules
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
+from harness.permits import permits_of
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
 __all__ = ["BoundsChecker"]
@@ -185,7 +188,7 @@ class BoundsChecker:
         quorum = frozenset(declared.get("quorum") or ())
         ends = _Ends(quorum, getattr(case, "concurrency", math.inf))
         _outages(history, faults, disturbances, declared, ends, judged)
-        return self._result(judged)
+        return permit_rules(self._result(judged), permits_of(history))
 
     def _result(self, judged: _Judged) -> CheckResult:
         details: dict[str, Any] = {
@@ -196,6 +199,7 @@ class BoundsChecker:
         }
         if judged.text:
             details["rule"] = judged.rules[0]
+            details["by_invariant"] = dict(Counter(judged.rules))
             shown = judged.text[:SHOWN_MAX]
             if len(judged.text) > len(shown):
                 shown.append(f"{len(judged.text) - len(shown)} more are not shown.")

@@ -70,6 +70,7 @@ INVARIANTS: Final = (
             "done-early",
             "applied-early",
             "refusals",
+            "named-tablets",
         ),
     ),
     Invariant(
@@ -81,6 +82,7 @@ INVARIANTS: Final = (
             "unique-names",
             "unique-ids",
             "name-map",
+            "maps-equal-rows",
             "ids-not-reused",
             "created-once",
             "column-ids",

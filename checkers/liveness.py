@@ -22,8 +22,10 @@ from checkers._disturbances import (
     disturbances_of,
     excuses,
 )
+from checkers._permitted import permit_rules
 from checkers.catalog.refusals import demanded_refusals
 from harness.ops import CheckResult, History, Op, Verdict, worst
+from harness.permits import permits_of
 
 __all__ = ["LivenessChecker"]
 
@@ -85,12 +87,12 @@ class LivenessChecker:
             details[promise.fact] = {
                 name: op.value.get(name) for name in ("ok", "took_s", "bound_s")
             }
-            found = _judge(promise, op, disturbances)
-            if found.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
-                text = f"{found.text} Its own limits had it refuse to {kind}."
-                found = _Finding(Verdict.UNKNOWN, text)
-            findings.append(found)
-            if found.verdict is not Verdict.VALID:
+            judged = _judge(promise, op, disturbances)
+            if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
+                text = f"{judged.text} Its own limits had it refuse to {kind}."
+                judged = _Finding(Verdict.UNKNOWN, text)
+            findings.append(judged)
+            if judged.verdict is not Verdict.VALID:
                 operations.append(op.index)
         verdict = worst(finding.verdict for finding in findings)
         texts = tuple(finding.text for finding in findings if finding.text is not None)
@@ -102,7 +104,14 @@ class LivenessChecker:
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
             details["rule"] = PROMISES[at].fact
-        return CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+        if verdict is Verdict.INVALID:
+            details["by_invariant"] = {
+                promise.fact: 1
+                for promise, finding in zip(PROMISES, findings, strict=True)
+                if finding.verdict is verdict
+            }
+        found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+        return permit_rules(found, permits_of(history))
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:

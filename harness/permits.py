@@ -14,6 +14,7 @@ again as it was.
 | stale-read           | an answer lacks what leaders of *later* terms acknowledged, nothing else  |
 | torn-list            | a list shows each table as of another moment of its call                  |
 | name-gap             | while it is renamed or deleted, a table is found under no name            |
+| dirty-create         | a table shows while its create is under way, also if that then fails      |
 | ddl-twice            | a change that was sent twice acts twice                                   |
 | lost-after-power-cut | a power cut takes back what was acknowledged before it                    |
 
@@ -33,6 +34,7 @@ from harness.ops import CheckResult, History, Verdict
 
 __all__ = [
     "DDL_TWICE",
+    "DIRTY_CREATE",
     "LOST_AFTER_POWER_CUT",
     "NAME_GAP",
     "PERMITTED",
@@ -48,6 +50,7 @@ __all__ = [
 STALE_READ: Final = "stale-read"
 TORN_LIST: Final = "torn-list"
 NAME_GAP: Final = "name-gap"
+DIRTY_CREATE: Final = "dirty-create"
 DDL_TWICE: Final = "ddl-twice"
 LOST_AFTER_POWER_CUT: Final = "lost-after-power-cut"
 

@@ -50,12 +50,14 @@ __all__ = [
     "Reporter",
     "Request",
     "Roles",
+    "Said",
     "Scene",
     "Session",
     "SoakExecutor",
     "System",
     "Target",
     "TargetSettings",
+    "Tool",
     "Verb",
     "Workload",
     "roles_of",
@@ -210,7 +212,8 @@ class Deployment(msgspec.Struct, frozen=True):
 class System(Protocol):
     """One deployment of a target, as the harness looks at it; may keep connections open.
 
-    Optional: `operations`, what an administrator does to it, by name (see `Operation`).
+    Optional: `operations`, what an administrator does to it, by name (see `Operation`), and `tool`,
+    the target's own command-line tool (see `Tool`).
     """
 
     def client(self, process: int) -> Client:
@@ -247,6 +250,18 @@ Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
 
 Each call keeps to a time limit of its own, or is given up after a minute.
 """
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a tool prints, on stdout and on stderr, and its exit code."""
+
+    text: str
+    exit_code: int = 0
+    error: str = ""
+
+
+Tool = Callable[[Sequence[str]], Coroutine[Any, Any, Said]]
+"""Does what the arguments of a command line ask for; raises `HarnessError`s as a verb would."""
 
 
 async def roles_of(system: System) -> Roles:

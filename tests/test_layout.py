@@ -45,6 +45,7 @@ ALLOWED = {
     "harness.store": (*FLOOR, "harness.case", "harness.signatures", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
     "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.standing", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
     "checkers": (*FLOOR, "harness.case", "checkers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from checkers._bounded_reads import without_bounded
 from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
@@ -40,6 +41,7 @@ class CatalogInvariantsChecker:
         Linear in the history and the snapshot, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
+        history = without_bounded(history)
         findings, permissions = Findings(), Permissions(history)
         check_history(history, findings, permissions)
         snapshots = list(history.facts("snapshot"))
@@ -53,7 +55,7 @@ class CatalogInvariantsChecker:
                 check_coverage(snapshot, findings)
                 check_state(snapshot, findings)
                 check_maps(snapshot, findings)
-                check_named_tablets(history, snapshot, findings)
+                check_named_tablets(history, snapshot, findings, permissions)
                 check_forward(snapshot, findings)
                 check_checksums(snapshot, findings)
                 if at_rest:
@@ -117,8 +119,8 @@ class CatalogInvariantsChecker:
             return permitted_result(
                 held,
                 permissions.permits,
-                findings.permitted,
-                findings.permitted_ops[:OPERATIONS_MAX],
+                {permit: len(each) for permit, each in findings.permitted.items()},
+                sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],
                 details,
             )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())

@@ -62,8 +62,7 @@ class Findings:
     gaps: list[str] = field(default_factory=list)
     looked: dict[str, int] = field(default_factory=dict)
     exempt: dict[str, int] = field(default_factory=dict)
-    permitted: dict[str, int] = field(default_factory=dict)
-    permitted_ops: list[int] = field(default_factory=list)
+    permitted: dict[str, dict[int, None]] = field(default_factory=dict)  # permit -> ops
 
     def look(self, invariant: str, count: int = 1) -> None:
         """Note that an invariant was evaluated on something."""
@@ -73,20 +72,20 @@ class Findings:
         """Note that an invariant could not be evaluated on something."""
         self.exempt[invariant] = self.exempt.get(invariant, 0) + count
 
-    def permit(self, permit: str, *operations: int, count: int = 1) -> None:
-        """Note that something happened which the profile permits."""
-        self.permitted[permit] = self.permitted.get(permit, 0) + count
-        self.permitted_ops.extend(operations)
+    def permit(self, permit: str, operation: int) -> None:
+        """Note that something happened to an operation which the profile permits: once each."""
+        self.permitted.setdefault(permit, {})[operation] = None
 
     def violate(
         self, invariant: str, sentence: str, *operations: int, permit: str | None = None
     ) -> None:
         """Add a violation, unless there is a `permit` for it.
 
-        A sentence may begin with `table_words`, but names of nodes stay.
+        A sentence may begin with `table_words`, but names of nodes stay. Where there is a permit,
+        the last of the operations is the one that it is about.
         """
         if permit is not None:
-            self.permit(permit, *operations)
+            self.permit(permit, operations[-1])
             return
         is_word = sentence.startswith(("table ", "tablet "))
         text = sentence[:1].upper() + sentence[1:] if is_word else sentence

@@ -16,6 +16,7 @@ import re
 from typing import Final
 
 from checkers.catalog.findings import Findings, tried
+from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType
 
@@ -50,7 +51,9 @@ def check_maps(snapshot: Snapshot, findings: Findings) -> None:
                 )
 
 
-def check_named_tablets(history: History, snapshot: Snapshot, findings: Findings) -> None:
+def check_named_tablets(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
     """No answer names a tablet that no log holds; not judged where the dump is cut."""
     if snapshot.rows_left_out:
         return
@@ -68,4 +71,5 @@ def check_named_tablets(history: History, snapshot: Snapshot, findings: Findings
                 f"{tried(pair)} and was told that tablet {named[1]} is not running, but no such "
                 f"tablet was ever logged: master {snapshot.leader} has no row of it.",
                 pair.invoke.index,
+                permit=permissions.lost(done.index),
             )

@@ -35,10 +35,10 @@ class Permissions:
         """
         if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
             return False
-        terms = [fields_of(each.completion).get("term") for each in (pair, other)]
-        if not all(isinstance(term, int) for term in terms):
+        own, later = (fields_of(each.completion).get("term") for each in (pair, other))
+        if not isinstance(own, int) or not isinstance(later, int):
             return False
-        return bool(terms[1] > terms[0] and pair.completion.node != other.completion.node)
+        return later > own and pair.completion.node != other.completion.node
 
     def superseded(self, pair: Pair) -> str | None:
         """The permit, if whoever answered had been followed by another leader by then."""

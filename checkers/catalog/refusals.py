@@ -37,8 +37,8 @@ from typing import Any, Final, Self
 
 from checkers.catalog.findings import Findings, fields_of, is_ok, tried
 from checkers.catalog.permissions import Permissions
-from harness.ops import NEMESIS, History, OpType, Pair
-from harness.timeline import KILL, OPERATION, PAUSE, POWER_CUT, RESTART, faults_of
+from checkers.catalog.unheard import first_disturbance, first_that_hides_servers
+from harness.ops import History, OpType, Pair
 
 __all__ = ["check_refusals", "demanded_refusals"]
 
@@ -134,8 +134,8 @@ class _Context:
         self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
         self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
         self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
-        self.disturbed = _first_disturbance(history)
-        self.unheard = _first_that_hides_servers(history)
+        self.disturbed = first_disturbance(history)
+        self.unheard = first_that_hides_servers(history)
         self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
         self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
         self._creates: list[tuple[int, frozenset[str]]] = []
@@ -229,53 +229,6 @@ class _Context:
 def _end(pair: Pair) -> int:
     assert pair.completion is not None
     return pair.completion.index
-
-
-_DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure", "node-exit"})
-
-
-def _first_disturbance(history: History) -> float:
-    """The index of the first fault, gap or second leader: from then on servers may be unheard."""
-    leaders = 0
-    for op in history:
-        if op.process == "nemesis" or op.f in _DISTURBING:
-            if not op.is_client:
-                return op.index
-        elif op.process == "harness" and op.f == "leader":
-            leaders += 1
-            if leaders > 1:
-                return op.index
-    return math.inf
-
-
-_STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
-"""Kinds of faults that touch their targets and nothing else."""
-ALL: Final = ("all",)
-"""No name of a master."""
-
-
-def _first_that_hides_servers(history: History) -> dict[str, float]:
-    """Master -> the index from which on it may not have heard a tablet server.
-
-    That is the first disturbance, except where it only stopped other masters; masters are those of
-    the last snapshot, and without one nothing is known.
-    """
-    found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
-    masters = found[-1].get("masters") if found else None
-    if not isinstance(masters, Mapping):
-        return {}
-    first: dict[str, float] = dict.fromkeys(map(str, masters), math.inf)
-
-    def touch(index: int, nodes: Sequence[str]) -> None:
-        for master in nodes if set(nodes) <= set(first) else list(first):
-            first[master] = min(first[master], index)
-
-    for fault in faults_of(history, most=None):
-        touch(fault.begin.index, fault.targets if fault.kind in _STOPS_NODES else ALL)
-    for op in history:
-        if op.f in _DISTURBING and not op.is_client and op.process != NEMESIS:
-            touch(op.index, (str(op.value.get("node")),) if op.f == "node-exit" else ALL)
-    return first
 
 
 Rule = Callable[[_Context, Pair], str | None]

@@ -8,18 +8,22 @@ that only looks is taken as soon as it can be, since that loses nothing.
 
 Exact within its bound of steps: an order that was found has been walked along once more, with a
 model of its own; and where the search ended without one, there is none.
+
+A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
+order, and all after that is lost. Which earlier states there are depends on the order, which is not
+remembered; so a search that could have fallen back never says that there is no order.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
-__all__ = ["PartialOutcome", "find_partial_order"]
+__all__ = ["PartialOutcome", "find_partial_order", "states_along"]
 
 STEPS_MAX: Final = 2_000_000
 CLOCK_EVERY: Final = 512
@@ -29,13 +33,15 @@ CLOCK_EVERY: Final = 512
 class PartialOutcome:
     """Positions in a legal order, or `None`; `exhausted` says that there is none at all.
 
-    `stuck` is the position of the operation that the search got no further than.
+    `stuck` is the position of the operation that the search got no further than. `back` says of
+    each fall back in the order after how many of its operations the state was that it took up.
     """
 
     order: tuple[int, ...] | None
     exhausted: bool
     steps: int
     stuck: int | None = None
+    back: Mapping[int, int] = field(default_factory=dict)
 
 
 class _SpentError(Exception):
@@ -50,6 +56,7 @@ def find_partial_order(
     *,
     hints: Mapping[int, int],
     end_s: float,
+    backs: int = 0,
     steps_max: int = STEPS_MAX,
 ) -> PartialOutcome:
     """A legal order of all operations that returned, and of any of the others.
@@ -57,33 +64,42 @@ def find_partial_order(
     Operations are in the order of their calls. `before[i]` is the mask of positions that must come
     before `i`; it holds none that never returned. `chains` are masks of all positions, within each
     of which what must come before only grows. `hints` say what to try first (the lowest). `end_s`
-    is on the monotonic clock.
+    is on the monotonic clock. `backs` is the mask of those that fall back; they never returned.
     """
-    search = _Search(model, operations, before, chains, hints, end_s, steps_max)
+    search = _Search(model, operations, before, chains, hints, end_s, steps_max, backs)
     try:
         order = search.run()
     except _SpentError:
         return PartialOutcome(None, False, search.steps, search.stuck)
-    if order is not None:
-        _walk(model.for_operations(operations), operations, before, order)
-    return PartialOutcome(order, order is None, search.steps, search.stuck)
-
-
-def _walk(
-    model: Model[Any, Any, Any],
-    operations: Sequence[Operation[Any, Any]],
-    before: Sequence[int],
-    order: Sequence[int],
-) -> None:
-    """Whether it is an order as promised, by the plainest means; raises `AssertionError`."""
-    state, done = model.init(), 0
-    for at in order:
+    if order is None:
+        return PartialOutcome(None, not backs, search.steps, search.stuck)
+    found = PartialOutcome(order, True, search.steps, back=search.back)
+    done = 0
+    for at, _ in zip(order, states_along(model, operations, found), strict=True):
         assert not before[at] & ~done, f"operation {operations[at].id} comes too early"
-        legal, state = model.step(state, operations[at].input, operations[at].said)
-        assert legal, f"operation {operations[at].id} is not legal where it comes"
         done |= 1 << at
     missing = [o.id for at, o in enumerate(operations) if not o.is_unknown and not done >> at & 1]
     assert not missing, f"the order leaves out {missing}"
+    return found
+
+
+def states_along(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], found: PartialOutcome
+) -> Iterator[Any]:
+    """The state after each operation of an order, by the plainest means; `AssertionError` where
+    one is not legal.
+    """
+    assert found.order is not None
+    states = [model.init()]
+    for number, at in enumerate(found.order):
+        if at in found.back:
+            assert found.back[at] <= number, "what is later cannot be taken up"
+            states.append(states[found.back[at]])
+        else:
+            legal, after = model.step(states[-1], operations[at].input, operations[at].said)
+            assert legal, f"operation {operations[at].id} is not legal where it comes"
+            states.append(after)
+        yield states[-1]
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -103,14 +119,20 @@ class _Search:
         hints: Mapping[int, int],
         end_s: float,
         steps_max: int,
+        backs: int,
     ) -> None:
         self.steps = 0
+        self.back: dict[int, int] = {}
+        self._backs = backs
+        self._stack: list[tuple[int, Any, int, Iterator[tuple[int, Any, int]]]] = []
         self.stuck: int | None = None
         self._model, self._operations = model, operations
         self._before, self._hints = before, hints
         self._end_s, self._steps_max = end_s, steps_max
         self._known = self._unknown = self._looks = 0
         for at, operation in enumerate(operations):
+            if backs >> at & 1:
+                continue
             if operation.is_unknown:
                 if not model.read_only(operation.input, UNKNOWN):
                     self._unknown |= 1 << at
@@ -126,14 +148,18 @@ class _Search:
         path: list[int] = []
         done = self._absorb(done, state, path)
         seen = {(done, state)}
-        stack = [(done, state, len(path), self._choices(done, state))]
+        stack = self._stack
+        stack.append((done, state, len(path), self._choices(done, state)))
         while stack:
             done, state, length, choices = stack[-1]
             if done & self._known == self._known:
+                self.back = {at: self.back[at] for at in path[:length] if self._backs >> at & 1}
                 return tuple(path[:length])
             del path[length:]
-            for at, after in choices:
+            for at, after, back in choices:
                 path.append(at)
+                if back >= 0:
+                    self.back[at] = back
                 reached = self._absorb(done | 1 << at, after, path)
                 if (reached, after) in seen:
                     del path[length:]
@@ -179,15 +205,22 @@ class _Search:
             self.stuck = min(rest)[1] if rest else None
         return done
 
-    def _choices(self, done: int, state: Any) -> Iterator[tuple[int, Any]]:
-        """What may come next and changes the state: known operations first."""
+    def _choices(self, done: int, state: Any) -> Iterator[tuple[int, Any, int]]:
+        """What may come next and changes the state, known operations first, and falls back last,
+        to the latest state first; -1 for what is no fall back.
+        """
         changes = self._known & ~self._looks
         known = sorted(self._enabled(changes, done), key=lambda at: (self._hints.get(at, 0), at))
         for at in known:
             legal, after = self._step(at, state)
             if legal:
-                yield at, after
+                yield at, after, -1
         for at in self._enabled(self._unknown, done):
             legal, after = self._step(at, state)
             if legal and after != state:
-                yield at, after
+                yield at, after, -1
+        for at in self._enabled(self._backs, done):
+            earlier = {then: length for _, then, length, _ in self._stack}
+            for then, length in reversed(earlier.items()):
+                if then != state:
+                    yield at, then, length

@@ -20,7 +20,17 @@ import msgspec
 from harness.errors import HarnessError, InfrastructureError, UsageError
 from harness.standing.place import Failure
 
-__all__ = ["ANSWER_TIMEOUT_S", "Break", "Down", "Heal", "Question", "Status", "ask", "open_door"]
+__all__ = [
+    "ANSWER_TIMEOUT_S",
+    "Break",
+    "Down",
+    "Heal",
+    "Question",
+    "Status",
+    "UseTool",
+    "ask",
+    "open_door",
+]
 
 _NAME: Final = "door"
 _QUESTION_BYTES_MAX: Final = 64 * 1024
@@ -60,7 +70,13 @@ class Down(_Question, frozen=True, kw_only=True, tag="down"):
     keep_data: bool = False
 
 
-Question = Status | Break | Heal | Down
+class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
+    """Have the target's own tool (`plugins.Tool`) do what these arguments ask for."""
+
+    arguments: tuple[str, ...]
+
+
+Question = Status | Break | Heal | Down | UseTool
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):

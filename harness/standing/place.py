@@ -40,6 +40,7 @@ __all__ = [
     "Order",
     "Place",
     "Standing",
+    "check_name",
     "claim",
     "find_place",
     "is_fault_id",
@@ -67,7 +68,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
-    pages: dict[str, str] = msgspec.field(default_factory=dict)  # what a port serves -> its URL
+    pages: str | None = None  # the URL of its pages, where it has any
     data: str = ""
 
 

@@ -112,7 +112,13 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P14",
         where=(f"{_MASTER}.leadership",),
-        find=None,
+        find=Find(
+            "--bug NO-LEASE --kudu-flag master_failover_catchup_timeout_ms=3000 "
+            "--nemesis kill-leader "
+            "--fault 'cut it from members when event leader group=master nth=2 for 8s'",
+            "crash",
+            1,
+        ),
     )
     FENCE_ORPHAN = Row(
         title="a master orders the deletion of tablets that it has no record of",
@@ -194,7 +200,8 @@ class Bug(enum.Enum):
         topic="P3",
         where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
         find=Find(
-            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' --fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
+            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
+            "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
             "liveness",
             8,
         ),
@@ -225,7 +232,7 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P13",
         where=(f"{_MASTER}.service",),
-        find=None,
+        find=Find("--moves 50 --names 8", "linearizable-catalog", 22),
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
@@ -243,7 +250,15 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P7",
         where=(f"{_MASTER}.background",),
-        find=None,
+        find=Find(
+            "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 24 "
+            "--mix create=3,locate=6,is-create-done=6,delete=1 "
+            "--kudu-flag tablet_creation_timeout_ms=10000 "
+            "--fault 'pause all@tserver at 6s for 20s' "
+            "--fault 'cut leader from members at 15s for 9s'",
+            "catalog-invariants",
+            2,
+        ),
     )
     PLACE_AT_ONCE = Row(
         title="CreateTable does not wait for tablet servers to be heard of",
@@ -270,7 +285,7 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P7",
         where=(f"{_MASTER}.ddl",),
-        find=None,
+        find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
 
     @property
@@ -298,6 +313,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         **_NO_FSYNC,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
+        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
     },
 }
 """Flags whose defaults differ in a profile."""

@@ -16,7 +16,7 @@ import msgspec
 
 from harness.env import ClientEnv
 from harness.errors import UsageError
-from harness.plugins import Client, Convergence, NodeRole, Roles, TargetSettings
+from harness.plugins import Client, Convergence, NodeRole, Roles, Said, TargetSettings
 from targets.kudu import messages as m
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
@@ -26,6 +26,7 @@ from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.raft.messages import LeaderStepDownRequest, LeaderStepDownResponse
 from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.tools.tool import use_tool
 
 __all__ = ["CATALOG", "CHANGED", "MASTER_PORT", "STEP_DOWN", "TSERVER_PORT", "KuduSystem", "Layout"]
 
@@ -229,6 +230,12 @@ class KuduSystem:
             address, "ConsensusService.LeaderStepDown", request, LeaderStepDownResponse
         )
         return answer is not None and answer.error is None
+
+    # --- tools -------------------------------------------------------------------------------
+
+    async def tool(self, arguments: Sequence[str]) -> Said:
+        """`harness kudu`; raises `UsageError` for arguments that it does not have."""
+        return await use_tool(self._rpc, tuple(self._layout.masters.values()), arguments)
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -12,9 +12,12 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from harness.cluster import NodeSpec, Variant
+from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
+from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
+from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import (
     CATALOG,
     CHANGED,
@@ -38,7 +41,7 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows", "follower-reads"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
@@ -80,7 +83,7 @@ class KuduTarget:
         """Declare masters, then tablet servers; raises `UsageError` for impossible settings."""
         layout = Layout(settings)
 
-        def spec(name: str, address: str, role: str, port: int) -> NodeSpec:
+        def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             config = {
                 "masters": list(layout.masters.values()),
                 "address": address,
@@ -96,15 +99,26 @@ class KuduTarget:
                 name=name,
                 role=role,
                 ports=(port,),
+                pages=pages,
                 entry=f"targets.kudu.{role}.node:main",
                 config=config,
                 variants=variants,
             )
 
         return [
-            *(spec(n, a, "master", MASTER_PORT) for n, a in layout.masters.items()),
-            *(spec(n, a, "tserver", TSERVER_PORT) for n, a in layout.tservers.items()),
+            *(
+                spec(name, address, "master", MASTER_PORT, MASTER_PAGES_PORT)
+                for name, address in layout.masters.items()
+            ),
+            *(
+                spec(name, address, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT)
+                for name, address in layout.tservers.items()
+            ),
         ]
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """What the profile does not promise."""
+        return permits_of_profile(settings.profile, Layout(settings).flags)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a seed of a soak runs with: what is `given`, and drawn sizes and flags beside it."""

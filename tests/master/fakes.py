@@ -28,6 +28,7 @@ from targets.kudu.master.service import MasterService
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import Tasks
 from targets.kudu.master.tservers import TServerMap
+from targets.kudu.raft.messages import ConsensusError
 from targets.kudu.raft.replica import IndeterminateError, NotLeaderError
 from targets.kudu.rpc import RpcConnectionError
 from tests.virtual import VirtualClock
@@ -165,7 +166,7 @@ class FakeTServers:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
-        self.answers: dict[str, m.TabletError | Exception | None] = {}
+        self.answers: dict[str, m.TabletError | ConsensusError | Exception | None] = {}
 
     async def call(
         self,
@@ -182,7 +183,7 @@ class FakeTServers:
         answer = self.answers.get(name)
         if isinstance(answer, Exception):
             raise answer
-        return m.TabletServerResponse(error=answer)
+        return response_type(error=answer)
 
     def of(self, name: str) -> list[Any]:
         return [request for _, method, request in self.calls if method == name]
@@ -388,5 +389,8 @@ def reported(
     state: str = "RUNNING",
     data_state: str = "READY",
     error: str | None = None,
+    **health: m.PeerHealth,
 ) -> m.ReportedTablet:
-    return m.ReportedTablet(tablet_id, state, data_state, term, leader, config, version, error)
+    return m.ReportedTablet(
+        tablet_id, state, data_state, term, leader, config, version, error, peer_health=health
+    )

@@ -145,7 +145,7 @@ def ask_from_outside(addresses, requests=None):
     async def main():
         with tempfile.TemporaryDirectory() as folder:
             env = RealClientEnv(
-                seed=1,
+                seed=secrets.randbits(32),  # another client each time, with ids of its own
                 data=Path(folder),
                 connect={CLIENT: addresses},
                 on_event=lambda kind, data: None,

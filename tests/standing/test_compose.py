@@ -1,6 +1,8 @@
 """The file for `docker compose` is what the target declares, and compose can read it."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -57,11 +59,15 @@ def test_every_node_keeps_its_data_and_is_reached_on_loopback_only():
     assert len(set(published)) == len(published) == 9
 
 
-def test_a_dollar_is_no_variable_of_compose():
-    text = compose_file(Case(seed=0, target_options={"kudu_flag": ""}))
-    for line in text.splitlines():
-        if "HARNESS_NODE:" in line:
-            assert "$" not in line.replace("$$", "")
+def test_a_dollar_is_no_variable_of_compose_and_quotes_are_quoted(monkeypatch):
+    text = "it's $5, \\"
+    node = NodeSpec(name="n1", role="x", ports=(), entry="tests.x:main", config={"text": text})
+    target = SimpleNamespace(options=(), nodes=lambda settings: [node])
+    monkeypatch.setattr("harness.standing.compose.load_plugin", lambda group, name: target)
+    service = yaml.safe_load(compose_file(Case(seed=0)))["services"]["n1"]
+    told = service["environment"]["HARNESS_NODE"]
+    assert "$" not in told.replace("$$", "")
+    assert json.loads(told.replace("$$", "$"))["config"] == {"text": text}
 
 
 @pytest.mark.parametrize("count", [1, 3, 12, 99])

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from harness.errors import InfrastructureError, TargetError, UsageError
+from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
 from harness.standing.door import Break, Down, Heal, Status, ask, open_door
 
 
@@ -15,7 +15,7 @@ def answers(folder, *questions, answer):
     def one(question):
         try:
             return ask(folder, question, timeout_s=20.0)
-        except Exception as error:
+        except HarnessError as error:
             return error
 
     async def main():
@@ -55,7 +55,7 @@ def test_what_the_holder_raises_is_raised_where_it_was_asked(kind, tmp_path):
 
 def test_a_bug_of_the_holder_is_told_and_the_door_stays_open(tmp_path):
     async def fail(question):
-        return [][0] if question == Status() else "well"
+        return {}["x"] if question == Status() else "well"
 
     found = answers(tmp_path, Status(), Heal(), answer=fail)
     assert [type(found[0]), found[1]] == [InfrastructureError, "well"]

@@ -82,12 +82,19 @@ class Catalog(Model[State, CatalogInput, Answer]):
     """The catalog over the names that occur in `operations`, initially empty."""
 
     def __init__(
-        self, operations: Iterable[Operation[CatalogInput, Answer]], bindings: Mapping[str, str]
+        self,
+        operations: Iterable[Operation[CatalogInput, Answer]],
+        bindings: Mapping[str, str],
+        *,
+        once: bool = True,
     ) -> None:
-        """`bindings` maps table ids to keys."""
+        """`bindings` maps table ids to keys. `once`: each version of a table is made once, so that
+        what answers show of it holds for ever.
+        """
         operations = tuple(operations)
         self._bindings = dict(bindings)
-        self._facts = TableFacts(operations)
+        self._once = once
+        self._facts = TableFacts(operations if once else ())
         self._bound_keys = {key: ident for ident, key in self._bindings.items()}
         self._all_bound = self._facts.all_bound(self._bindings)
         self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
@@ -283,7 +290,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
 
     def for_operations(self, operations: Sequence[Operation[CatalogInput, Answer]], /) -> Catalog:
         """The same catalog with only the facts that `operations` show."""
-        return Catalog(operations, self._bindings)
+        return Catalog(operations, self._bindings, once=self._once)
 
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /

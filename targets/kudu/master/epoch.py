@@ -63,6 +63,13 @@ class SystemReplica(Protocol):
     def term(self) -> int: ...  # noqa: D102
     @property
     def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
+
+    @property
+    def leader_uuid(self) -> str | None: ...  # noqa: D102
+    @property
+    def applied_index(self) -> int: ...  # noqa: D102
 
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None

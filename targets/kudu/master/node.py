@@ -27,6 +27,7 @@ from targets.kudu.master.background import run_background
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import SYSTEM_TABLET_ID
@@ -40,6 +41,7 @@ from targets.kudu.messages import (
     PeerConfig,
     RaftConfig,
 )
+from targets.kudu.pages.master import MasterPages
 from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
 
@@ -74,8 +76,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership = _wire(node, server, rows, tservers)
+    leadership, pages = _wire(node, server, rows, tservers)
     try:
+        await pages.serve()
         await server.start()
         first_config = await _first_config(env, client, settings, uuid)
         replica = Replica(
@@ -104,7 +107,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 def _wire(
     node: NodeContext, server: RpcServer, rows: SystemTablet, tservers: TServerMap
-) -> Leadership:
+) -> tuple[Leadership, MasterPages]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
 
     def make_tasks(catalog: Catalog) -> Tasks:
@@ -123,9 +126,10 @@ def _wire(
         ddl=Ddl(node, tservers),
         admin=Admin(node, tservers),
         heartbeats=Heartbeats(node, leadership, tservers),
+        follower_reads=FollowerReads(node, leadership),
     )
     service.register(server)
-    return leadership
+    return leadership, MasterPages(node, leadership, service)
 
 
 def _checked(config: dict[str, Any]) -> MasterConfig:

@@ -21,6 +21,7 @@ from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.refusals import RefusedError, not_initialized
@@ -85,7 +86,9 @@ class MasterService:
         ddl: Ddl,
         admin: Admin,
         heartbeats: Heartbeats,
+        follower_reads: FollowerReads,
     ) -> None:
+        self.start_ns = node.env.clock.wall_ns()
         self._node = node
         self._uuid = node.uuid
         self._rows = rows
@@ -94,6 +97,7 @@ class MasterService:
         self._ddl = ddl
         self._admin = admin
         self._heartbeats = heartbeats
+        self._follower_reads = follower_reads
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -201,13 +205,17 @@ class MasterService:
         self, request: GetTableSchemaRequest, _peer: str
     ) -> GetTableSchemaResponse:
         """`MasterService.GetTableSchema`."""
-        return await self._read(reads.get_table_schema, request, GetTableSchemaResponse)
+        return await self._read(
+            reads.get_table_schema, request, GetTableSchemaResponse, request.max_staleness_ms
+        )
 
     async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
         """`MasterService.ListTables`."""
-        if Bug.LIST_TORN in self._node.bugs:
+        if Bug.LIST_TORN in self._node.bugs and request.max_staleness_ms is None:
             return await self._list_torn(request)
-        return await self._read(reads.list_tables, request, ListTablesResponse)
+        return await self._read(
+            reads.list_tables, request, ListTablesResponse, request.max_staleness_ms
+        )
 
     async def _list_torn(self, request: ListTablesRequest) -> ListTablesResponse:
         """Switch LIST-TORN: the names are copied, then one table after the other is read."""
@@ -242,8 +250,13 @@ class MasterService:
         evaluate: Callable[[Catalog, Request, Meta], Response],
         request: Request,
         response_type: Callable[..., Response],
+        max_staleness_ms: int | None = None,
     ) -> Response:
         try:
+            if max_staleness_ms is not None:
+                return await self._follower_reads.read(
+                    max_staleness_ms, lambda catalog, meta: evaluate(catalog, request, meta)
+                )
             epoch = self._leadership.ready()
             await epoch.confirm()
         except RefusedError as refusal:
@@ -285,6 +298,7 @@ class MasterService:
             address=self._node.address,
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
+            start_ns=self.start_ns,
         )
 
     def list_tablet_servers(
@@ -308,7 +322,11 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        data = dump_entities(
+        return DumpResponse({**self.dump(), "files": files})
+
+    def dump(self) -> dict[str, Any]:
+        """The same, without a look at the disk."""
+        return dump_entities(
             self._uuid,
             self._leadership,
             self._rows,
@@ -316,7 +334,6 @@ class MasterService:
             self._node.env.clock.monotonic_ns(),
             self._calls,
         )
-        return DumpResponse({**data, "files": files})
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -52,13 +52,14 @@ class GetMasterRegistrationRequest(Message, frozen=True):
 
 
 class GetMasterRegistrationResponse(Message, frozen=True):
-    """`role` is the raw Raft role."""
+    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start."""
 
     meta: Meta
     error: MasterError | None = None
     address: str = ""
     role: str = "FOLLOWER"
     member_type: str = "VOTER"
+    start_ns: int = 0
 
 
 class ListTabletServersRequest(Message, frozen=True):

@@ -121,6 +121,7 @@ class Replica:
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
         self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -208,6 +209,11 @@ class Replica:
     def peer_health(self) -> dict[str, msg.PeerHealth]:
         """What this leader makes of each member, itself included, by uuid; {} on all others."""
         return {} if self._core is None else self._core.peer_health()
+
+    @property
+    def applied_index(self) -> int:
+        """Everything up to here is in the state machine."""
+        return self._applier.journal.index
 
     # --- life -------------------------------------------------------------------------------
 
@@ -440,6 +446,8 @@ class Replica:
         if now == self._announced:
             return
         self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
@@ -549,6 +557,7 @@ class Replica:
                 "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
             },
             "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
             "peer_health": dict(self.peer_health()),
         }
         if core is not None:

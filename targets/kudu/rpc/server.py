@@ -94,6 +94,11 @@ class RpcServer:
         """How often each method was called since this server was made."""
         self._listener: Listener | None = None
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether calls reach it."""
+        return self._listener is not None
+
     def register(self, method: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
         """Serve `method`, e.g. `MasterService.CreateTable`; a second handler is an error."""
         assert method not in self._methods, f"{method} has a handler already"

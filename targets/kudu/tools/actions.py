@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.plugins import Said
 from targets.kudu import messages as m
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
@@ -22,20 +23,10 @@ from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
 from targets.kudu.tools.ksck_text import plain_report
 
-__all__ = ["ACTIONS", "KSCK_FORMATS", "LIST_FORMATS", "Action", "Said"]
+__all__ = ["ACTIONS", "Action"]
 
-KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
-LIST_FORMATS: Final = ("pretty", "json")
 _LOCATIONS_MAX: Final = 100_000
 _SCAN_PAGE: Final = 1000
-
-
-class Said(msgspec.Struct, frozen=True):
-    """What an action says, and its exit code."""
-
-    text: str
-    exit_code: int = 0
-    error: str = ""
 
 
 Action = Callable[[Admin, argparse.Namespace], Awaitable[Said]]

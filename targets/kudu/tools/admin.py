@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.errors import HarnessError
 from targets.kudu import messages as m
 from targets.kudu.client._caller import Caller
 from targets.kudu.rpc import RpcError
@@ -25,13 +24,11 @@ B = TypeVar("B")
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-class ToolError(HarnessError):
+class ToolError(Exception):
     """What was asked for could not be done; the message is Kudu's `Status: text` where it has one.
 
-    The exit code is 1, as that of Kudu's tools.
+    The tool then ends with 1, as Kudu's does.
     """
-
-    exit_code = 1
 
 
 class Admin:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import UsageError
-from targets.kudu.tools.actions import KSCK_FORMATS, LIST_FORMATS
 
 __all__ = ["parse"]
+
+KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
+LIST_FORMATS: Final = ("pretty", "json")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -22,6 +22,7 @@ from targets.kudu import messages as m
 from targets.kudu.bugs import bugs_of
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.pages.tserver import TServerPages
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver._heartbeater import Heartbeater
@@ -64,8 +65,16 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     heartbeater = Heartbeater(node, settings.masters, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
+    consensus.on_missing_group = manager.start_copy
     _register(server, manager, env.disk)
     register_row_service(server, manager)
+    await TServerPages(
+        node,
+        masters=settings.masters,
+        start_ns=instance.seqno,
+        tablets=manager.dump,
+        server=server,
+    ).serve()
     await manager.open_all()
     await server.start()
     env.event("tserver-started", uuid=uuid)

@@ -1,22 +1,4 @@
-"""Judging a catalog history under what its profile permits (`harness.permits`).
-
-Asked only where no order explains the history strictly. Writes stay linearizable, whatever the
-profile: each takes effect once, between its call and its return. What a permit changes is what an
-*observation* (a read, or a refusal by what was seen) must have seen:
-
-* `stale-read`: not what was acknowledged in a later term than the answer's own, by another node.
-  A leader has all that was acknowledged in its term and before, so an answer that lacks more is
-  not stale but wrong; and what one master showed, it may not take back. The answer is still the
-  catalog of some moment before it was given.
-* `torn-list`: a list is one look at each name, each at a moment of its own. A name that a rename
-  may have touched meanwhile may be left out.
-* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
-* `ddl-twice`: a change that was sent more than once may act once more, at any later time.
-
-The judgement is exact: there is an order of all operations that keeps these rules, or there is
-none, or the search came to its bound. One permit after the other is tried before all together, so
-that what one explains is not put down to two.
-"""
+"""Which order of operations the permits of a profile leave, and how often it needed each."""
 
 from __future__ import annotations
 
@@ -28,7 +10,15 @@ from typing import Any, Final
 
 from checkers._catalog_history import CatalogHistory, CatalogOperation, catalog_history
 from checkers.catalog_passes.views import is_plain_list
-from checkers.linearizability import UNKNOWN
+from checkers.catalog_permits.spans import (
+    Span,
+    creates_by_name,
+    overlaps,
+    power_cuts,
+    spans_by_name,
+    until,
+)
+from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.models.catalog import Catalog
 from checkers.linearizability.models.catalog_types import (
     Answer,
@@ -39,13 +29,28 @@ from checkers.linearizability.models.catalog_types import (
     Look,
     Rename,
 )
-from checkers.linearizability.partial import PartialOutcome, find_partial_order
+from checkers.linearizability.partial import PartialOutcome, find_partial_order, states_along
 from harness.ops import History, OpType
-from harness.permits import DDL_TWICE, NAME_GAP, STALE_READ, TORN_LIST, Permit
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    NAME_GAP,
+    STALE_READ,
+    TORN_LIST,
+    Permit,
+)
 
 __all__ = ["Permitted", "judge_permitted"]
 
-KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DDL_TWICE)
+KNOWN: Final = (
+    STALE_READ,
+    TORN_LIST,
+    NAME_GAP,
+    DIRTY_CREATE,
+    DDL_TWICE,
+    LOST_AFTER_POWER_CUT,
+)
 ALONE_SHARE: Final = 0.15
 """Of the time, for each permit by itself; the rest is for all together."""
 
@@ -79,9 +84,18 @@ def judge_permitted(
 
     `end_s` is on the monotonic clock.
     """
-    names = [name for name in KNOWN if name in permits]
+    cuts = power_cuts(history)
+    names = [name for name in KNOWN if name in permits and (name != LOST_AFTER_POWER_CUT or cuts)]
     if not names:
         return None
+    if LOST_AFTER_POWER_CUT in names:
+        before = [name for name in names if name != LOST_AFTER_POWER_CUT]
+        left_s = max(0.0, end_s - time.monotonic())
+        found = _Relaxed(until(history, cuts[0]), frozenset(before)).judge(
+            time.monotonic() + ALONE_SHARE * left_s
+        )
+        if found.counts is None and found.exhausted:
+            return found
     trials = [frozenset((name,)) for name in names] if len(names) > 1 else []
     trials.append(frozenset(names))
     found = Permitted(None)
@@ -104,10 +118,15 @@ class _Relaxed:
         self._facts = {index: _facts_of(self._converted, index) for index in self._converted.pairs}
         self._own = self._converted.operations
         self._names = Catalog(self._own, self._converted.bindings).names
-        self._touching = _spans_by_name(self._own, Delete, Rename)
-        self._renaming = _spans_by_name(self._own, Rename)
+        self._dirty = creates_by_name(history) if DIRTY_CREATE in permits else {}
+        self._touching = spans_by_name(self._own, Delete, Rename)
+        self._renaming = spans_by_name(self._own, Rename)
         parts = [part for operation in self._own for part in self._parts(operation)]
         parts.extend(self._twins())
+        if LOST_AFTER_POWER_CUT in permits:
+            parts += [
+                Operation(-1, ListTables(), at, UNKNOWN, None, at) for at in power_cuts(history)
+            ]
         parts.sort(key=lambda operation: operation.call)
         self.operations = parts
 
@@ -119,18 +138,21 @@ class _Relaxed:
         if answer is UNKNOWN:
             yield operation
         elif isinstance(operation.input, ListTables):
-            whole = TORN_LIST not in self._permits or not is_plain_list(answer)
+            torn = TORN_LIST in self._permits or self._is_dirty(operation)
+            whole = not torn or not is_plain_list(answer)
             yield from (operation,) if whole else self._looks(operation, answer)
-        elif not self._is_gap(operation):
+        elif not self._is_gap(operation) and not self._is_dirty(operation):
             yield operation
 
     def _looks(self, operation: CatalogOperation, answer: Answer) -> Iterator[CatalogOperation]:
         shown = {name: (ident, version) for name, ident, version in answer.listing}
         for name in self._names:
+            if self._unmade(name, shown.get(name, (None, None))[0], operation):
+                continue
             if name in shown:
                 ident, version = shown[name]
                 said = Answer("ok", table_id=ident, version=version)
-            elif _overlaps(self._renaming.get(name, ()), operation):
+            elif overlaps(self._renaming.get(name, ()), operation):
                 continue
             else:
                 said = Answer("not-found")
@@ -142,7 +164,30 @@ class _Relaxed:
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
         name = getattr(operation.input, "name", None)
-        return name is not None and _overlaps(self._touching.get(name, ()), operation)
+        return name is not None and overlaps(self._touching.get(name, ()), operation)
+
+    def _is_dirty(self, operation: CatalogOperation) -> bool:
+        """Whether it shows a table that a create may only just be making."""
+        answer, given = operation.said, operation.input
+        if not self._dirty or answer is UNKNOWN or not _observes(operation):
+            return False
+        if isinstance(given, ListTables):
+            return any(self._unmade(name, ident, operation) for name, ident, _ in answer.listing)
+        if answer.result == "exists":
+            names = (given.name, getattr(given, "new_name", given.name))
+            return any(overlaps(spans, operation) for spans in map(self._spans, names))
+        return answer.result == "ok" and self._unmade(given.name, answer.table_id, operation)
+
+    def _spans(self, name: str) -> list[Span]:
+        return [span for _, span in self._dirty.get(name, ())]
+
+    def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
+        """Whether a table of this id, under this name, is of a create that may be under way."""
+        key = None if ident is None else self._converted.bindings.get(ident)
+        return ident is not None and any(
+            key in {None, nonce} and overlaps([span], operation)
+            for nonce, span in self._dirty.get(name, ())
+        )
 
     def _twins(self) -> Iterator[CatalogOperation]:
         """The second effects that changes may have had which were sent again."""
@@ -188,7 +233,7 @@ class _Relaxed:
         mask = 0
         assert facts.term is not None
         for at, operation in enumerate(self.operations):
-            other = self._facts[operation.id]
+            other = self._facts.get(operation.id, _Facts(None, None))
             own = other.node is not None and other.node == facts.node
             if own or other.term is None or other.term <= facts.term:
                 mask |= 1 << at
@@ -201,10 +246,12 @@ class _Relaxed:
         if self._converted.conflicts:
             return Permitted(None, exhausted=True, stuck=self._converted.conflicts[0].second)
         before, chains = self._masks()
-        model = Catalog(self.operations, self._converted.bindings)
+        lossy = LOST_AFTER_POWER_CUT in self._permits
+        model = Catalog(self.operations, self._converted.bindings, once=not lossy)
+        backs = sum(1 << at for at, o in enumerate(self.operations) if o.id not in self._facts)
         hints = {at: self._revision(o.id) for at, o in enumerate(self.operations)}
         outcome = find_partial_order(
-            model, self.operations, before, chains, hints=hints, end_s=end_s
+            model, self.operations, before, chains, hints=hints, end_s=end_s, backs=backs
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:
@@ -213,7 +260,8 @@ class _Relaxed:
         return Permitted(counts, True, None, outcome.steps, examples)
 
     def _revision(self, index: int) -> int:
-        done = self._converted.pairs[index].completion
+        pair = self._converted.pairs.get(index)
+        done = None if pair is None else pair.completion
         found = done.value.get("revision") if done and isinstance(done.value, dict) else None
         return found if isinstance(found, int) else 0
 
@@ -230,12 +278,16 @@ class _Relaxed:
             if operation.is_unknown or not _observes(operation) or states.strictly(operation):
                 continue
             permit = STALE_READ
-            if not (self._may_be_stale(operation) and states.stale(operation)):
+            if self._is_dirty(operation):
+                permit = DIRTY_CREATE
+            elif not (self._may_be_stale(operation) and states.stale(operation)):
                 is_list = isinstance(operation.input, ListTables)
                 permit = TORN_LIST if is_list and TORN_LIST in self._permits else NAME_GAP
             permit = permit if permit in self._permits else next(iter(sorted(self._permits)))
             counts[permit] = counts.get(permit, 0) + 1
             examples.append(operation.id)
+        if outcome.back:
+            counts[LOST_AFTER_POWER_CUT] = len(outcome.back)
         twins = states.twins
         if twins:
             counts[DDL_TWICE] = len(twins)
@@ -252,19 +304,19 @@ class _States:
         assert outcome.order is not None
         operations = relaxed.operations
         self._relaxed = relaxed
-        self._model = Catalog(operations, relaxed._converted.bindings)  # noqa: SLF001
+        bindings = relaxed._converted.bindings  # noqa: SLF001
+        self._model = Catalog(operations, bindings, once=not outcome.back)
         self.twins: list[int] = []
         self._states: list[Any] = [self._model.init()]
         self._changes: list[CatalogOperation] = []
         own = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
-        for at in outcome.order:
+        states = states_along(self._model, operations, outcome)
+        for at, after in zip(outcome.order, states, strict=True):
             operation = operations[at]
-            legal, after = self._model.step(self._states[-1], operation.input, operation.said)
-            assert legal, "the order was walked along before"
             if after != self._states[-1]:
                 self._states.append(after)
                 self._changes.append(operation)
-                if operation.is_unknown and operation.id not in own:
+                if operation.is_unknown and operation.id not in own and at not in outcome.back:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
@@ -317,25 +369,3 @@ def _observes(operation: CatalogOperation) -> bool:
     if answer is UNKNOWN:
         return False
     return isinstance(operation.input, Get | Look | ListTables) or answer.result != "ok"
-
-
-Span = tuple[float, float]
-
-
-def _spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """When such changes may have been under way, by each name that they touch."""
-    found: dict[str, list[Span]] = {}
-    for operation in operations:
-        given = operation.input
-        refused = operation.said is not UNKNOWN and operation.said.result != "ok"
-        if not isinstance(given, kinds) or refused:
-            continue
-        end = float("inf") if operation.return_time is None else operation.return_time
-        for name in {given.name, getattr(given, "new_name", given.name)}:  # type: ignore[union-attr]
-            found.setdefault(name, []).append((operation.call, end))
-    return found
-
-
-def _overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
-    end = operation.return_time
-    return any(begin < (end or 0) and until > operation.call for begin, until in spans)

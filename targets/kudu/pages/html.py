@@ -1,0 +1,51 @@
+"""HTML that is always escaped: whatever is not `Html` already is text."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+from urllib.parse import urlencode
+
+__all__ = ["DASH", "Child", "Html", "join", "link", "tag"]
+
+_VOID: Final = frozenset({"meta", "link", "br"})
+
+
+class Html(str):
+    """Markup that may stand in a page as it is. Only `tag`, `join` and constants make it."""
+
+    __slots__ = ()
+
+
+DASH: Final = Html("&ndash;")
+"""What stands where there is nothing to say."""
+
+Child = Html | str | int | float | None
+
+
+def join(*children: Child) -> Html:
+    """One after another; `None` is nothing."""
+    return Html(
+        "".join(
+            child if isinstance(child, Html) else escape(str(child), quote=True)
+            for child in children
+            if child is not None
+        )
+    )
+
+
+def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
+    """One element. `class_` is `class`, other underscores are dashes; `None` leaves one out."""
+    said = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Html(f"<{name}{said}>")
+    return Html(f"<{name}{said}>{join(*children)}</{name}>")
+
+
+def link(text: Child, target: str, **query: str) -> Html:
+    """A link to a page of ours or of another node's, made of text that may hold anything."""
+    return tag("a", text, href=f"{target}?{urlencode(query)}" if query else target)

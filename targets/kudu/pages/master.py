@@ -1,0 +1,144 @@
+"""The pages of a master, on every master alike: followers show what they have applied."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from harness.env import Address
+from targets.kudu.context import NodeContext
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.service import MasterService
+from targets.kudu.messages import (
+    GetMasterRegistrationRequest,
+    GetMasterRegistrationResponse,
+    PeerConfig,
+)
+from targets.kudu.pages import MASTER_PAGES_PORT, Dump, master_data, master_views
+from targets.kudu.pages.master_data import MasterAnswer
+from targets.kudu.pages.metrics import master_metrics, metrics_page
+from targets.kudu.pages.shared import flags_page, health_page
+from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
+from targets.kudu.rpc import RpcError
+
+__all__ = ["MasterPages"]
+
+_ASK_TIMEOUT_S: Final = 1.5
+Query = Mapping[str, str]
+
+
+class MasterPages:
+    """`serve` puts them on the node's page port."""
+
+    def __init__(self, node: NodeContext, leadership: Leadership, service: MasterService) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
+        self._leadership = leadership
+        self._service = service
+        self._site = Site(self._identity, self._routes())
+
+    async def serve(self) -> None:
+        """Show the pages until the node ends."""
+        await self._env.serve_pages(MASTER_PAGES_PORT, self._site.answer)
+
+    def _routes(self) -> list[Route]:
+        what = "what this master is, and what the cluster has"
+        return [
+            Route("/", "Master", what, self._overview, tab="Overview"),
+            Route("/masters", "Masters", "who they are, and their roles", self._masters, "Masters"),
+            Route("/tables", "Tables", "every table, its state and size", self._tables, "Tables"),
+            Route("/table", "Table", "one table: its columns and tablets", self._table),
+            Route(
+                "/tablet-servers",
+                "Tablet servers",
+                "who reports to this master",
+                self._tservers,
+                "Tablet servers",
+            ),
+            Route("/dump-entities", "Entities", "all rows of the catalog, as JSON", self._entities),
+            Route("/metrics", "Metrics", "numbers for Prometheus", self._metrics, "Metrics"),
+            Route("/varz", "Flags", "every flag, with its default", self._flags_page, "Flags"),
+            Route("/healthz", "Health", "whether it serves: 200 or 503", self._health),
+        ]
+
+    def _identity(self) -> Identity:
+        replica = self._leadership.replica
+        role = "STARTING" if replica is None else replica.role
+        return Identity(self._env.name, "master", role, self._env.clock.wall_ns())
+
+    def _dump(self) -> Dump:
+        return self._service.dump()
+
+    def _page_of(self, address: str, port: int) -> str:
+        return self._env.page_url(Address(address.rpartition(":")[0], port))
+
+    # --- pages -------------------------------------------------------------------------------
+
+    async def _overview(self, _: Query) -> Page:
+        limit_ms = self._flags.tserver_unresponsive_timeout_ms
+        data = master_data.overview(self._dump(), limit_ms, self._page_of)
+        return Page(data, master_views.overview(data, self._site.overview()), thing=self._env.name)
+
+    async def _masters(self, _: Query) -> Page:
+        replica = self._leadership.replica
+        config = None if replica is None else replica.committed_config
+        peers = () if config is None else config.peers
+        answers = await asyncio.gather(*(self._ask(peer) for peer in peers))
+        data = master_data.masters(
+            config,
+            {peer.uuid: answer for peer, answer in zip(peers, answers, strict=True)},
+            self._dump()["cluster_id"],
+            self._page_of,
+        )
+        return Page(data, master_views.masters(data))
+
+    async def _ask(self, peer: PeerConfig) -> MasterAnswer:
+        """One live call to a master; none to this one."""
+        request = GetMasterRegistrationRequest()
+        if peer.uuid == self._node.uuid:
+            answer = self._service.get_master_registration(request, "")
+        else:
+            try:
+                answer = await self._node.rpc.call(
+                    peer.address,
+                    "MasterService.GetMasterRegistration",
+                    request,
+                    GetMasterRegistrationResponse,
+                    timeout_s=_ASK_TIMEOUT_S,
+                )
+            except RpcError as error:
+                return MasterAnswer(error=f"unreachable: {error}")
+        if answer.error is not None:
+            return MasterAnswer(error=answer.error.message)
+        return MasterAnswer(answer.meta.master_uuid, answer.role, answer.start_ns)
+
+    async def _tables(self, _: Query) -> Page:
+        data = master_data.tables(self._dump())
+        return Page(data, master_views.tables(data))
+
+    async def _table(self, query: Query) -> Page:
+        data = master_data.table(self._dump(), query.get("id"), self._page_of)
+        return (
+            missing("table", query)
+            if data is None
+            else Page(data, master_views.table_page(data), thing=data["name"])
+        )
+
+    async def _tservers(self, _: Query) -> Page:
+        limit_ms = self._flags.tserver_unresponsive_timeout_ms
+        data = master_data.tservers(self._dump(), limit_ms, self._page_of)
+        return Page(data, master_views.tservers(data))
+
+    async def _entities(self, _: Query) -> Plain:
+        return Plain.json(master_data.entities(self._dump()))
+
+    async def _metrics(self, _: Query) -> Plain:
+        return metrics_page(master_metrics(self._dump(), self._service.start_ns))
+
+    async def _flags_page(self, _: Query) -> Page:
+        return flags_page(self._flags)
+
+    async def _health(self, _: Query) -> Plain:
+        return health_page(master_data.health(self._dump()))

@@ -1,0 +1,216 @@
+"""The data of a master's pages: pure functions of its dump (`targets.kudu.master.dump`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from targets.kudu.messages import RaftConfig
+from targets.kudu.pages import (
+    LIST_MAX,
+    MASTER_PAGES_PORT,
+    TSERVER_PAGES_PORT,
+    Dump,
+    PageOf,
+    cut,
+    iso,
+)
+
+__all__ = [
+    "MasterAnswer",
+    "entities",
+    "health",
+    "masters",
+    "overview",
+    "table",
+    "tables",
+    "tservers",
+]
+
+
+class MasterAnswer(NamedTuple):
+    """What a member of the configuration said of itself, or why it did not."""
+
+    uuid: str = ""
+    role: str = ""
+    start_ns: int = 0
+    error: str | None = None
+
+
+def masters(
+    config: RaftConfig | None,
+    answers: Mapping[str, MasterAnswer],
+    cluster_id: str | None,
+    page_of: PageOf,
+) -> dict[str, Any]:
+    """All masters of the committed configuration, by what each says of itself (`answers`, by uuid).
+
+    Built from the configuration and not from flags (KUDU-2309), so it is the same on every master.
+    """
+    peers = () if config is None else sorted(config.peers, key=lambda peer: peer.address)
+    live, errors = [], []
+    for peer in peers:
+        answer = answers.get(peer.uuid, MasterAnswer(error="not asked"))
+        error = answer.error
+        if error is None and answer.uuid != peer.uuid:
+            error = f"uuid mismatch: {answer.uuid or 'nobody'} answers at {peer.address}"
+        if error is not None:
+            errors.append({"uuid": peer.uuid, "address": peer.address, "error": error})
+            continue
+        live.append(
+            {
+                "uuid": peer.uuid,
+                "address": peer.address,
+                "page": page_of(peer.address, MASTER_PAGES_PORT),
+                "cluster_id": cluster_id,
+                "role": answer.role,
+                "member_type": peer.member_type,
+                "start_time": iso(answer.start_ns),
+                "start_ns": answer.start_ns,
+            }
+        )
+    voters = sum(peer.member_type == "VOTER" for peer in peers)
+    return {
+        "masters": live,
+        "errors": errors,
+        "config_index": None if config is None else config.opid_index,
+        "voters": voters,
+        "warning": _even(voters) if voters and voters % 2 == 0 else None,
+    }
+
+
+def _even(voters: int) -> str:
+    return (
+        f"The number of masters is even: {voters} survive the loss of {voters // 2 - 1}, as "
+        f"{voters - 1} would. Add or remove one."
+    )
+
+
+def tables(dump: Dump) -> dict[str, Any]:
+    """Every table that was not deleted, by name."""
+    tablets = _by_table(dump)
+    live = sorted(_live(dump["tables"]), key=lambda table: str(table["name"]))
+    rows = [
+        {
+            **{key: t[key] for key in ("id", "name", "state", "num_replicas", "owner", "comment")},
+            "version": t["version"],
+            "create_time": iso(t["create_ns"]),
+            "create_ns": t["create_ns"],
+            "tablets": len(tablets.get(t["id"], ())),
+            "tablets_running": sum(x["state"] == "RUNNING" for x in tablets.get(t["id"], ())),
+        }
+        for t in live
+    ]
+    deleted = len(dump["tables"]) - len(live)
+    return {**cut("tables", rows), "deleted": deleted, "leads": dump["ready"]}
+
+
+def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
+    """One table with its columns and tablets, deleted ones too; `None` where there is none."""
+    found = next((t for t in dump["tables"] if t["id"] == table_id), None)
+    if found is None:
+        return None
+    by_uuid = {server["uuid"]: server for server in dump["tservers"]}
+    tablets = [
+        {**tablet, "replicas": _replicas(tablet, by_uuid, page_of)}
+        for tablet in sorted(_by_table(dump).get(found["id"], ()), key=_by_state)
+    ]
+    return {**found, **cut("tablets", tablets)}
+
+
+def _by_state(tablet: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """Those that are over come last."""
+    return (tablet["state"] in {"DELETED", "REPLACED"}, tablet["start"], tablet["id"])
+
+
+def _replicas(
+    tablet: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]], page_of: PageOf
+) -> list[dict[str, Any]]:
+    consensus = tablet["consensus"]
+    if consensus is None:
+        return []
+    return [
+        {
+            **peer,
+            "page": page_of(peer["address"], TSERVER_PAGES_PORT),
+            "leader": peer["uuid"] == consensus["leader_uuid"],
+            "registered": peer["uuid"] in servers,
+        }
+        for peer in consensus["peers"]
+    ]
+
+
+def tservers(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
+    """The tablet servers that this master has heard of since its start, by address."""
+    rows = [
+        {
+            **server,
+            "page": page_of(server["address"], TSERVER_PAGES_PORT),
+            "state": _life(server, unresponsive_ms),
+        }
+        for server in sorted(dump["tservers"], key=lambda s: (s["address"], s["uuid"]))
+    ]
+    alive = sum(_life(server, unresponsive_ms) == "ALIVE" for server in dump["tservers"])
+    return {**cut("tablet_servers", rows), "alive": alive, "unresponsive_after_ms": unresponsive_ms}
+
+
+def _life(server: Mapping[str, Any], unresponsive_ms: int) -> str:
+    return "ALIVE" if server["millis_since_heartbeat"] <= unresponsive_ms else "SILENT"
+
+
+def entities(dump: Dump) -> dict[str, Any]:
+    """Every row of the system tablet that this master has applied, whatever its role."""
+    said: dict[str, Any] = {
+        key: dump[key] for key in ("uuid", "role", "term", "revision", "cluster_id")
+    }
+    left_out = {}
+    for name in ("tables", "tablets", "tservers"):
+        said[name] = dump[name][:LIST_MAX]
+        left_out[name] = len(dump[name]) - len(said[name]) + dump["truncated"].get(name, 0)
+    return {**said, "truncated": left_out}
+
+
+def health(dump: Dump) -> dict[str, Any]:
+    """Whether this master takes part; a follower does."""
+    starting = dump["role"] == "NOT_INITIALIZED"
+    return {
+        "status": "starting" if starting else "ok",
+        "role": dump["role"],
+        "term": dump["term"],
+        "ready_to_lead": dump["ready"],
+    }
+
+
+def overview(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
+    """What a visitor asks first."""
+    raft = dump["raft"]
+    peers: Sequence[Mapping[str, Any]] = raft["config"]["peers"] if raft else ()
+    leader = next((peer for peer in peers if peer["uuid"] == raft["leader_uuid"]), None)
+    live = {table["id"] for table in _live(dump["tables"])}
+    tablets = [tablet for tablet in dump["tablets"] if tablet["table_id"] in live]
+    servers = tservers(dump, unresponsive_ms, page_of)
+    return {
+        "uuid": dump["uuid"],
+        "role": dump["role"],
+        "term": dump["term"],
+        "cluster_id": dump["cluster_id"],
+        "applied_index": raft.get("applied_index", 0),
+        "leader": leader and {**leader, "page": page_of(leader["address"], MASTER_PAGES_PORT)},
+        "masters": len(peers),
+        "tables": len(live),
+        "tablets": dict(sorted(Counter(tablet["state"] for tablet in tablets).items())),
+        "tablet_servers": servers["total"],
+        "tablet_servers_alive": servers["alive"],
+    }
+
+
+def _live(tables: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [table for table in tables if table["state"] != "REMOVED"]
+
+
+def _by_table(dump: Dump) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for tablet in dump["tablets"]:
+        found.setdefault(tablet["table_id"], []).append(tablet)
+    return found

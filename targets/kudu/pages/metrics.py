@@ -1,0 +1,182 @@
+"""Numbers in Prometheus's text format, version 0.0.4, from the dumps of nodes.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/: one family after another, each with
+its help and type; label values are escaped. The series of lists are bounded as lists are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from targets.kudu.pages import LIST_MAX
+from targets.kudu.pages.site import Plain
+
+__all__ = ["Family", "master_metrics", "metrics_page", "tserver_metrics"]
+
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_RAFT: Final = (
+    ("term", "The current Raft term."),
+    ("commit_index", "The last operation known to be committed."),
+    ("applied_index", "The last operation applied."),
+    ("last_index", "The last operation in the log."),
+)
+_ELECTIONS: Final = (
+    ("started", "Elections this replica started, as a candidate, since its start."),
+    ("won", "Elections this replica won since its start."),
+)
+Sample = tuple[Mapping[str, str], float]
+
+
+class Family(NamedTuple):
+    """All series of one name. A `counter` never falls while the node lives."""
+
+    name: str
+    kind: str  # "counter", "gauge"
+    what: str
+    samples: list[Sample]
+
+
+def metrics_page(families: Iterable[Family]) -> Plain:
+    """`/metrics`; its JSON has the same series."""
+    kept = [family for family in families if family.samples]
+    data = {
+        family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]
+        for family in kept
+    }
+    return Plain(data, "".join(map(_exposed, kept)), content_type=_TEXT)
+
+
+def _exposed(family: Family) -> str:
+    lines = [f"# HELP {family.name} {family.what}", f"# TYPE {family.name} {family.kind}"]
+    for labels, value in family.samples:
+        pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        lines.append(f"{family.name}{{{pairs}}} {value}" if pairs else f"{family.name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _one(name: str, kind: str, what: str, value: float) -> Family:
+    return Family(name, kind, what, [({}, value)])
+
+
+def _calls(calls: Mapping[str, int]) -> Family:
+    return Family(
+        "kudu_rpc_calls_total",
+        "counter",
+        "Calls received, by method, since the start.",
+        [({"method": method}, count) for method, count in sorted(calls.items())],
+    )
+
+
+def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
+    """Of every replica, by the name of its group."""
+    families = [
+        Family(f"kudu_raft_{key}", "gauge", what, [({"group": g}, r[key]) for g, r in replicas])
+        for key, what in _RAFT
+    ]
+    families.append(
+        Family(
+            "kudu_raft_is_leader",
+            "gauge",
+            "Whether this replica leads.",
+            [({"group": g}, int(r["role"] == "LEADER")) for g, r in replicas],
+        )
+    )
+    families += [
+        Family(
+            f"kudu_raft_elections_{key}_total",
+            "counter",
+            what,
+            [({"group": g}, r["elections"][key]) for g, r in replicas if "elections" in r],
+        )
+        for key, what in _ELECTIONS
+    ]
+    families.append(
+        Family(
+            "kudu_raft_log_bytes",
+            "gauge",
+            "The size of the replica's log on disk.",
+            [
+                ({"group": g}, r["counters"]["log bytes"])
+                for g, r in replicas
+                if "log bytes" in r.get("counters", {})
+            ],
+        )
+    )
+    return families
+
+
+def _states(name: str, what: str, states: Iterable[str]) -> Family:
+    counts: dict[str, int] = {}
+    for state in states:
+        counts[state] = counts.get(state, 0) + 1
+    return Family(name, "gauge", what, [({"state": s}, n) for s, n in sorted(counts.items())])
+
+
+def master_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
+    """Of a master."""
+    raft, servers = dump["raft"], dump["tservers"][:LIST_MAX]
+    return [
+        _one("kudu_start_time_seconds", "gauge", "When the node started.", start_ns / 1e9),
+        _calls(dump["calls"]),
+        *_raft([("sys.catalog", raft)] if raft else []),
+        _one(
+            "kudu_master_ready",
+            "gauge",
+            "Whether this master leads and serves.",
+            int(dump["ready"]),
+        ),
+        _states("kudu_tables", "Tables, by state.", [t["state"] for t in dump["tables"]]),
+        _states("kudu_tablets", "Tablets, by state.", [t["state"] for t in dump["tablets"]]),
+        Family(
+            "kudu_tserver_seconds_since_heartbeat",
+            "gauge",
+            "How long this master has not heard of a tablet server.",
+            [(_server(s), s["millis_since_heartbeat"] / 1000) for s in servers],
+        ),
+        Family(
+            "kudu_tserver_live_tablets",
+            "gauge",
+            "Replicas with data, as the tablet server last said.",
+            [(_server(s), s["num_live_tablets"]) for s in servers],
+        ),
+        _one("kudu_master_tasks", "gauge", "Calls to tablet servers under way.", dump["tasks"]),
+        _one(
+            "kudu_master_replies_kept",
+            "gauge",
+            "Answers kept for requests that are sent again.",
+            dump["replies"]["kept"],
+        ),
+    ]
+
+
+def _server(server: Mapping[str, Any]) -> dict[str, str]:
+    return {"uuid": server["uuid"], "address": server["address"]}
+
+
+def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
+    """Of a tablet server."""
+    tablets = dump["tablets"]
+    running = [(t["tablet_id"], t["raft"]) for t in tablets if t["raft"] is not None]
+    return [
+        _one("kudu_start_time_seconds", "gauge", "When the node started.", start_ns / 1e9),
+        _calls(dump["calls"]),
+        _states("kudu_tablet_replicas", "Replicas, by state.", [t["state"] for t in tablets]),
+        _one(
+            "kudu_tablet_replicas_led",
+            "gauge",
+            "Replicas that lead their tablet.",
+            sum(raft["role"] == "LEADER" for _, raft in running),
+        ),
+        _one(
+            "kudu_tablet_replicas_without_series",
+            "gauge",
+            f"Replicas beyond the first {LIST_MAX}, which have no series of their own here.",
+            max(0, len(running) - LIST_MAX),
+        ),
+        *_raft(running[:LIST_MAX]),
+    ]

@@ -1,0 +1,105 @@
+"""What pages are made of: tables, facts, badges, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from targets.kudu.pages.html import DASH, Child, Html, join, link, tag
+
+__all__ = ["badge", "cards", "code", "facts", "moment", "node", "note", "state_badge", "table"]
+
+_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("RUNNING", "READY", "ALIVE", "VOTER", "OK"), "good"),
+    **dict.fromkeys(("LEADER",), "lead"),
+    **dict.fromkeys(
+        ("PREPARING", "CREATING", "ALTERING", "BOOTSTRAPPING", "COPYING", "CANDIDATE", "STARTING"),
+        "wait",
+    ),
+    **dict.fromkeys(("FAILED", "SILENT"), "bad"),
+}
+"""Everything else is grey: it is how it should be, or over."""
+
+
+def badge(text: str, kind: str = "") -> Html:
+    """A word that stands out: `good`, `wait`, `bad`, `lead`, or plain."""
+    return tag("span", text, class_=f"badge {kind}".rstrip())
+
+
+def state_badge(state: str) -> Html:
+    """A state or role in its colour."""
+    return badge(state, _KINDS.get(state, ""))
+
+
+def code(text: Child, title: str | None = None) -> Html:
+    """An id or address."""
+    return tag("code", text, title=title)
+
+
+def moment(time_ns: int) -> Html:
+    """A time of a wall clock, in UTC; a dash for none."""
+    if time_ns <= 0:
+        return tag("span", DASH, class_="muted")
+    at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
+    return tag("time", f"{at:%Y-%m-%d %H:%M:%S} UTC", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def note(text: Child, kind: str = "") -> Html:
+    """A sentence above the content; `warning` is red."""
+    role = "alert" if kind else None
+    return tag("p", text, class_=f"note {kind}".rstrip(), role=role)
+
+
+def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
+    """Names and values."""
+    rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
+    return tag("dl", *rows, class_="facts")
+
+
+def cards(entries: Iterable[tuple[str, Child, str]]) -> Html:
+    """Numbers at a glance: what, how many, and where that leads."""
+    shown = (
+        tag("a", tag("span", value, class_="number"), tag("span", name), class_="card", href=target)
+        for name, value, target in entries
+    )
+    return tag("div", *shown, class_="cards")
+
+
+def table(
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Child]],
+    *,
+    empty: str,
+    data: Mapping[str, Any] | None = None,
+) -> Html:
+    """A table under its title. A column whose name begins with '#' holds numbers.
+
+    `data` is what `cut` made: it says how many entries there are, and how many of them are shown.
+    """
+    kinds = ["n" if name.startswith("#") else None for name in columns]
+    head = (
+        tag("th", name.lstrip("#"), class_=kind, scope="col")
+        for name, kind in zip(columns, kinds, strict=True)
+    )
+    body = [
+        tag("tr", *(tag("td", c, class_=k) for c, k in zip(row, kinds, strict=True)))
+        for row in rows
+    ]
+    number = len(body) if data is None else data["total"]
+    heading = title and tag("h2", title, " ", tag("span", number, class_="count"))
+    if not body:
+        return join(heading, tag("p", empty, class_="empty"))
+    said = None
+    if data is not None and data["shown"] < data["total"]:
+        said = note(f"The first {data['shown']} of {data['total']} are shown.", "cut")
+    grid = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
+    return join(heading, said, tag("div", grid, class_="scroll"))
+
+
+def node(entry: Mapping[str, Any]) -> Html:
+    """A node by the name in its `address`, linked to its pages (`page`), its uuid to be hovered."""
+    name = str(entry["address"]).rpartition(":")[0] or str(entry["uuid"])[:8]
+    shown = tag("span", name, title=str(entry["uuid"]))
+    return link(shown, entry["page"]) if entry.get("page") else shown

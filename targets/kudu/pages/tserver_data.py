@@ -1,0 +1,84 @@
+"""The data of a tablet server's pages: pure functions of its dump."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT, Dump, PageOf, cut
+
+__all__ = ["health", "overview", "tablet", "tablets"]
+
+
+def tablets(dump: Dump) -> dict[str, Any]:
+    """Every replica here, tombstones too, by table and partition."""
+    here = sorted(
+        dump["tablets"],
+        key=lambda t: (t["table_name"], t["partition"]["start"], t["tablet_id"]),
+    )
+    return cut("tablets", [_row(replica) for replica in here])
+
+
+def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
+    raft = replica["raft"] or {}
+    return {
+        **{
+            key: replica[key]
+            for key in ("tablet_id", "table_id", "table_name", "state", "data_state", "partition")
+        },
+        "role": raft.get("role"),
+        "term": raft.get("term"),
+        "applied_index": raft.get("applied_index"),
+    }
+
+
+def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
+    """One replica: its schema, its group, its log; `None` where there is none."""
+    found = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
+    if found is None:
+        return None
+    raft, config = found["raft"] or {}, found["committed_config"]
+    leader = raft.get("leader_uuid")
+    peers = [] if config is None else config["peers"]
+    # Column by column, as masters have them: a replica's dump has pairs of id and name.
+    columns = [
+        column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
+        for column in found["columns"]
+    ]
+    left_out = {"log", "digests", "config"}  # long, and about the comparison of replicas
+    return {
+        **found,
+        "columns": columns,
+        "peers": [
+            {
+                **peer,
+                "page": page_of(peer["address"], TSERVER_PAGES_PORT),
+                "leader": peer["uuid"] == leader,
+                "here": peer["uuid"] == dump["uuid"],
+            }
+            for peer in peers
+        ],
+        "raft": {key: value for key, value in raft.items() if key not in left_out} or None,
+    }
+
+
+def health(dump: Dump) -> dict[str, Any]:
+    """Whether it serves: all replicas that were found on the disk are open by then."""
+    return {"status": "ok" if dump["serving"] else "starting", "tablets": len(dump["tablets"])}
+
+
+def overview(
+    dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
+) -> dict[str, Any]:
+    """What a visitor asks first. `masters` are the addresses that it was told at its start."""
+    here = dump["tablets"]
+    return {
+        "uuid": dump["uuid"],
+        "address": address,
+        "start_ns": start_ns,
+        "masters": [{"address": m, "page": page_of(m, MASTER_PAGES_PORT)} for m in masters],
+        "tablets": dict(sorted(Counter(t["state"] for t in here).items())),
+        "tables": len({t["table_id"] for t in here}),
+        "led": sum((t["raft"] or {}).get("role") == "LEADER" for t in here),
+    }

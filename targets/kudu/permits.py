@@ -1,0 +1,93 @@
+"""What a profile does not promise, in the words of checkers (`harness.permits`), from its rows.
+
+Only what a profile has: a switch that is on beside it is never excused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    NAME_GAP,
+    STALE_READ,
+    TORN_LIST,
+    Permit,
+)
+from targets.kudu.bugs import FLAGS, PROFILES, Bug
+from targets.kudu.flags import Flags
+
+__all__ = ["permits_of_profile"]
+
+LIVENESS: Final = "liveness"
+CATALOG: Final = "catalog-invariants"
+UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",)}
+
+_PERMITS: Final[dict[Bug, Permit]] = {
+    Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority (P10)"),
+    Bug.LIST_TORN: Permit(name=TORN_LIST, why="a list reads one table after another (P13)"),
+    Bug.RENAME_GAP: Permit(name=NAME_GAP, why="names are switched before the record is (P7)"),
+    Bug.KUDU_1537: Permit(name=DDL_TWICE, why="DDL has no request ids (P12)"),
+    Bug.CATCH_UP_EXIT: Permit(
+        name="catch-up-exit",
+        why="a new leader that cannot commit in its term exits (P14)",
+        signs=("failed to catch up with older terms in time",),
+    ),
+    Bug.KUDU_495_ABORT: Permit(
+        name="write-exit",
+        why="a master that loses its leadership while it writes exits (P5)",
+        signs=("writing to the sys-catalog failed",),
+    ),
+    Bug.LEADER_FLAP_ABA: Permit(
+        name="unseen-leader",
+        why="a leader that lost and regained its leadership gets no full report (P3)",
+        rules=UNDONE,
+    ),
+    Bug.KUDU_1374: Permit(
+        name="edge-triggered", why="tablets are reported only when they change (P3)", rules=UNDONE
+    ),
+    Bug.KUDU_1353: Permit(
+        name="unheard-replicas",
+        why="a leader knows only replicas that were reported to it (P4)",
+        rules={**UNDONE, CATALOG: ("located-tablets",)},
+    ),
+    Bug.KUDU_1358: Permit(
+        name="cold-leader",
+        why="a new leader has heard of no tablet server (P2)",
+        rules={CATALOG: ("refusals",)},
+    ),
+    Bug.KUDU_495_SPLIT: Permit(
+        name="half-made",
+        why="a table and its tablets are written one after another (P6)",
+        rules={**UNDONE, CATALOG: ("tablet-states", "coverage", "settled")},
+    ),
+    Bug.ORDER_DELETE: Permit(
+        name="deleted-first",
+        why="replicas are deleted before the deletion is replicated (P7)",
+        rules=UNDONE,
+    ),
+    Bug.ORDER_REPLACE: Permit(
+        name="unlogged-tablet",
+        why="a tablet's replacement is shown before it is replicated (P7)",
+        rules={CATALOG: ("named-tablets", "maps-equal-rows")},
+    ),
+    Bug.ORDER_CREATE: Permit(
+        name=DIRTY_CREATE,
+        why="a new table is shown before it is replicated (P7)",
+        rules={
+            CATALOG: ("tablet-states", "ids-not-reused", "acknowledged"),
+        },
+    ),
+}
+
+
+def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
+    """The permits of a profile whose nodes run with `flags`, by name."""
+    found = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
+    unsynced = FLAGS[profile].get("log_force_fsync_all") is False
+    if unsynced and not flags.log_force_fsync_all:
+        why = "logs are not synced (P18)"
+        found.append(Permit(name=LOST_AFTER_POWER_CUT, why=why))
+    return sorted(found, key=lambda permit: permit.name)

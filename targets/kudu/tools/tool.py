@@ -1,0 +1,28 @@
+"""The tool as a whole: arguments in, what is printed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from harness.plugins import Said
+from targets.kudu.client._caller import Caller
+from targets.kudu.tools.actions import ACTIONS
+from targets.kudu.tools.admin import Admin, ToolError
+from targets.kudu.tools.arguments import parse
+
+__all__ = ["use_tool"]
+
+TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+async def use_tool(rpc: Caller, masters: Sequence[str], arguments: Sequence[str]) -> Said:
+    """Do what `arguments` ask for. Raises `UsageError` for arguments that there are not."""
+    given = parse(arguments)
+    try:
+        said = await ACTIONS[given.action](Admin(rpc, masters), given)
+    except ToolError as error:
+        return Said("", 1, str(error))
+    if len(said.text) > TEXT_BYTES_MAX:
+        return Said(said.text[:TEXT_BYTES_MAX], 1, f"cut: the limit is {TEXT_BYTES_MAX} characters")
+    return said

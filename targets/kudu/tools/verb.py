@@ -1,0 +1,28 @@
+"""`harness kudu`: Kudu's own tool, for a cluster that `harness up` started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from harness.plugins import Said
+from harness.standing.door import UseTool
+from harness.standing.keeping import question
+from harness.standing.place import find_place
+from targets.kudu.tools.arguments import parse
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what the tool says; its exit code is 0, 1 where the cluster or the call failed."""
+    place = find_place(parse(arguments).cluster)
+    answer = question(place, UseTool(arguments=tuple(arguments)))
+    said = msgspec.convert(answer, Said)
+    if said.text:
+        print(said.text)  # noqa: T201 - what the tool is for
+    if said.error:
+        print(said.error, file=sys.stderr)  # noqa: T201
+    return said.exit_code

@@ -1,0 +1,407 @@
+"""What a profile permits: exactly that, counted, never as valid; all else stays invalid."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.catalog import CatalogInvariantsChecker
+from checkers.catalog_permits import judge_permitted
+from checkers.crash import CrashChecker
+from checkers.linearizable import CatalogLinearizable
+from checkers.liveness import LivenessChecker
+from harness.checking import EXIT_CODES, Judgement
+from harness.errors import EXIT_VALID
+from harness.ops import Attempt, CheckResult, History, OpType, Verdict, worst
+from harness.permits import permits_of, permitted_in, permitted_of
+from tests.checkers.catalogs import oracle, spoil
+from tests.checkers.histories import Writer
+from tests.checkers.stale_histories import permitting, stale_history, stale_oracle
+
+Step = Callable[[Writer], Any]
+TWICE = (Attempt("m1", 0, 1, "TIMED_OUT"), Attempt("m1", 2, 3, "ok"))
+
+
+def lin(h: Writer, *permits: str) -> CheckResult:
+    return CatalogLinearizable().check(permitting(h.history, *permits), None, time_limit_s=60)
+
+
+def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
+    """An operation that a leader of this term answered."""
+    index = h.call(term, f, value)
+    h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
+    return index
+
+
+def create(h: Writer, name: str, ident: str, *, term: int, node: str) -> int:
+    call = {"name": name, "nonce": f"n-{ident}", "columns": ["a"]}
+    return at(h, "create", call, {"table_id": ident, "schema_version": 0}, term=term, node=node)
+
+
+def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1") -> int:
+    shown = [[name, ident, 0] for name, ident in tables]
+    return at(h, "list", None, {"tables": shown}, term=term, node=node)
+
+
+# --- stale reads ---------------------------------------------------------------------------------
+
+
+def test_exactly_what_can_be_explained_is_permitted() -> None:
+    """Against every order, by brute force: masters of which some are deposed, and spoiled ones."""
+    permitted = refused = needed = 0
+    for seed in range(500):
+        rng = random.Random(seed)
+        history = stale_history(seed, count=rng.randint(4, 9))
+        if seed % 3:
+            history = spoil(history, rng)
+        history = permitting(history, "stale-read")
+        wanted = stale_oracle(history)
+        found = judge_permitted(history, permits_of(history), end_s=time.monotonic() + 60)
+        assert found is not None
+        assert found.exhausted, seed
+        assert (found.counts is not None) == wanted, seed
+        assert wanted or seed % 3, f"what the masters of seed {seed} do is permitted"
+        permitted, refused = permitted + wanted, refused + (not wanted)
+        needed += wanted and not oracle(history)
+    assert min(permitted, refused) > 100
+    assert needed > 5
+
+
+def test_the_checker_says_so() -> None:
+    for seed in range(6):
+        history = stale_history(seed, count=300, names=4, stale=0.2)
+        assert CatalogLinearizable().check(history, None, time_limit_s=60).verdict is (
+            Verdict.INVALID
+        )
+        result = CatalogLinearizable().check(
+            permitting(history, "stale-read"), None, time_limit_s=60
+        )
+        assert result.verdict is Verdict.PERMITTED, result
+        assert permitted_in(result)["stale-read"] >= 1
+        assert result.details["rule"] == "stale-read"
+
+
+def deposed(h: Writer) -> None:
+    """m1 led in term 1, m2 leads in term 2 and made `b`."""
+    create(h, "a", "A", term=1, node="m1")
+    create(h, "b", "B", term=2, node="m2")
+
+
+STALE: dict[str, tuple[Step, Verdict]] = {
+    "lacks what a later term acknowledged": (
+        lambda h: listing(h, ("a", "A")),
+        Verdict.PERMITTED,
+    ),
+    "lacks what its own term acknowledged": (
+        lambda h: listing(h, term=1),
+        Verdict.INVALID,
+    ),
+    "lacks it though of a later term still": (
+        lambda h: listing(h, ("a", "A"), term=3, node="m3"),
+        Verdict.INVALID,
+    ),
+    "lacks it though it says no term": (
+        lambda h: h.ok(1, "list", None, {"tables": [["a", "A", 0]]}),
+        Verdict.INVALID,
+    ),
+    "lacks what the same node acknowledged": (
+        lambda h: listing(h, ("a", "A"), node="m2"),
+        Verdict.INVALID,
+    ),
+    "shows what never was": (
+        lambda h: listing(h, ("a", "A"), ("c", "C")),
+        Verdict.INVALID,
+    ),
+    "takes back what it showed": (
+        lambda h: (listing(h, ("a", "A"), ("b", "B")), listing(h, ("a", "A"))),
+        Verdict.INVALID,
+    ),
+    "a change that acts on the past": (
+        lambda h: create(h, "b", "B2", term=1, node="m1"),
+        Verdict.INVALID,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name: str) -> None:
+    step, verdict = STALE[name]
+    h = Writer()
+    deposed(h)
+    step(h)
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, "stale-read")
+    assert result.verdict is verdict, result
+    if verdict is Verdict.INVALID:
+        assert result.explanation[-1].startswith("Nor does what the profile permits (stale-read)")
+    else:
+        assert permitted_in(result) == {"stale-read": 1}
+
+
+def test_a_refused_change_is_an_observation() -> None:
+    h = Writer()
+    deposed(h)
+    at(h, "delete", {"name": "a", "nonce": "d"}, {"table_id": "A", "schema_version": 0},
+       term=2, node="m2")  # fmt: skip
+    index = h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+    h.ret(1, OpType.FAIL, {"result": "exists", "term": 1}, "m1")
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, "stale-read")
+    assert result.verdict is Verdict.PERMITTED
+    assert result.operations == (index + 1,)  # the fact comes first
+
+
+# --- the other permits ---------------------------------------------------------------------------
+
+
+def renamed_during(h: Writer, inside: Step) -> None:
+    """`a` gets the name `z` while `inside` happens."""
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    h.call(2, "rename", {"name": "a", "new_name": "z", "nonce": "r"})
+    inside(h)
+    h.ret(2, OpType.OK, {"result": "ok", "table_id": "A", "schema_version": 1})
+
+
+def shown(h: Writer, *tables: list[Any]) -> int:
+    return h.ok(3, "list", None, {"tables": list(tables)})
+
+
+def history_of(name: str) -> Writer:
+    h = Writer()
+    match name:
+        case "torn":
+            renamed_during(h, lambda h: shown(h, ["b", "B", 0]))
+        case "torn too far":  # `b` was there all along, and nobody touched it
+            renamed_during(h, lambda h: shown(h, ["a", "A", 0]))
+        case "torn twice the same":
+            renamed_during(h, lambda h: shown(h, ["a", "A", 0], ["z", "A", 1], ["b", "B", 0]))
+        case "gap":
+            renamed_during(h, lambda h: h.get(3, "a", None) + h.get(4, "z", None))
+            h.get(3, "z", "A", 1)
+        case "gap elsewhere":
+            renamed_during(h, lambda h: h.get(3, "b", None))
+        case "made twice" | "made twice, sent once":
+            index = h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.get(2, "a", "A1", comment="n")
+            h.delete(2, "a", "A1")
+            sent = TWICE if name == "made twice" else TWICE[1:]
+            h.add(1, OpType.OK, "create", {"result": "ok", "table_id": "A2", "schema_version": 0},
+                  "m1", attempts=sent)  # fmt: skip
+            assert index == 0
+            h.get(2, "a", "A2", comment="n")
+        case "deleted twice" | "deleted twice, sent once":
+            h.create(1, "a", "A")
+            h.call(1, "delete", {"name": "a", "nonce": "d"})
+            h.get(2, "a", None)
+            h.create(2, "a", "B")
+            sent = TWICE if name == "deleted twice" else TWICE[1:]
+            h.add(1, OpType.OK, "delete", {"result": "ok", "table_id": "B", "schema_version": 0},
+                  "m1", attempts=sent)  # fmt: skip
+        case "dirty":
+            h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.get(2, "a", "A", comment="n")
+            h.fail(3, "create", {"name": "a", "nonce": "n2", "columns": []}, "exists")
+            h.ret(1, OpType.FAIL, None)
+            h.get(2, "a", None)
+        case "dirty for ever":
+            h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.ret(1, OpType.FAIL, None)
+            h.get(2, "a", "A", comment="n")
+            h.get(2, "a", None)
+        case _:
+            raise AssertionError(name)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("name", "permit", "verdict"),
+    [
+        ("torn", "torn-list", Verdict.PERMITTED),
+        ("torn too far", "torn-list", Verdict.INVALID),
+        ("torn twice the same", "torn-list", Verdict.INVALID),
+        ("gap", "name-gap", Verdict.PERMITTED),
+        ("gap elsewhere", "name-gap", Verdict.INVALID),
+        ("made twice", "ddl-twice", Verdict.PERMITTED),
+        ("made twice, sent once", "ddl-twice", Verdict.INVALID),
+        ("deleted twice", "ddl-twice", Verdict.PERMITTED),
+        ("deleted twice, sent once", "ddl-twice", Verdict.INVALID),
+        ("dirty", "dirty-create", Verdict.PERMITTED),
+        ("dirty for ever", "dirty-create", Verdict.INVALID),
+    ],
+)
+def test_each_permit_covers_its_case_and_no_more(name: str, permit: str, verdict: Verdict) -> None:
+    h = history_of(name)
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, permit)
+    assert result.verdict is verdict, result
+    if verdict is Verdict.PERMITTED:
+        assert set(permitted_in(result)) == {permit}
+        others = {"stale-read", "torn-list", "name-gap", "ddl-twice", "dirty-create"} - {permit}
+        assert lin(h, *sorted(others)).verdict is Verdict.INVALID
+        both = lin(h, *sorted(others), permit)
+        assert set(permitted_in(both)) == {permit}, "it is not put down to another"
+
+
+def power_cut(h: Writer) -> int:
+    inject = {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "power-cut"}
+    return h.nemesis("power-cut-leader", inject)
+
+
+def test_a_power_cut_takes_back_the_end_of_what_was_before_it() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    power_cut(h)
+    h.get(2, "b", None)
+    h.create(2, "b", "C")
+    h.get(2, "a", "A")
+    h.get(2, "b", "C")
+    assert lin(h).verdict is Verdict.INVALID
+    assert lin(h, "stale-read").verdict is Verdict.INVALID
+    result = lin(h, "stale-read", "lost-after-power-cut")
+    assert result.verdict is Verdict.PERMITTED, result
+    assert permitted_in(result) == {"lost-after-power-cut": 1}
+
+
+def test_a_version_may_be_made_again_after_a_power_cut() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+
+    def alter(column: str) -> None:
+        steps = {"name": "a", "nonce": column, "steps": [["add", column]]}
+        h.ok(1, "alter", steps, {"table_id": "A", "schema_version": 1})
+
+    alter("x")
+    power_cut(h)
+    alter("y")
+    h.get(2, "a", "A", 1, columns=["a", "y"])
+    assert permitted_in(lin(h, "lost-after-power-cut")) == {"lost-after-power-cut": 1}
+
+
+def test_what_was_lost_before_the_cut_is_lost() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.get(2, "a", None)
+    power_cut(h)
+    h.get(2, "a", None)
+    assert lin(h, "lost-after-power-cut").verdict is Verdict.INVALID
+
+
+def test_a_loss_in_the_middle_is_never_permitted() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    power_cut(h)
+    h.get(2, "a", None)
+    h.get(2, "b", "B")
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is Verdict.UNKNOWN
+    assert "could not be decided" in result.reason
+
+
+# --- other checkers ------------------------------------------------------------------------------
+
+
+def invariants(h: Writer, *permits: str) -> CheckResult:
+    checker = CatalogInvariantsChecker()
+    return checker.check(permitting(h.history, *permits), None, time_limit_s=60)
+
+
+def with_revisions(node: str = "m1", term: int = 1) -> Writer:
+    h = Writer()
+    changes = {"table_id": "B", "schema_version": 0, "revision": 9}
+    at(h, "create", {"name": "b", "nonce": "n-B"}, changes, term=2, node="m2")
+    at(h, "list", None, {"tables": [], "revision": 5}, term=term, node=node)
+    return h
+
+
+def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node() -> None:
+    told = invariants(with_revisions(), "stale-read")
+    assert told.verdict is Verdict.UNKNOWN, "it has no snapshot, but nothing is broken"
+    assert told.details["violations"] == 0
+    for wrong in (with_revisions(node="m2"), with_revisions(term=2)):
+        assert invariants(wrong, "stale-read").verdict is Verdict.INVALID
+    assert invariants(with_revisions()).verdict is Verdict.INVALID
+
+
+def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None:
+    """Its own term acknowledged revision 7; that a later one has 9 is no excuse for 5."""
+    h = Writer()
+    for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
+        answer = {"table_id": ident, "schema_version": 0, "revision": revision}
+        at(h, "create", {"name": ident, "nonce": f"n-{ident}"}, answer, term=term, node=node)
+    at(h, "list", None, {"tables": [], "revision": 5}, term=1, node="m1")
+    result = invariants(h, "stale-read")
+    assert result.details["by_invariant"] == {"revisions": 1}
+    assert "from 7 to 5" in result.reason
+
+
+def exited(*log: str, **more: Any) -> History:
+    h = Writer()
+    h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": list(log), **more})
+    signs = ("not caught up within",)
+    return permitting(h.history, "catch-up-exit", signs=signs)
+
+
+@pytest.mark.parametrize(
+    ("history", "verdict"),
+    [
+        (exited("I started", "F not caught up within 30 s"), Verdict.PERMITTED),
+        (exited("F out of memory"), Verdict.INVALID),
+        (exited(), Verdict.INVALID),
+        (exited("F not caught up within 30 s", by="host"), Verdict.UNKNOWN),
+    ],
+)
+def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Verdict) -> None:
+    result = CrashChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is verdict
+    assert permitted_in(result) == ({"catch-up-exit": 1} if verdict is Verdict.PERMITTED else {})
+    plain = CrashChecker().check(History(list(history)[1:]), None, time_limit_s=60)
+    assert plain.verdict is not Verdict.PERMITTED
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({"liveness": ("converged",)}, Verdict.PERMITTED),
+        ({"liveness": ("live",)}, Verdict.INVALID),
+        ({"bounds": ("converged",)}, Verdict.INVALID),
+    ],
+)
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_permit_may_give_up_a_rule_of_one_checker(
+    rules: Any, verdict: Verdict, serves: bool
+) -> None:
+    h = Writer()
+    missing = [] if serves else ["create"]
+    h.fact("live", {"ok": serves, "took_s": 1.0, "bound_s": 60.0, "missing": missing})
+    h.fact("converged", {"ok": False, "took_s": 90.0, "bound_s": 90.0, "pending": ["it alters"]})
+    history = permitting(h.history, "reports-once", rules=rules)
+    result = LivenessChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is (verdict if serves else Verdict.INVALID), result
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def test_permitted_is_worse_than_valid_and_better_than_unknown() -> None:
+    order = [Verdict.VALID, Verdict.PERMITTED, Verdict.UNKNOWN, Verdict.INVALID]
+    for place, verdict in enumerate(order):
+        assert worst([Verdict.VALID, verdict]) is verdict
+        assert all(worst([other, verdict]) is verdict for other in order[:place])
+    assert [verdict.holds for verdict in order] == [True, True, False, False]
+
+
+def test_what_is_permitted_is_no_failure_of_a_command() -> None:
+    results = [
+        CheckResult("a", Verdict.PERMITTED, "", details={"permitted": {"x": 3, "y": 1}}),
+        CheckResult("b", Verdict.PERMITTED, "", details={"permitted": {"x": 2}}),
+        CheckResult("c", Verdict.VALID, ""),
+    ]
+    judgement = Judgement(tuple(results))
+    assert judgement.verdict is Verdict.PERMITTED
+    assert judgement.exit_code == EXIT_CODES[Verdict.PERMITTED] == EXIT_VALID
+    assert permitted_of(results) == {"x": 3, "y": 1}

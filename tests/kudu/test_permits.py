@@ -1,0 +1,51 @@
+"""What profiles permit is what their rows are, and nothing more."""
+
+import pytest
+
+from checkers._permitted import permit_rules
+from harness.ops import CheckResult, Verdict
+from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ
+from targets.kudu import KuduTarget
+from targets.kudu.bugs import PROFILES
+from targets.kudu.flags import Flags
+from targets.kudu.permits import _PERMITS, permits_of_profile
+from tests.kudu.test_target import settings
+
+SYNCED = Flags()
+UNSYNCED = Flags(log_force_fsync_all=False)
+
+
+def names(profile, flags=UNSYNCED):
+    return {permit.name for permit in permits_of_profile(profile, flags)}
+
+
+def test_strict_permits_nothing_whatever_is_switched_on():
+    assert names("strict") == set()
+    assert KuduTarget().permits(settings(bugs=("NO-LEASE",))) == []
+
+
+@pytest.mark.parametrize("profile", ["modern", "legacy"])
+def test_a_profile_permits_what_its_rows_do(profile):
+    rows = {permit.name for bug, permit in _PERMITS.items() if bug in PROFILES[profile]}
+    assert names(profile, SYNCED) == rows
+    assert names(profile) == rows | {LOST_AFTER_POWER_CUT}
+    assert STALE_READ in {p.name for p in KuduTarget().permits(settings(profile=profile))}
+    synced = settings(profile=profile, kudu_flag="log_force_fsync_all=true")
+    assert LOST_AFTER_POWER_CUT not in {p.name for p in KuduTarget().permits(synced)}
+
+
+@pytest.mark.parametrize(
+    ("profile", "checker", "rule", "verdict"),
+    [
+        ("legacy", "liveness", "converged", Verdict.PERMITTED),
+        ("modern", "liveness", "converged", Verdict.PERMITTED),
+        ("modern", "liveness", "live", Verdict.INVALID),
+        ("legacy", "catalog-invariants", "named-tablets", Verdict.PERMITTED),
+        ("modern", "catalog-invariants", "named-tablets", Verdict.INVALID),
+        ("strict", "liveness", "converged", Verdict.INVALID),
+    ],
+)
+def test_what_only_older_profiles_have_convicts_newer_ones(profile, checker, rule, verdict):
+    permits = {permit.name: permit for permit in permits_of_profile(profile, SYNCED)}
+    found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
+    assert permit_rules(found, permits).verdict is verdict

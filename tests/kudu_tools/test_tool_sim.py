@@ -1,0 +1,123 @@
+"""The tool against a cluster in simulation: what it shows is what is there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.plugins import Convergence
+from tests.async_tests import on
+from tests.kudu.deploy import Deployed, deploy
+
+ROWS = [["insert", f"k{number}", {"a": f"v{number}"}] for number in range(5)]
+
+
+async def _kudu(cluster: Deployed, line: str) -> Any:
+    return await cluster.system.tool(line.split())
+
+
+async def _with_table(cluster: Deployed) -> Any:
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="metrics", nonce="made")
+    await cluster.until_done(client, "is-create-done", "metrics")
+    await cluster.until_converged()
+    return client
+
+
+async def _json(cluster: Deployed, line: str) -> Any:
+    said = await _kudu(cluster, line)
+    assert said.exit_code == 0, said
+    return json.loads(said.text)
+
+
+@on(deploy)
+async def test_a_healthy_cluster_passes_the_check(cluster: Deployed):
+    await _with_table(cluster)
+    said = await _kudu(cluster, "ksck --checksum")
+    assert (said.exit_code, said.text.splitlines()[-1]) == (0, "OK"), said.text
+    found = await _json(cluster, "ksck --format json_compact --checksum")
+    assert found["errors"] == []
+    (counts,) = found["count_summaries"]
+    assert counts == {"masters": 3, "tservers": 3, "tables": 1, "tablets": 2, "replicas": 6}
+    (sums,) = found["checksum_results"]["tables"].values()
+    assert all(len({r["checksum"] for r in t["replica_checksums"]}) == 1 for t in sums)
+    assert {t["health"] for t in found["tablet_summaries"]} == {"HEALTHY"}
+    leads = [[r["is_leader"] for r in t["replica_infos"]] for t in found["tablet_summaries"]]
+    assert [sum(each) for each in leads] == [1, 1]
+
+
+@pytest.mark.parametrize("victim", ["m1", "t1"])
+@on(deploy)
+async def test_a_dead_server_fails_it(cluster: Deployed, victim: str):
+    await _with_table(cluster)
+    await cluster.session.cluster.kill(victim)
+    said = await _kudu(cluster, "ksck --format json_pretty")
+    assert said.exit_code == 1
+    found = json.loads(said.text)
+    servers = {s["address"]: s["health"] for s in found["master_summaries"]}
+    servers |= {s["address"]: s["health"] for s in found["tserver_summaries"]}
+    assert [a for a, health in servers.items() if health != "HEALTHY"] == [
+        f"{victim}:{7051 if victim == 'm1' else 7050}"
+    ]
+    healths = {t["health"] for t in found["tablet_summaries"]}
+    assert ("UNDER_REPLICATED" in healths) == (victim == "t1")
+
+
+@on(deploy)
+async def test_lists(cluster: Deployed):
+    client = await _with_table(cluster)
+    masters = await _json(cluster, "master list --format json")
+    assert [row["rpc-addresses"] for row in masters] == ["m1:7051", "m2:7051", "m3:7051"]
+    assert sorted(row["role"] for row in masters) == ["FOLLOWER", "FOLLOWER", "LEADER"]
+    tservers = await _json(cluster, "tserver list --format json")
+    assert len({row["uuid"] for row in tservers}) == 3
+    tables = await _json(cluster, "table list --tablets --format json")
+    (table,) = tables["tables"]
+    assert table["name"] == "metrics"
+    assert [len(tablet["replicas"]) for tablet in table["tablets"]] == [3, 3]
+    described = (await _kudu(cluster, "table describe metrics")).text
+    assert "key STRING NOT NULL" in described
+    assert "REPLICAS 3" in described
+    await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
+    scanned = (await _kudu(cluster, "table scan metrics")).text.splitlines()
+    assert scanned[-1] == "Total count 5"
+    assert sum('string a="v3"' in line for line in scanned) == 1
+    assert (await _kudu(cluster, "table scan none")).exit_code == 1
+
+
+@on(deploy)
+async def test_a_tablets_leader_steps_down(cluster: Deployed):
+    await _with_table(cluster)
+
+    async def leaders() -> dict[str, str]:
+        tables = await _json(cluster, "table list --tablets --format json")
+        return {
+            tablet["tablet_id"]: replica["ts_uuid"]
+            for table in tables["tables"]
+            for tablet in table["tablets"]
+            for replica in tablet["replicas"]
+            if replica["role"] == "LEADER"
+        }
+
+    before = await leaders()
+    tablet = min(before)
+    said = await _kudu(cluster, f"tablet leader_step_down {tablet}")
+    assert said.exit_code == 0, said
+
+    async def moved() -> Convergence:
+        now = await leaders()
+        return Convergence(ok=now.get(tablet) not in {None, before[tablet]}, pending=(str(now),))
+
+    await cluster.until("led by another", moved)
+    said = await _kudu(cluster, "tablet leader_step_down none")
+    assert (said.exit_code, said.error.split(":")[0]) == (1, "Not found")
+
+
+@pytest.mark.parametrize("line", ["", "ksck --format xml", "tablet", "table scan", "master burn"])
+@on(deploy)
+async def test_other_arguments_are_refused(cluster: Deployed, line: str):
+    with pytest.raises(UsageError):
+        await _kudu(cluster, line)
