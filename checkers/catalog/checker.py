@@ -125,8 +125,8 @@ class CatalogInvariantsChecker:
             )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
         by_name = details[KEY]
-        held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
-        reason = f"{counted(total, 'check')} of {held or 'no invariant'} hold"
+        held_names = ", ".join(name.split()[0] for name, count in by_name.items() if count)
+        reason = f"{counted(total, 'check')} of {held_names or 'no invariant'} hold"
         unseen = [name for name, count in by_name.items() if not count]
         if unseen:
             reason += f"; not looked at: {', '.join(unseen)}"
