@@ -126,15 +126,16 @@ class MembersClient:
                 return "MasterService.ListMasters", m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        return self._addresses.get(node, node)
+        """Where a node is: they all have one port."""
+        port = next(iter(self._addresses.values())).rpartition(":")[2]
+        return self._addresses.get(node, f"{node}:{port}")
 
     def _value(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, m.ListMastersResponse):
             return {"term": answer.meta.term}
-        nodes = {address: node for node, address in self._addresses.items()}
         return {
             "masters": [
-                [nodes.get(entry.address, entry.address), entry.role, entry.member_type]
+                [entry.address.partition(":")[0], entry.role, entry.member_type]
                 for entry in answer.masters
             ],
             "term": answer.meta.term,
