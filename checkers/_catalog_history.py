@@ -11,6 +11,7 @@ completion after everything has arrived.
 * A lost create whose table somebody saw did take effect, and did so before that answer returned: it
   gets that return. (An upper bound only; it may have happened any time since its call.)
 * Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
+* A read with a bound is a read that was asked for that much earlier (`_bounded_reads`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkers._bounded_reads import calls_before, is_bounded
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.linearizability.models.catalog_types import (
     Alter,
@@ -34,6 +36,7 @@ from checkers.linearizability.models.catalog_types import (
 from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS, READS
+from harness.vocabularies.follower_reads import FRESH
 
 __all__ = ["CatalogHistory", "Conflict", "catalog_history", "shown_tables"]
 
@@ -166,7 +169,8 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
     value = _value(done)
     if value.get("result", "ok") != "ok":
         return
-    if done.f == "list":
+    f = FRESH.get(done.f, done.f)
+    if f == "list":
         for entry in _field(done, "tables"):
             ident = _text(entry[1])
             if ident is not None:
@@ -177,7 +181,7 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
         nonce = None
         if done.f == "create":
             nonce = _text(_value(pair.invoke).get("nonce"))
-        elif done.f == "get":
+        elif f == "get":
             nonce = _text(value.get("comment"))
         yield ident, nonce
 
@@ -231,7 +235,7 @@ def _bind(
 
 
 def _input(op: Op, key: str) -> CatalogInput:
-    f = op.f
+    f = FRESH.get(op.f, op.f)
     if f == "list":
         return ListTables()
     name = _field(op, "name")
@@ -260,19 +264,20 @@ def _answer(op: Op) -> Answer:
         )
     if result != "ok":
         return Answer(result)
-    if op.f == "list":
+    f = FRESH.get(op.f, op.f)
+    if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
             # No state has two tables with one name, and so no step allows this answer.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
-    columns = value.get("columns") if op.f == "get" else None
+    columns = value.get("columns") if f == "get" else None
     return Answer(
         "ok",
         table_id=_text(value.get("table_id")),
         version=value.get("schema_version"),
-        key=_text(value.get("comment")) if op.f == "get" else None,
-        applied=value.get("applied_schema_version") if op.f == "get" else None,
+        key=_text(value.get("comment")) if f == "get" else None,
+        applied=value.get("applied_schema_version") if f == "get" else None,
         columns=None if columns is None else tuple(columns),
     )
 
@@ -310,9 +315,10 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
     seen: dict[int, int] = {}
     nonces: dict[str, int] = {}
     shown = _shown_nonces(history)
+    earlier = calls_before(history)
     for pair in history.pairs:
         call = pair.invoke
-        if call.f not in MUTATIONS | READS:
+        if call.f not in MUTATIONS | READS and not is_bounded(pair):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r}, which is not in the vocabulary 'ddl': "
                 f"{', '.join(sorted(MUTATIONS | READS))}"
@@ -321,7 +327,7 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
         answer: Answer | Unknown = UNKNOWN
         returned: int | None = None
         if pair.type is OpType.INFO:
-            if call.f in READS:
+            if call.f in READS or is_bounded(pair):
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
@@ -338,11 +344,12 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
             answer, returned = _answer(pair.completion), pair.completion.index
             if answer.key is not None and bindings.get(str(answer.table_id)) == _again(answer.key):
                 answer = answer._replace(key=_again(answer.key))
+        before = earlier.get(call.index)
         operations.append(
             Operation(
-                call.process if isinstance(call.process, int) else -1,
+                call.process if isinstance(call.process, int) and before is None else -1,
                 _input(call, key),
-                call.index,
+                call.index if before is None else before - 0.5,
                 answer,
                 returned,
                 call.index,

@@ -10,6 +10,7 @@ from checkers.linearizability.models.catalog import Catalog
 from harness.errors import listed
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS
+from harness.vocabularies.follower_reads import FRESH
 
 __all__ = ["did", "explain_failure", "ops", "seconds", "sentence", "where"]
 
@@ -72,7 +73,7 @@ def did(pair: Pair) -> tuple[str, str]:
     call, done = pair.invoke, pair.completion
     value = done.value if done is not None and isinstance(done.value, dict) else {}
     result = value.get("result", "ok")
-    kind = BY_NAME.get(call.f)
+    kind = BY_NAME.get(FRESH.get(call.f, call.f))
     if kind is not None and kind.mutates:
         if done is None or done.type is OpType.INFO:
             return f"tried to {call.f} {_object(call)}", ""
@@ -88,7 +89,7 @@ def did(pair: Pair) -> tuple[str, str]:
         )
         told = "exists" if result == "exists" else "does not exist"
         return f"tried to {call.f} {_object(call)}", f"and was told that {what!r} {told}"
-    if call.f == "list":
+    if FRESH.get(call.f, call.f) == "list":
         return "listed the tables", f"and saw {_names(value.get('tables', []))}"
     verb = "looked at" if kind is None else kind.past
     saw = "and found it missing" if result == "not-found" else f"and saw {_saw(value)}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from msgspec.structs import replace as replace_result
 
+from checkers._bounded_reads import is_bounded
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
 from checkers._permitted import permit_rules, permitted_result
 from checkers._sentences import explain_failure, sentence, where
@@ -85,7 +86,7 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
     result = fields_of(pair.completion).get("result", "ok")
-    if pair.invoke.f in READS | {"read"}:
+    if pair.invoke.f in READS | {"read"} or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from checkers._bounded_reads import without_bounded
 from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
@@ -40,6 +41,7 @@ class CatalogInvariantsChecker:
         Linear in the history and the snapshot, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
+        history = without_bounded(history)
         findings, permissions = Findings(), Permissions(history)
         check_history(history, findings, permissions)
         snapshots = list(history.facts("snapshot"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.errors import counted, listed, measured
 from harness.standing.cluster import Broken, Healed, StatusReport
-from harness.standing.place import Standing
+from harness.standing.place import NodeRow, Standing
 
 __all__ = ["broken_text", "healed_text", "overview_text", "standing_text", "status_text"]
 
@@ -37,25 +37,24 @@ def _ports(standing: Standing) -> list[str]:
     shown = any(node.pages for node in standing.nodes)
     rows = [["node", "role", "address", "from outside", *["pages"] * shown]]
     for node in standing.nodes:
-        for number, (address, outside) in enumerate(node.addresses.items()):
-            port = address.rpartition(":")[2]
-            first = [node.name, node.role] if number == 0 else ["", ""]
-            last = [node.pages if number == 0 else ""] * shown
-            rows.append([*first, f"{node.name}:{port}", outside, *last])
+        first, last = [node.name, node.role], [node.pages] * shown
+        for address, outside in node.addresses.items() or [("", "")]:
+            rows.append([*first, address, outside, *last])
+            first, last = ["", ""], [""] * shown
     return table(rows)
 
 
 def standing_text(standing: Standing) -> list[str]:
     """Where it is, and what can be done with it."""
     name = standing.name
-    data = [node.data for node in standing.nodes if node.data]
+    data = [_with_node(node) for node in standing.nodes if node.data]
     return [
         _headline(standing),
         "",
         *_ports(standing),
         "",
         f"logs   {standing.folder}/logs",
-        *([f"data   {listed(data, limit=DATA_LISTED_MAX)}"] if data else []),
+        *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
         f"look   harness status {name}",
         f"break  harness break {name} 'kill leader' --for 30s",
         f"heal   harness heal {name} --all",
@@ -63,10 +62,16 @@ def standing_text(standing: Standing) -> list[str]:
     ]
 
 
+def _with_node(node: NodeRow) -> str:
+    """Where its data are, as it reads for every node that has them at such a place."""
+    before, name, after = node.data.rpartition(node.name)
+    return f"{before}NODE{after}" if name else node.data
+
+
 def _left(broken: Broken) -> str:
     if broken.trouble:
         return f"could not be undone: {broken.trouble}"
-    return "until it is healed" if broken.left_s is None else f"for {broken.left_s:.0f} s yet"
+    return "until it is healed" if broken.left_s is None else f"{broken.left_s:.0f} s left"
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
@@ -76,7 +81,9 @@ def broken_text(name: str, broken: Broken) -> list[str]:
         return [*lines, healed_text(broken.healed)]
     if broken.fault.startswith("do "):
         return lines
-    return [*lines, f"on {_left(broken)}; harness heal {name} {broken.id} undoes it"]
+    heal = f"`harness heal {name} {broken.id}`"
+    lasts = f"until {heal}" if broken.left_s is None else f"{broken.left_s:g} s, or until {heal}"
+    return [*lines, f"it lasts {lasts}"]
 
 
 def healed_text(healed: Healed) -> str:

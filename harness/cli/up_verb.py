@@ -16,6 +16,7 @@ from harness.errors import UsageError, counted
 from harness.planning import plan_target
 from harness.standing.compose import compose_file
 from harness.standing.keeping import start
+from harness.standing.place import check_name
 
 __all__ = ["main"]
 
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
             "--env sim: a simulation is over with the command that runs it, so no cluster stays in "
             "one; use --env process or --env docker"
         )
+    name = parsed.name or case.target
+    check_name(name)
     environment = choose_environment(parsed.env)
     plan = plan_target(case, environment)  # refuses what cannot be, before anything is made
     prepare_nodes = getattr(environment, "prepare_nodes", None)
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         f"starting {counted(len(plan.nodes), 'node')} of {case.target}/{case.profile} in "
         f"{environment.name}"
     )
-    standing = start(parsed.name or case.target, environment.name, case)
+    standing = start(name, environment.name, case)
     say(
         msgspec.json.encode(standing).decode()
         if parsed.json

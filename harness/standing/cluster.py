@@ -93,7 +93,6 @@ class _Active:
     def __init__(self, broken: Broken, end_ns: int | None) -> None:
         self.broken = broken
         self.end_ns = end_ns
-        self.timer: asyncio.Task[None] | None = None
         self.trouble = ""
 
 
@@ -159,13 +158,9 @@ class StandingCluster(OpenedTarget):
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
         if isinstance(injection.what, Reset):  # nothing is left to be undone
-            return msgspec.structs.replace(
-                broken, left_s=None, healed=await self._heal_one(fault.id)
-            )
+            return msgspec.structs.replace(broken, left_s=None, healed=await self._heal_one(active))
         if for_s is not None:
-            active.timer = self.env.spawn(
-                self._heal_after(fault.id, for_s), name=f"heal-{fault.id}"
-            )
+            self.env.spawn(self._heal_after(fault.id, for_s), name=f"heal-{fault.id}")
         return broken
 
     def _checked(self, text: str) -> Nemesis:
@@ -200,18 +195,14 @@ class StandingCluster(OpenedTarget):
         active = self._active.get(fault_id)
         if active is None:
             return
-        active.timer = None  # it heals, so nobody need cancel it
         try:
-            await self._heal_one(fault_id)
+            await self._heal_one(active)
         except HarnessError as error:
             _log.warning("%s could not be undone: %s", fault_id, error)
             active.trouble = str(error)
 
-    async def _heal_one(self, fault_id: str) -> Healed:
-        active = self._active[fault_id]
-        if active.timer is not None:
-            active.timer.cancel()
-            active.timer = None
+    async def _heal_one(self, active: _Active) -> Healed:
+        fault_id = active.broken.id
         bite = await self.conductor.heal(fault_id) or Bite(None, "requests")
         broken = active.broken
         healed = Healed(
@@ -239,13 +230,23 @@ class StandingCluster(OpenedTarget):
             if over is not None:
                 return [over]
             raise UsageError(f"there is no fault {fault_id!r}; those that are on: {known}")
-        return [await self._heal_one(fault_id)]
+        return [await self._heal_one(self._active[fault_id])]
 
     async def heal_everything(self) -> list[Healed]:
-        """Undo all faults, and start what is down, whatever ended it."""
-        healed = [await self._heal_one(fault_id) for fault_id in list(self._active)]
+        """Undo all faults, and start what is down, whatever ended it.
+
+        Raises what the first raised that could not be undone, once all else was.
+        """
+        answers = await asyncio.gather(
+            *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
+        )
         await self.cluster.heal_all()
         await start_down(self.cluster, self.cluster.nodes)
+        healed = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            healed.append(answer)
         return healed
 
     async def save_data(self, folder: Path) -> None:

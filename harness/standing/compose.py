@@ -56,6 +56,11 @@ def compose_file(case: Case) -> str:
             "the harness sets up; use `harness up --env docker`"
         )
     ports = published_ports(nodes)
+    pages = {
+        f"{node.name}:{node.pages}": (_LOOPBACK, ports[node.name, node.pages])
+        for node in nodes
+        if node.pages is not None
+    }
     connect = {f"{n.name}:{port}": (n.name, port) for n in nodes for port in n.ports}
     code = [f"${{HARNESS_CODE:-..}}/{p}:{APP_FOLDER}/{p}:ro" for p in packages_of(nodes)]
 
@@ -67,8 +72,9 @@ def compose_file(case: Case) -> str:
             config=spec.config,
             seed=case.seed,
             data=DATA_FOLDER,
-            listen={str(port): ("0.0.0.0", port) for port in spec.ports},  # noqa: S104 - its own
+            listen={str(port): ("0.0.0.0", port) for port in spec.bound_ports},  # noqa: S104 - its own
             connect=connect,
+            pages=pages,
         )
         told = msgspec.json.encode(node, order="sorted").decode().replace("$", "$$")
         return {
@@ -76,7 +82,7 @@ def compose_file(case: Case) -> str:
             "command": ["python3", "-m", "harness.environments.real.node"],
             "hostname": spec.name,
             "environment": {NODE_VARIABLE: told},
-            "ports": [f"{_LOOPBACK}:{ports[spec.name, port]}:{port}" for port in spec.ports],
+            "ports": [f"{_LOOPBACK}:{ports[spec.name, port]}:{port}" for port in spec.bound_ports],
             "volumes": [f"{spec.name}-data:{DATA_FOLDER}", *code],
             "mem_limit": f"{spec.memory_mib or _MEMORY_MIB}m",
             "cap_drop": ["ALL"],
@@ -99,7 +105,7 @@ def published_ports(nodes: Sequence[NodeSpec]) -> dict[tuple[str, int], int]:
     counts: dict[str, int] = {}
     for node in nodes:
         number = counts[node.role] = counts.get(node.role, -1) + 1
-        for port in node.ports:
+        for port in node.bound_ports:
             wanted = port + PORT_STEP * number
             while wanted in published.values():
                 wanted += 1

@@ -112,16 +112,17 @@ class _Holder:
 
         def row(name: str) -> NodeRow:
             spec = session.cluster.nodes[name]
-            addresses = {}
-            for port in spec.ports:
+
+            def outside(port: int) -> str:
                 host, real = session.env.endpoint(Address(name, port))
-                addresses[f"{name}:{port}"] = f"{host}:{real}"
-            pages = ""
-            if spec.pages is not None:
-                host, real = session.env.endpoint(Address(name, spec.pages))
-                pages = f"http://{host}:{real}/"
+                return f"{host}:{real}"
+
             return NodeRow(
-                name=name, role=spec.role, addresses=addresses, pages=pages, data=place_of(name)
+                name=name,
+                role=spec.role,
+                addresses={f"{name}:{port}": outside(port) for port in spec.ports},
+                pages="" if spec.pages is None else f"http://{outside(spec.pages)}/",
+                data=place_of(name),
             )
 
         return Standing(

@@ -39,15 +39,18 @@ def start(name: str, environment: str, case: Case) -> Standing:
     """
     place = claim(name)
     run_id = f"up-{name}-{secrets.token_hex(2)}"
-    place.write_order(Order(environment=environment, case=case, run_id=run_id))
-    holder = _start_holder(place)
+    holder: subprocess.Popen[bytes] | None = None
     try:
+        place.write_order(Order(environment=environment, case=case, run_id=run_id))
+        holder = _start_holder(place)
         standing = _wait_standing(place, holder)
         assert holder.stdin is not None
         holder.stdin.write(STAY)
         holder.stdin.close()
     except BaseException:
-        _give_up(place, holder)
+        if holder is not None:
+            _give_up(holder)
+        place.remove()
         raise
     return standing
 
@@ -89,7 +92,7 @@ def _end_of(log: Path) -> str:
     return "".join(f"\n  {line}" for line in lines)
 
 
-def _give_up(place: Place, holder: subprocess.Popen[bytes]) -> None:
+def _give_up(holder: subprocess.Popen[bytes]) -> None:
     """Have the holder undo everything; impatience does not keep it from doing so."""
     assert holder.stdin is not None
     holder.stdin.close()
@@ -101,7 +104,6 @@ def _give_up(place: Place, holder: subprocess.Popen[bytes]) -> None:
             continue  # it is at it
         except subprocess.TimeoutExpired:
             holder.kill()  # and its warden undoes the rest
-    place.remove()
 
 
 def question(place: Place, asked: Question) -> Any:

@@ -40,6 +40,7 @@ __all__ = [
     "Order",
     "Place",
     "Standing",
+    "check_name",
     "claim",
     "find_place",
     "is_fault_id",

@@ -16,11 +16,13 @@ from fractions import Fraction
 from typing import Any, Final
 
 from targets.kudu.flags import Flags
+from targets.kudu.tserver.limits import RESULTS_MAX, WRITES_WAITING_MAX
 
 __all__ = ["describe_accepted", "describe_bounds"]
 
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
+COPY: Final = "ConsensusService.StartTabletCopy"
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
@@ -43,11 +45,12 @@ def describe_bounds(
     if changed is not None:
         limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs), strict=True)]
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
+    calls = _calls_of(dumps)
     return {
         "limits": limits,
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
-        "calls": _calls_of(dumps),
-        "amounts": _amounts(masters),
+        "calls": calls,
+        "amounts": _amounts(masters, calls.get(COPY, 0)),
         "quorum": sorted(masters),
     }
 
@@ -85,7 +88,9 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own, and the worst of its Raft groups; files are those beside the logs of groups."""
+    """A node's own, and the worst of its Raft groups and of its tablets' rows; files are those
+    beside the logs of groups and the rows of tablets.
+    """
     found = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
     groups: list[Json] = [(raft or {}).get("counters") or {} for raft in rafts]
@@ -93,13 +98,22 @@ def _counters(dump: Json) -> dict[str, int]:
         for name, value in group.items():
             key = f"{name} of a group"
             found[key] = max(found.get(key, 0), value)
+    rows: list[Json] = [
+        (tablet.get("rows") or {}).get("counters") or {} for tablet in dump.get("tablets", ())
+    ]
+    for tablet in rows:
+        for name, value in tablet.items():
+            key = f"{name} of a tablet"
+            found[key] = max(found.get(key, 0), value)
     if "files" in dump:
-        found["files"] = dump["files"] - sum(group.get("log segments", 0) for group in groups)
+        logs = sum(group.get("log segments", 0) for group in groups)
+        found["files"] = dump["files"] - logs - sum(tablet.get("row files", 0) for tablet in rows)
     return found
 
 
-def _amounts(masters: Json) -> dict[str, int]:
-    """How much there ever was, by the rows of the master that has applied most.
+def _amounts(masters: Json, copies: int) -> dict[str, int]:
+    """How much there ever was, by the rows of the master that has applied most, and `copies`: each
+    new replica of a tablet that is there already is copied, and one that it replaces goes.
 
     Nothing where no master answered: how much there was is then unknown, not nought.
     """
@@ -114,6 +128,7 @@ def _amounts(masters: Json) -> dict[str, int]:
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
+        "replica copied": copies,
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
@@ -193,12 +208,12 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of DeleteTablet", "calls", f"{service}.DeleteTablet", 100, why,
-            replica_made=8, fault=20,
+            replica_made=8, replica_copied=8, fault=20,
         ),
         _limit(
             "deletions", "calls", f"{service}.DeleteTablet {CARRIED_OUT}", 30,
             "a replica is deleted once, and again where an answer was lost",
-            replica_made=1.2, fault=5,
+            replica_made=1.2, replica_copied=1.2, fault=5,
         ),
         _limit(
             "calls of AlterSchema", "calls", f"{service}.AlterSchema", 60, why,
@@ -207,12 +222,13 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
         _limit(
             "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,
             "a tablet elects a leader when it is made, and when that one is lost",
-            replica_made=4, fault=_scaled(300, max(Fraction(1), votes)), second=_scaled(4, votes),
+            replica_made=4, replica_copied=4, fault=_scaled(300, max(Fraction(1), votes)),
+            second=_scaled(4, votes),
         ),
         _limit(
             "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
             "a heartbeat comes in its interval, or at once with news",
-            replica_made=10, tablet_altered=20, second=_scaled(60, beats),
+            replica_made=10, replica_copied=10, tablet_altered=20, second=_scaled(60, beats),
         ),
     ]  # fmt: skip
 
@@ -234,6 +250,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             "a replica has a superblock, a vote state and a snapshot, and takes them along",
             live_tablet=4,
         ),
+        _limit(
+            "row files", "counter", "row files of a tablet", 64,
+            "a row file never follows one less than twice its size, up to 4 MiB",
+        ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(
             "log segments", "counter", "log segments of a group", retained,
@@ -244,6 +264,17 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             retained * flags.log_segment_size_kb * 1024,
             "flags log_max_segments_to_retain and log_segment_size_kb",
         ),
+        _limit(
+            "history", "counter", "history bytes of a tablet", flags.tablet_history_max_kb * 1024,
+            "flag tablet_history_max_kb",
+        ),
+        _limit(
+            "results", "counter", "remembered results of a tablet",
+            RESULTS_MAX + WRITES_WAITING_MAX,
+            "new writes are turned away when so many results are remembered",
+        ),
+        _limit("waiting writes", "counter", "waiting writes of a tablet", 16, idle),
+        _limit("waiting reads", "counter", "waiting reads of a tablet", 16, idle),
         _limit(
             "garbage segments", "counter", "garbage segments of a group", 2,
             "segments go when a snapshot covers them",

@@ -82,6 +82,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Ours: beyond it the oldest history of a tablet goes before its age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
     # ours. Strict: how long a read waits for its majority
+    master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
 

@@ -41,7 +41,7 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows", "follower-reads"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (

@@ -50,6 +50,22 @@ def run(arguments, capsys):
         (["check"], "PATH"),
         (["check-determinism", "--runs", "1"], "--runs"),
         (["image", "destroy"], "build"),
+        (["up", "--env", "sim"], "no cluster stays in"),
+        (["up", "--env", "process", "--name", "No"], "small letters"),
+        (["up", "--env", "process", "--masters", "2"], "1, 3, 5 or 7"),
+        (["up", "--env", "process", "--fault", "kill node:m9"], "no node 'm9'"),
+        (["up", "--env", "process", "--target", "moon"], "moon"),
+        (["up", "--env", "process", "--bug", "NONE-SUCH"], "NONE-SUCH"),
+        (["up", "--print-compose", "--target", "http-register"], "foreign programs"),
+        (["down"], "no cluster stands"),
+        (["down", "dev"], "no cluster is named 'dev'"),
+        (["break", "kill leader", "--for", "soon"], "such as 30s"),
+        (["break", "kill", "all", "nodes"], "in quotes"),
+        (["break", "kill leader"], "no cluster stands"),
+        (["heal", "f1", "f2"], "one fault"),
+        (["heal", "f1", "--all"], "one fault or --all"),
+        (["heal", "--all"], "no cluster stands"),
+        (["status", "dev"], "no cluster is named 'dev'"),
         (["fly"], "fly"),
         ([], ""),
     ],
@@ -57,6 +73,7 @@ def run(arguments, capsys):
 def test_usage_errors(arguments, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     code, out, err = run(arguments, capsys)
     assert code == EXIT_USAGE
     assert words in (err or out)

@@ -2,7 +2,7 @@
 
 from targets.kudu.raft.replica import Replica
 from targets.kudu.tserver import _tablet
-from targets.kudu.tserver._machine import AlterOutcome, TabletMachine, _operations, _State
+from targets.kudu.tserver._machine import TabletMachine
 from targets.kudu.tserver._manager import TabletManager
 from targets.kudu.tserver._reports import ReportKind, ReportTracker
 from tests.mutants.plant import mutant
@@ -11,17 +11,12 @@ from tests.mutants.plant import mutant
 @mutant("version-without-columns", "tserver")
 def version_without_columns(patch):
     """A replica applies a version but keeps its columns"""
+    original = TabletMachine._set_schema
 
-    def half(self, index, term, payload):
-        operation = _operations.decode(payload)
-        outcome = self.judge(operation)
-        if outcome is AlterOutcome.APPLIED:
-            name = operation.new_table_name or self._state.table_name
-            self._state = _State(name, self.schema, operation.schema_version)
-            self._on_change()
-        return outcome
+    def half(self, schema, schema_version):
+        original(self, getattr(self, "schema", schema), schema_version)
 
-    patch.setattr(TabletMachine, "apply", half)
+    patch.setattr(TabletMachine, "_set_schema", half)
 
 
 @mutant("marks-cleared-when-sent", "tserver")

@@ -1,9 +1,17 @@
 """The pages of a master as functions of its dump."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
+from harness.env import PageRequest
+from targets.kudu import messages as m
+from targets.kudu.flags import Flags
 from targets.kudu.pages import LIST_MAX, master_data, master_views
+from targets.kudu.pages.master import MasterPages
 from targets.kudu.pages.master_data import MasterAnswer
+from targets.kudu.rpc import RpcTimeoutError
 from tests.pages.samples import (
     HOSTILE,
     START_NS,
@@ -169,3 +177,36 @@ def test_a_master_without_a_replica_has_an_overview_and_is_not_healthy():
     assert "none known" in read(master_views.overview(data, ""))[0]
     assert master_data.health(dump)["status"] == "starting"
     assert master_data.health(master_dump(raft=raft()))["status"] == "ok"
+
+
+# --- where the masters come from ---------------------------------------------------------------
+
+
+async def test_masters_come_from_the_committed_configuration_and_not_from_the_active_one():
+    committed, active = config(V, V, opid_index=3), config(V, V, V, V, opid_index=9)
+    replica = SimpleNamespace(committed_config=committed, config=active, role="LEADER")
+    asked = []
+
+    class Rpc:
+        async def call(self, address, *_arguments, timeout_s):
+            asked.append((address, timeout_s))
+            raise RpcTimeoutError("no answer", sent=True)
+
+    class Service:
+        def get_master_registration(self, _request, _peer):
+            meta = m.Meta(UUIDS[0], 4)
+            return m.GetMasterRegistrationResponse(meta, role="LEADER", start_ns=START_NS)
+
+        def dump(self):
+            return master_dump()
+
+    env = SimpleNamespace(name="m1", clock=None, page_url=lambda address: f"http://{address}")
+    node = SimpleNamespace(env=env, flags=Flags(), uuid=UUIDS[0], rpc=Rpc())
+    pages = MasterPages(node, SimpleNamespace(replica=replica), Service())
+    response = await pages._site.answer(PageRequest("/masters", {}, accepts_json=True))
+    data = json.loads(response.body)
+    assert [master["address"] for master in data["masters"]] == ["m1:7051"]
+    assert [error["address"] for error in data["errors"]] == ["m2:7051"]
+    assert (data["config_index"], data["voters"]) == (3, 2)
+    assert "even" in data["warning"]
+    assert asked == [("m2:7051", 1.5)]

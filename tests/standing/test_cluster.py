@@ -138,6 +138,17 @@ async def test_all_is_healed_and_started_whatever_ended_it():
     assert (await here.status()).faults == ()
 
 
+async def test_what_resists_keeps_nothing_else_from_being_healed():
+    here = standing()
+    await here.break_by_hand("cut leader from members", None)
+    await here.break_by_hand("kill node:m1", None)
+    here.cluster.failing = True
+    with pytest.raises(InfrastructureError):
+        await here.heal_everything()
+    assert here.cluster.down == set()
+    assert [each.id for each in (await here.status()).faults] == ["f1"]
+
+
 async def test_draws_differ_from_one_fault_to_the_next():
     here = standing()
     hit = set()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu.hybrid_clock import from_micros
-from targets.kudu.tserver import _results
+from targets.kudu.tserver import limits
 from targets.kudu.tserver._results import Results, WriteResult
 
 TTL_MS, CLIENTS_MS = 10, 30
@@ -65,7 +65,7 @@ def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps):
 
 
 def test_memory_is_bounded_whatever_clients_do(monkeypatch):
-    monkeypatch.setattr(_results, "RESULTS_MAX", 50)
+    monkeypatch.setattr(limits, "RESULTS_MAX", 50)
     careful = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     careless = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     for number in range(5000):

@@ -15,7 +15,8 @@ carry nothing of the operation. How it ends follows `_classify`:
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
 of its own success, and an old request may still be on its way.
 
-Rows go to tablet servers: `_rows`, `_replicas` and `_tables`.
+Rows go to tablet servers: `_rows`, `_replicas` and `_tables`; reads that allow for staleness go to
+any master: `_stale`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import msgspec
 from harness.env import Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
-from harness.vocabularies import rows
+from harness.vocabularies import follower_reads, rows
 from targets.kudu import messages as m
 from targets.kudu.client._append import plan_transaction
 from targets.kudu.client._caller import Caller
@@ -48,6 +49,7 @@ from targets.kudu.client._leader import LeaderFinder
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._replicas import Replicas
 from targets.kudu.client._rows import RowsClient
+from targets.kudu.client._stale import StaleReads
 from targets.kudu.client._tables import TableCache
 from targets.kudu.rpc import RpcError
 
@@ -100,6 +102,7 @@ class KuduClient:
         self._revision = 0  # the newest that was answered
         self._tables = TableCache(env, rpc, self._leader, self._policy)
         replicas = Replicas(env, rpc, self._tables, self._policy)
+        self._stale_reads = StaleReads(env, rpc, masters, self._policy)
         self._rows = RowsClient(env, self._tables, replicas, self._policy, self._client_id)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
@@ -110,6 +113,8 @@ class KuduClient:
         deadline_ns = self._env.clock.monotonic_ns() + int(timeout_s * 1e9)
         if request.f in _ROWS:
             return await self._rows.invoke(request, deadline_ns)
+        if request.f in follower_reads.FRESH:
+            return await self._stale_reads.invoke(request, deadline_ns)
         self._seq_no += 1
         value = request.value if isinstance(request.value, dict) else {}
         request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))

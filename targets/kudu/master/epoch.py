@@ -66,6 +66,11 @@ class SystemReplica(Protocol):
     @property
     def committed_config(self) -> RaftConfig: ...  # noqa: D102
 
+    @property
+    def leader_uuid(self) -> str | None: ...  # noqa: D102
+    @property
+    def applied_index(self) -> int: ...  # noqa: D102
+
     async def replicate(  # noqa: D102
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...

@@ -27,6 +27,7 @@ from targets.kudu.master.background import run_background
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import SYSTEM_TABLET_ID
@@ -125,6 +126,7 @@ def _wire(
         ddl=Ddl(node, tservers),
         admin=Admin(node, tservers),
         heartbeats=Heartbeats(node, leadership, tservers),
+        follower_reads=FollowerReads(node, leadership),
     )
     service.register(server)
     return leadership, MasterPages(node, leadership, service)

@@ -17,6 +17,7 @@ __all__ = [
     "not_the_leader",
     "not_yet_ready",
     "overloaded",
+    "too_stale",
     "unconfirmed",
     "write_lost",
 ]
@@ -89,6 +90,16 @@ def overloaded(cause: str) -> MasterError:
         MasterErrorCode.UNKNOWN_ERROR,
         AppStatus.SERVICE_UNAVAILABLE,
         f"the system tablet takes no more writes now: {cause}; nothing was done, try again later",
+    )
+
+
+def too_stale(bound_ns: int | None, limit_ms: int) -> MasterError:
+    """A read allows for less staleness than there is; nothing was done."""
+    known = "nothing is known of it" if bound_ns is None else f"it is up to {bound_ns / 1e6:.0f} ms"
+    return MasterError(
+        MasterErrorCode.TOO_STALE,
+        AppStatus.SERVICE_UNAVAILABLE,
+        f"the state of this master may be older than {limit_ms} ms: {known}; ask another one",
     )
 
 

@@ -21,6 +21,7 @@ from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.dump import dump_entities
 from targets.kudu.master.epoch import Epoch, Outcome
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.refusals import RefusedError, not_initialized
@@ -85,6 +86,7 @@ class MasterService:
         ddl: Ddl,
         admin: Admin,
         heartbeats: Heartbeats,
+        follower_reads: FollowerReads,
     ) -> None:
         self.start_ns = node.env.clock.wall_ns()
         self._node = node
@@ -95,6 +97,7 @@ class MasterService:
         self._ddl = ddl
         self._admin = admin
         self._heartbeats = heartbeats
+        self._follower_reads = follower_reads
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -202,13 +205,17 @@ class MasterService:
         self, request: GetTableSchemaRequest, _peer: str
     ) -> GetTableSchemaResponse:
         """`MasterService.GetTableSchema`."""
-        return await self._read(reads.get_table_schema, request, GetTableSchemaResponse)
+        return await self._read(
+            reads.get_table_schema, request, GetTableSchemaResponse, request.max_staleness_ms
+        )
 
     async def list_tables(self, request: ListTablesRequest, _peer: str) -> ListTablesResponse:
         """`MasterService.ListTables`."""
-        if Bug.LIST_TORN in self._node.bugs:
+        if Bug.LIST_TORN in self._node.bugs and request.max_staleness_ms is None:
             return await self._list_torn(request)
-        return await self._read(reads.list_tables, request, ListTablesResponse)
+        return await self._read(
+            reads.list_tables, request, ListTablesResponse, request.max_staleness_ms
+        )
 
     async def _list_torn(self, request: ListTablesRequest) -> ListTablesResponse:
         """Switch LIST-TORN: the names are copied, then one table after the other is read."""
@@ -243,8 +250,13 @@ class MasterService:
         evaluate: Callable[[Catalog, Request, Meta], Response],
         request: Request,
         response_type: Callable[..., Response],
+        max_staleness_ms: int | None = None,
     ) -> Response:
         try:
+            if max_staleness_ms is not None:
+                return await self._follower_reads.read(
+                    max_staleness_ms, lambda catalog, meta: evaluate(catalog, request, meta)
+                )
             epoch = self._leadership.ready()
             await epoch.confirm()
         except RefusedError as refusal:

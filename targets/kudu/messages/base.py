@@ -52,6 +52,7 @@ class MasterErrorCode(enum.IntEnum):
     TABLET_NOT_RUNNING = 9
     EVEN_REPLICATION_FACTOR = 10
     ILLEGAL_REPLICATION_FACTOR = 11
+    TOO_STALE = 101  # ours: this replica knows of no state as new as the read demands
 
 
 class TabletErrorCode(enum.IntEnum):
@@ -97,11 +98,15 @@ class TabletError(Message, frozen=True):
 
 
 class Meta(Message, frozen=True):
-    """What every master answer carries. `revision` is -1 where the answer reflects no state."""
+    """What every master answer carries. `revision` is -1 where the answer reflects no state.
+    `bound_ns` comes with reads that allow for staleness: all that was acknowledged so long before
+    the answer was made is in it.
+    """
 
     master_uuid: str
     term: int = 0
     revision: int = -1
+    bound_ns: int | None = None
 
 
 class RequestId(Message, frozen=True):

@@ -58,9 +58,12 @@ class IsAlterTableDoneResponse(Message, frozen=True):
 
 
 class GetTableSchemaRequest(Message, frozen=True):
-    """Ask for a table's schema."""
+    """Ask for a table's schema. With `max_staleness_ms` any master may answer, from a state that is
+    no older.
+    """
 
     table: TableIdentifier
+    max_staleness_ms: int | None = None
 
 
 class GetTableSchemaResponse(Message, frozen=True):
@@ -83,9 +86,10 @@ class GetTableSchemaResponse(Message, frozen=True):
 
 
 class ListTablesRequest(Message, frozen=True):
-    """`name_filter` is a substring; empty matches all."""
+    """`name_filter` is a substring; empty matches all. `max_staleness_ms` as above."""
 
     name_filter: str = ""
+    max_staleness_ms: int | None = None
 
 
 class ListedTable(Message, frozen=True):
@@ -106,12 +110,15 @@ class ListTablesResponse(Message, frozen=True):
 
 
 class GetTableLocationsRequest(Message, frozen=True):
-    """Ask where the tablets of a key range are."""
+    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
+    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """
 
     table: TableIdentifier
     key_start: bytes = b""
     key_end: bytes = b""
     max_returned_locations: int = 10
+    any_replica: bool = False
 
 
 class ReplicaLocation(Message, frozen=True):

@@ -171,6 +171,13 @@ class ConsensusCalls:
         self._step(ev.ChangeConfig(changes, cas, waiter))
         return self._outcome(waiter.answer)
 
+    def read_index(self, request: msg.ReadIndexRequest) -> Answer:
+        """Confirm leadership for a follower's read; answered once a majority has."""
+        del request
+        waiter = _ReadWaiter(self._core)
+        self._step(ev.ReadRequested(waiter))
+        return self._outcome(waiter.answer)
+
     def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
         """How far the log goes here."""
         log = self._core.log
@@ -193,6 +200,22 @@ class ConsensusCalls:
             committed_index=core.commit_index,
             peer_health=core.peer_health(),
         )
+
+
+class _ReadWaiter:
+    """The answer to a follower, as somebody who waits to read (see `machine.Waiter`)."""
+
+    def __init__(self, core: RaftCore) -> None:
+        self.answer = Answer()
+        self._core = core
+
+    def finish(self, outcome: Any) -> None:
+        """`outcome` is the index, or why there is none."""
+        if not isinstance(outcome, RaftError):
+            self.answer.set(msg.ReadIndexResponse(self._core.term, outcome))
+            return
+        error = msg.ConsensusError(msg.ConsensusErrorCode.NOT_THE_LEADER, str(outcome))
+        self.answer.set(msg.ReadIndexResponse(error=error))
 
 
 class _ChangeWaiter:

@@ -13,7 +13,7 @@ import enum
 
 import msgspec
 
-from targets.kudu.messages import PeerConfig, RaftConfig
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 __all__ = [
     "BulkChangeConfigRequest",
@@ -36,6 +36,8 @@ __all__ = [
     "OpIdType",
     "PeerChange",
     "PeerHealth",
+    "ReadIndexRequest",
+    "ReadIndexResponse",
     "RequestConsensusVoteRequest",
     "RequestConsensusVoteResponse",
     "RunLeaderElectionRequest",
@@ -191,18 +193,6 @@ class InstallSnapshotResponse(_Message, frozen=True):
     error: ConsensusError | None = None
 
 
-class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: what a leader makes of a peer."""
-
-    UNKNOWN = "UNKNOWN"
-    """Not heard from since this leader was elected."""
-    HEALTHY = "HEALTHY"
-    FAILED = "FAILED"
-    """No answer for `follower_unavailable_considered_failed_sec`."""
-    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
-    """It says that it failed, or it has lost its data and cannot be given them."""
-
-
 class GetConsensusStateRequest(_Message, frozen=True):
     """Ask a replica how it sees its group; needs no leadership."""
 
@@ -251,6 +241,23 @@ class GetLastOpIdResponse(_Message, frozen=True):
     """The answer; `OpId(0, 0)` of an empty log."""
 
     opid: OpId = OpId(0, 0)
+    error: ConsensusError | None = None
+
+
+class ReadIndexRequest(_Message, frozen=True):
+    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
+
+    dest_uuid: str
+    tablet_id: str
+
+
+class ReadIndexResponse(_Message, frozen=True):
+    """Everything acknowledged before the request arrived is at or before `index`: a majority has
+    confirmed the leader since (dissertation 6.4). Ours; Kudu has no such reads (KUDU-500).
+    """
+
+    term: int = 0
+    index: int = 0
     error: ConsensusError | None = None
 
 

@@ -210,6 +210,11 @@ class Replica:
         """What this leader makes of each member, itself included, by uuid; {} on all others."""
         return {} if self._core is None else self._core.peer_health()
 
+    @property
+    def applied_index(self) -> int:
+        """Everything up to here is in the state machine."""
+        return self._applier.journal.index
+
     # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -22,11 +22,10 @@ import msgspec
 
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowError
+from targets.kudu.tserver import limits
 
 __all__ = ["Results", "StoredClient", "WriteResult"]
 
-RESULTS_MAX: Final = 20_000
-CLIENTS_MAX: Final = 50_000
 _US_PER_MS: Final = 1000
 _AGES_SPARE: Final = 1024
 
@@ -72,7 +71,7 @@ class Results:
     @property
     def is_full(self) -> bool:
         """Whether new writes must wait for old results to go."""
-        return self.count >= RESULTS_MAX or len(self._clients) >= CLIENTS_MAX
+        return self.count >= limits.RESULTS_MAX or len(self._clients) >= limits.CLIENTS_MAX
 
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
         """The result of a write that was applied lately."""

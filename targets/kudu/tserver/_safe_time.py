@@ -38,10 +38,10 @@ from targets.kudu.raft.machine import Waiter
 from targets.kudu.raft.replica import Replica
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver._machine import AdvanceOp, TabletMachine
+from targets.kudu.tserver.limits import READS_WAITING_MAX
 
 __all__ = ["SafeTime"]
 
-WAITING_MAX: Final = 1024
 _RETRY_S: Final = 0.1
 _NS: Final = 1_000_000_000
 
@@ -98,7 +98,7 @@ class SafeTime:
         """Wait for the log, until it is there or the time is over."""
         if self._machine.last_timestamp >= timestamp:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= READS_WAITING_MAX:
             raise OverflowError(f"{len(self._waiting)} reads wait for their timestamps already")
         waiter = Waiter()
         self._wait_count += 1

@@ -24,6 +24,7 @@ from targets.kudu.raft.machine import Waiter
 from targets.kudu.raft.replica import Replica
 from targets.kudu.tserver._machine import TabletMachine, WriteOp
 from targets.kudu.tserver._results import WriteResult
+from targets.kudu.tserver.limits import WRITES_WAITING_BYTES_MAX, WRITES_WAITING_MAX
 
 __all__ = ["Writes"]
 
@@ -31,8 +32,6 @@ ROWS_MAX: Final = 10_000
 """Rows in one request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """One log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
-WAITING_MAX: Final = 256
-WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _Code = m.TabletErrorCode
 
@@ -132,6 +131,11 @@ class Writes:
             term=result.term,
         )
 
+    @property
+    def _is_full(self) -> bool:
+        too_many = len(self._under_way) >= WRITES_WAITING_MAX
+        return too_many or self._waiting_bytes >= WRITES_WAITING_BYTES_MAX
+
     # --- checks -----------------------------------------------------------------------------
 
     def _refusal(self, request: m.WriteRequest) -> m.TabletError | None:
@@ -145,7 +149,7 @@ class Writes:
                 f"the results of {results.count} writes are remembered; they go with time "
                 "(flag remember_responses_ttl_ms)",
             )
-        if len(self._under_way) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        if self._is_full:
             return m.TabletError(
                 _Code.THROTTLED,
                 f"{len(self._under_way)} writes of {self._waiting_bytes} bytes wait already",

@@ -1,0 +1,62 @@
+"""Reads that say how old their answers may be, and what that means for their place in real time.
+
+A read with a bound shows a state in which everything acknowledged `bound_ns` before the answer was
+made is. The answer is made after the read was asked for. So it is an ordinary read that might have
+been asked for that much earlier, and nothing else: whoever judges it as one, from that time on,
+proves its bound.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+
+from harness.ops import History, OpType, Pair
+from harness.vocabularies.follower_reads import FRESH
+
+__all__ = ["bound_ns", "calls_before", "is_bounded", "without_bounded"]
+
+
+def is_bounded(pair: Pair) -> bool:
+    """Whether it is a read with a bound."""
+    return pair.invoke.f in FRESH
+
+
+def bound_ns(pair: Pair) -> int | None:
+    """The bound of its answer; `None` where there is none, or no answer."""
+    done = pair.completion
+    if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
+        return None
+    bound = done.value.get("bound_ns")
+    return bound if type(bound) is int and bound >= 0 else None
+
+
+def without_bounded(history: History) -> History:
+    """The history without reads with a bound, for checks that real time by itself decides."""
+    gone = {
+        op.index
+        for pair in history.pairs
+        if is_bounded(pair)
+        for op in (pair.invoke, pair.completion)
+        if op is not None
+    }
+    if not gone:
+        return history
+    return History((op for op in history if op.index not in gone), foreign=True)
+
+
+def calls_before(history: History) -> Mapping[int, int]:
+    """Invocation of an answered read with a bound -> the index before which it might have been
+    asked for: that of the first op that is no older than its bound.
+    """
+    bounded = [(pair, bound) for pair in history.pairs if (bound := bound_ns(pair)) is not None]
+    bounded = [(pair, bound) for pair, bound in bounded if is_bounded(pair)]
+    if not bounded:
+        return {}
+    times = [op.time for op in history]
+    indices = [op.index for op in history]
+    found = {}
+    for pair, bound in bounded:
+        place = bisect.bisect_left(times, pair.invoke.time - bound)
+        found[pair.invoke.index] = min(pair.invoke.index, indices[place])
+    return found

@@ -1,0 +1,45 @@
+"""The vocabulary `follower-reads`: that of `ddl`, and reads that say how old an answer may be.
+
+Such a read goes to any replica of the catalog, which answers with a state that it had all to
+itself: everything acknowledged `bound_ns` before the answer was made is in it, and `bound_ns` is no
+more than the read allows. Their answers hold `bound_ns` besides what `get` and `list` have; a
+replica that knows of no such state refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from harness.vocabularies import Call, convert, ddl
+
+__all__ = ["CALLS", "FRESH", "GetStale", "ListStale", "StaleCall", "call_of"]
+
+
+class GetStale(Call, frozen=True):
+    """As `get`, of a state at most `max_staleness_ms` old."""
+
+    f: ClassVar[str] = "get-stale"
+    past: ClassVar[str] = "read"
+    name: str
+    max_staleness_ms: int
+
+
+class ListStale(Call, frozen=True):
+    """As `list`, of a state at most `max_staleness_ms` old."""
+
+    f: ClassVar[str] = "list-stale"
+    past: ClassVar[str] = "listed"
+    max_staleness_ms: int
+
+
+StaleCall = GetStale | ListStale
+CALLS: Final[tuple[type[StaleCall], ...]] = (GetStale, ListStale)
+BY_NAME: Final[Mapping[str, type[StaleCall]]] = {call.f: call for call in CALLS}
+FRESH: Final[Mapping[str, str]] = {GetStale.f: ddl.Get.f, ListStale.f: ddl.List.f}
+"""What each would be without a bound."""
+
+
+def call_of(f: str, value: Any) -> StaleCall:
+    """An operation by its name and value; raises `UsageError` for what is not one of these."""
+    return convert(BY_NAME, "follower-reads", f, value)

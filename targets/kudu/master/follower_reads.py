@@ -1,0 +1,121 @@
+"""Reads that any master answers, with a bound on how old the answer may be (KUDU-500, which Kudu
+never had).
+
+A master asks the leader how far it must have applied (`ConsensusService.ReadIndex`): the leader
+answers once a majority has confirmed it, so that everything acknowledged *before the question was
+asked* is at or before that index. When that much is applied here, the state lacks nothing that was
+acknowledged before the question, and its age is counted from there, on this master's own monotonic
+clock: no other clock, and no delay of a message, can make the bound too small. A leader asks itself
+in the same way.
+
+One question serves all reads that it is new enough for; reads that need a newer one share it. The
+state is looked at in the same step in which its age is: what happens to the answer on its way is
+not staleness, since a read takes effect when it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from targets.kudu.context import NodeContext
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.records import SYSTEM_TABLET_ID
+from targets.kudu.master.refusals import RefusedError, invalid_argument, too_stale
+from targets.kudu.messages import Meta
+from targets.kudu.raft.messages import ReadIndexRequest, ReadIndexResponse
+from targets.kudu.raft.replica import NotLeaderError
+from targets.kudu.rpc import RpcError
+
+__all__ = ["FollowerReads"]
+
+_WAIT_STEP_S: Final = 0.01
+Response = TypeVar("Response")
+
+
+class FollowerReads:
+    """What this master knows of the age of its own state."""
+
+    def __init__(self, node: NodeContext, leadership: Leadership) -> None:
+        self._node = node
+        self._clock = node.env.clock
+        self._leadership = leadership
+        self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
+        self._asked_ns: int | None = None  # when what is applied now was asked for
+        self._asking: asyncio.Task[None] | None = None
+
+    async def read(
+        self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
+    ) -> Response:
+        """Evaluate on a state that is new enough; raises `RefusedError` where there is none in
+        time.
+        """
+        if max_staleness_ms < 0:
+            raise RefusedError(
+                invalid_argument(f"max_staleness_ms is {max_staleness_ms}; it must not be negative")
+            )
+        limit_ns = max_staleness_ms * 1_000_000
+        deadline_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
+        while True:
+            bound_ns = self._bound_ns()
+            if bound_ns is not None and bound_ns <= limit_ns:
+                return evaluate(self._leadership.view, self._meta(bound_ns))
+            left_s = (deadline_ns - self._clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                raise RefusedError(too_stale(bound_ns, max_staleness_ms))
+            await self._refresh(left_s)
+
+    def _bound_ns(self) -> int | None:
+        """How old the state may be now."""
+        return None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
+
+    def _meta(self, bound_ns: int) -> Meta:
+        replica, view = self._leadership.replica, self._leadership.view
+        term = 0 if replica is None else replica.term
+        return Meta(self._node.uuid, term, view.revision, bound_ns)
+
+    async def _refresh(self, left_s: float) -> None:
+        """Wait for a newer bound, `left_s` at most, together with all who do."""
+        if self._asking is None or self._asking.done():
+            self._asking = self._node.env.spawn(self._ask(), name="follower-read")
+        await asyncio.wait([self._asking], timeout=left_s)
+
+    async def _ask(self) -> None:
+        asked_ns = self._clock.monotonic_ns()
+        replica = self._leadership.replica
+        index = None if replica is None else await self._read_index(replica)
+        if replica is None or index is None:
+            await asyncio.sleep(_WAIT_STEP_S)  # there may be a leader again soon
+            return
+        end_ns = asked_ns + int(self._limit_s * 1e9)
+        while replica.applied_index < index:
+            if self._clock.monotonic_ns() >= end_ns:
+                return
+            await asyncio.sleep(_WAIT_STEP_S)
+        self._asked_ns = asked_ns
+
+    async def _read_index(self, replica: Any) -> int | None:
+        """Up to where a state has to go to show all that is acknowledged now."""
+        leader = replica.leader_uuid
+        if leader == self._node.uuid:
+            try:
+                index: int = await replica.confirm_leadership(timeout_s=self._limit_s)
+            except (NotLeaderError, TimeoutError):
+                return None
+            return index
+        address = next((p.address for p in replica.config.peers if p.uuid == leader), None)
+        if leader is None or address is None:
+            return None
+        try:
+            answer = await self._node.rpc.call(
+                address,
+                "ConsensusService.ReadIndex",
+                ReadIndexRequest(leader, SYSTEM_TABLET_ID),
+                ReadIndexResponse,
+                timeout_s=self._limit_s,
+            )
+        except RpcError:
+            return None
+        return None if answer.error is not None else answer.index

@@ -1,0 +1,23 @@
+"""How much a tablet keeps and lets wait; beyond it, requests are turned away (THROTTLED)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "CLIENTS_MAX",
+    "READS_WAITING_MAX",
+    "RESULTS_MAX",
+    "WRITES_WAITING_BYTES_MAX",
+    "WRITES_WAITING_MAX",
+]
+
+RESULTS_MAX: Final = 20_000
+"""Results of writes that are remembered; those under way may come on top."""
+CLIENTS_MAX: Final = 50_000
+"""Clients that are remembered."""
+WRITES_WAITING_MAX: Final = 256
+"""Writes that wait for their commit."""
+WRITES_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
+READS_WAITING_MAX: Final = 1024
+"""Reads that wait for their timestamp."""

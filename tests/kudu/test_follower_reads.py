@@ -1,0 +1,102 @@
+"""Reads of followers: who may answer, what is refused, and what happens where the bound lies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from harness.case import Case
+from harness.checking import judge
+from harness.ops import OpType
+from harness.planning import plan_case
+from harness.registry import load_plugin
+from harness.run import conduct
+from targets.kudu.master.follower_reads import FollowerReads
+from tests.async_tests import on
+from tests.kudu.deploy import Deployed, deploy
+
+SEEDS = range(1, 5)
+
+
+def judged(seed: int):
+    case = Case(
+        seed=seed,
+        workload="follower-reads",
+        nemeses=("partition-leader", "pause-random"),
+        interval_s=3.0,
+        duration_s=2.5,
+        time_limit_s=12.0,
+    )
+    sim = load_plugin("environments", "sim")
+    plan = plan_case(case, sim)
+    history = conduct(plan, sim, run_id="test", folder=None).history
+    return judge(history, plan.case, plan.checkers)
+
+
+def blamed(seed: int) -> set[str]:
+    return {each.checker for each in judged(seed).results if each.verdict == "invalid"}
+
+
+def test_no_answer_is_older_than_it_says():
+    judgement = judged(SEEDS[0])
+    assert judgement.verdict == "valid", judgement
+
+
+def no_check(self: FollowerReads) -> int | None:
+    """As if the state were always new."""
+    return 0 if self._leadership.replica is not None else None
+
+
+def asked_after(self: FollowerReads) -> int | None:
+    """As if the age counted from the newest bound on."""
+    age_ns = None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
+    return None if age_ns is None else age_ns // 20
+
+
+@pytest.mark.parametrize("defect", [no_check, asked_after])
+def test_a_bound_that_lies_is_caught(monkeypatch, defect):
+    monkeypatch.setattr(FollowerReads, "_bound_ns", defect)
+    found = [blamed(seed) for seed in SEEDS]
+    assert any("staleness" in each for each in found)
+    assert any("linearizable-catalog" in each for each in found)
+
+
+async def _get(cluster: Deployed, allowed_ms: int, timeout_s: float = 3.0):
+    client = cluster.new_client()
+    return await cluster.do(
+        client, "get-stale", name="t", max_staleness_ms=allowed_ms, timeout_s=timeout_s
+    )
+
+
+@on(deploy)
+async def test_any_master_answers(cluster: Deployed):
+    made = await cluster.ok(cluster.new_client(), "create", name="t")
+    answers = [await _get(cluster, 2000) for _ in range(12)]
+    assert {answer.type for answer in answers} == {OpType.OK}
+    assert {answer.value["table_id"] for answer in answers} == {made["table_id"]}
+    assert all(0 <= answer.value["bound_ns"] <= 2e9 for answer in answers)
+    assert {answer.node for answer in answers} == {"m1", "m2", "m3"}
+    missing = await cluster.do(
+        cluster.new_client(), "get-stale", name="none", max_staleness_ms=1000
+    )
+    assert (missing.type, missing.value["result"]) == (OpType.OK, "not-found")
+
+
+@on(deploy)
+async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_enough(
+    cluster: Deployed,
+):
+    await cluster.ok(cluster.new_client(), "create", name="t")
+    leader = await cluster.leader()
+    alone = next(node for node in ("m1", "m2", "m3") if node != leader)
+    while (await _get(cluster, 2000)).node != alone:
+        pass
+    for other in {"m1", "m2", "m3"} - {alone}:
+        await cluster.session.cluster.kill(other)
+    await asyncio.sleep(5.0)
+    old = await _get(cluster, 60_000)
+    assert (old.type, old.node) == (OpType.OK, alone), old
+    assert old.value["bound_ns"] >= 5e9
+    young = await _get(cluster, 1000)
+    assert young.type is OpType.FAIL, young

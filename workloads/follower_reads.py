@@ -1,0 +1,91 @@
+"""DDL, with many of its reads asked of any replica, that say how old an answer may be.
+
+The names and the changes are those of `ddl`; of its gets and lists, `--stale` in a hundred become
+reads with a bound drawn from `--bounds`. Whoever asks for little gets refusals while the leader
+cannot be asked; whoever allows for much is answered by a replica that is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.generator import Context, Emit, Generator, Step, lift
+from harness.generator.core import Around
+from harness.plugins import Option, Request
+from harness.vocabularies.ddl import Get
+from harness.vocabularies.follower_reads import FRESH, GetStale, ListStale
+from workloads.ddl import DdlWorkload
+
+__all__ = ["FollowerReadsWorkload", "parse_bounds"]
+
+MIX: Final = "create=14,alter=16,rename=6,delete=8,get=36,list=14,locate=2,is-alter-done=4"
+BOUND_MS_MAX: Final = 3_600_000
+STALE: Final[Mapping[str, str]] = {fresh: stale for stale, fresh in FRESH.items()}
+
+
+def parse_bounds(text: str) -> tuple[int, ...]:
+    """Bounds in ms from `200,1000,5000`; raises `UsageError`."""
+    bounds = []
+    for part in text.split(","):
+        if not part.strip().isdecimal() or int(part) > BOUND_MS_MAX:
+            raise UsageError(
+                f"{part!r} in --bounds is no number of ms in 0 .. {BOUND_MS_MAX}; write 200,1000"
+            )
+        bounds.append(int(part))
+    return tuple(bounds)
+
+
+class _Relaxed(Around, frozen=True):
+    """Some of the reads of another generator, with bounds."""
+
+    percent: int
+    bounds: tuple[int, ...]
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:
+        """A read with a bound in the place of one without."""
+        draft = step.draft
+        stale, rng = STALE.get(draft.f), ctx.random
+        if stale is not None and rng.randrange(100) < self.percent:
+            bound = self.bounds[rng.randrange(len(self.bounds))]
+            draft = draft.replace(f=stale, value={**(draft.value or {}), "max_staleness_ms": bound})
+        return Emit(draft, self.around(step.next))
+
+
+class FollowerReadsWorkload(DdlWorkload):
+    """DDL, and reads with a bound on their staleness."""
+
+    name: ClassVar[str] = "follower-reads"
+    doc: ClassVar[str] = "DDL, and reads of any replica that say how old an answer may be"
+    vocabulary: ClassVar[str] = "follower-reads"
+    options: ClassVar[tuple[Option, ...]] = (
+        *(
+            Option(option.name, MIX, option.help) if option.name == "mix" else option
+            for option in DdlWorkload.options
+        ),
+        Option("stale", 70, "this share of gets and lists has a bound, in percent", (0, 100)),
+        Option("bounds", "200,1000,5000", "how old answers may be, in ms; one is drawn for each"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (*DdlWorkload.checkers, "staleness")
+
+    def generator(self, case: Case) -> Generator:
+        """That of `ddl`, relaxed."""
+        options = case.workload_options
+        bounds = parse_bounds(str(options["bounds"]))
+        return _Relaxed(lift(super().generator(case)), int(options["stale"]), bounds)
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """That of `ddl`, and both reads with a bound before its last step, the delete."""
+        *life, delete = super().probe(case, attempt, retry)
+        name = next(r.value["name"] for r in reversed(life) if r.f == Get.f)
+        looks = [GetStale(name, max(parse_bounds(self._bounds(case)))), ListStale(BOUND_MS_MAX)]
+        return (*life, *map(Request.of, looks), delete)
+
+    def _bounds(self, case: Case) -> str:
+        return str(case.workload_options["bounds"])
+
+    def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As that of `ddl`, without bursts of moves: those are for lists of leaders."""
+        return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}
