@@ -53,7 +53,7 @@ class CatalogInvariantsChecker:
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_coverage(snapshot, findings)
-                check_state(snapshot, findings)
+                check_state(snapshot, findings, permissions)
                 check_maps(snapshot, findings)
                 check_named_tablets(history, snapshot, findings, permissions)
                 check_forward(snapshot, findings)

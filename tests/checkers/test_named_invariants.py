@@ -259,6 +259,11 @@ def test_a_mutation_is_blamed_on_its_invariant_and_on_no_other(name: str) -> Non
         assert all(line.startswith(f"[{wanted} ") for line in told), told
 
 
+def test_every_check_has_one_invariant() -> None:
+    checks = [check for one in INVARIANTS for check in one.checks]
+    assert len(checks) == len(set(checks))
+
+
 def test_every_invariant_has_mutants() -> None:
     assert {wanted for wanted, _ in MUTANTS.values()} == {one.id for one in INVARIANTS}
 
