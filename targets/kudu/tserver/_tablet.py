@@ -137,7 +137,16 @@ class Tablet:
         """The index that DeleteTablet's compare-and-set is about."""
         if not self.has_data:
             return self.superblock.tombstone_config_index
-        return self._replica.committed_config.opid_index
+        return self._known_config.opid_index
+
+    @property
+    def _known_config(self) -> m.RaftConfig:
+        """The newest configuration that is known to be committed: a copy's leader said so of the
+        one it began with, while the votes that a tombstone kept may name an older one. Orders that
+        were decided on that one must not hit the copy.
+        """
+        own, first = self._replica.committed_config, self.superblock.initial_config
+        return first if first.opid_index > own.opid_index else own
 
     async def start(self) -> None:
         """Recover and take part in the group; a tombstone removes what a crash left, and votes."""
@@ -257,7 +266,7 @@ class Tablet:
             data_state=self.superblock.data_state,
             term=replica.term,
             leader_uuid=replica.leader_uuid,
-            committed_config=replica.committed_config,
+            committed_config=self._known_config,
             schema_version=machine.schema_version,
             has_pending_config=replica.pending_config is not None,
             peer_health=replica.peer_health(),
