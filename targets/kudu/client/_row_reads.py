@@ -1,7 +1,7 @@
 """Rows are read: one by one from the leader, or scanned, a tablet after another, page by page.
 
-Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its timestamp,
-and the others follow.
+Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its
+timestamp, and the others follow.
 """
 
 from __future__ import annotations
