@@ -143,6 +143,9 @@ async def test_a_failed_replica_is_replaced_step_by_step() -> None:
     )
     tablet.change(request.change.peer)
     await tablet.report(tablet.third)
+    for any_replica, roles in ((False, 3), (True, 4)):
+        located = await tablet.master.locate("t", any_replica=any_replica)
+        assert len(located.tablets[0].replicas) == roles
     tablet.change(m.PeerConfig(newcomer, f"{newcomer}:7050"))
     await tablet.report(tablet.third)
     assert tablet.asked[1:] == [(tablet.leader, "REMOVE_PEER", tablet.third, 10)]

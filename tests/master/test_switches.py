@@ -11,9 +11,10 @@ import pytest
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
 from targets.kudu.master.assignment import Moment, plan_assignments
+from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import DeleteReplica
-from targets.kudu.master.records import TabletState, decode_batch
+from targets.kudu.master.records import TabletState
 from targets.kudu.master.reports import plan_report
 from targets.kudu.master.tservers import TServer
 from targets.kudu.raft.replica import OverloadedError
