@@ -115,9 +115,9 @@ class CatalogInvariantsChecker:
             details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         if findings.permitted:
-            held = CheckResult(self.name, Verdict.INVALID, "", details=details)
+            broken = CheckResult(self.name, Verdict.INVALID, "", details=details)
             return permitted_result(
-                held,
+                broken,
                 permissions.permits,
                 {permit: len(each) for permit, each in findings.permitted.items()},
                 sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers._permitted import permitted_result
+from checkers.invariants import KEY, invariant_of
 from checkers.rows.permits import PowerCuts
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
@@ -43,7 +44,10 @@ class Findings:
 
     def result(self, checker: str) -> CheckResult:
         """`invalid` with all that was found; else `valid`, if anything was looked at."""
-        details: dict[str, Any] = {"looked": dict(sorted(self.looked.items()))}
+        details: dict[str, Any] = {
+            "looked": dict(sorted(self.looked.items())),
+            KEY: {invariant_of("rows").name: self.looked.total()},
+        }
         if self.exempt:
             details["exempt"] = dict(sorted(self.exempt.items()))
         if not self.violations:
