@@ -358,6 +358,26 @@ async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(
     assert tablet.state is TabletState.REPLACED
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda c: c.tables.popitem(), "lacks table"),
+        (lambda c: c.tablets.popitem(), "lacks tablet"),
+        (lambda c: c.by_name.update(ghost="f"), "shows name ghost, which is not there"),
+        (lambda c: c._live_tablets[next(iter(c.tables))].clear(), "shows live tablets of table"),
+        (lambda c: c.unsettled.update(ghost=None), "shows unsettled table ghost"),
+        (lambda c: c.tservers.update(ghost=None), "shows tablet server ghost"),
+        (lambda c: setattr(c, "revision", 99), "revision 99, not"),
+    ],
+)
+async def test_any_difference_of_maps_is_told(spoil: Any, said: str) -> None:
+    master = await table()
+    maps = Catalog.load(master.rows, 1)
+    spoil(maps)
+    (text,) = maps.differences(Catalog.load(master.rows, 1))
+    assert text.startswith(said)
+
+
 # --- the read view ---------------------------------------------------------------------------
 
 
